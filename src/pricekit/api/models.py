@@ -509,7 +509,7 @@ def report(
     from pricekit.reporting.page import require_libraries, write_page
 
     require_libraries()
-    from pricekit.reporting.make import sections_for
+    from pricekit.reporting.sections import sections_for
 
     target = location_of(out, "out")
     source = model_path(model, "model")

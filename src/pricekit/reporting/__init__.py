@@ -2,11 +2,10 @@
 
 | module | purpose |
 |---|---|
-| build.py | what the report shows, from a model and a table |
-| sections.py | the sections, in their order |
-| blocks.py | what a section consists of: paragraphs, tables, pictures, rows |
+| subject.py | what a report is about, from a model and a table |
+| sections.py | the sections, in their order, with and without prices |
+| about.py | the sections about the data and the training |
 | drift.py | the sections of the page about drift |
-| pictures.py | plots as SVG |
-| page.py | blocks to HTML |
+| page.py | what a section consists of, such as paragraphs, tables and pictures; the HTML file |
 | template/ | the page, its style, and the script that sorts tables |
 """

@@ -1,4 +1,4 @@
-"""Sections that need no prices of rows: the data, and how to train the model again."""
+"""Sections that need no prices of rows: the data with the languages of its texts, and how to train the model again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from babel import Locale, UnknownLocaleError
 
 import pricekit
 from pricekit.evaluation.table_report import TableReport
-from pricekit.reporting.page import Block, Paragraph, TableBlock
+from pricekit.reporting.page import MOST_LINES, Block, Paragraph, TableBlock
+from pricekit.reporting.subject import chosen_rows
 from pricekit.support.text import counted
 
 MOST_TEXTS = 500
@@ -25,12 +25,75 @@ LEAST_SHARE = 0.02
 """Rarer languages are summed up: some of them are mistakes."""
 
 
+def data_blocks(facts: Mapping[str, Any], table: TableReport | None, texts: Sequence[str]) -> Iterator[Block]:
+    """Describe the rows of the training, the languages of texts, and a table.
+
+    Args:
+        facts: of the model: the content of its manifest, `run.json` or `cv.json`.
+        table: the report on a table; None without one.
+        texts: of the rows that the report is about, (N,).
+    """
+    if isinstance(counts := facts.get("rows"), dict):
+        words = ", ".join(
+            f"{int(number):,} {name}" for name, number in counts.items() if isinstance(number, int)
+        )
+        yield Paragraph(f"Rows of the training table {facts.get('table', '')}: {words}.")
+    if languages := describe_languages(texts):
+        yield Paragraph(languages)
+    if table is None:
+        yield Paragraph(
+            "To see columns, rejected rows, leaks and duplicates here, make the report with the table of the training."
+        )
+        return
+    yield TableBlock(
+        f"Columns of {table.table}",
+        ["column", "kind", "filled", "distinct", "used as", "left out"],
+        [
+            [
+                c.name,
+                c.kind,
+                f"{c.filled:.0%}",
+                f"{c.distinct:.0%}",
+                table.role(c.name),
+                table.left_out.get(c.name, ""),
+            ]
+            for c in table.columns[:MOST_LINES]
+        ],
+        [False, False, True, True, False, False],
+    )
+    if table.rejected:
+        rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
+        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
+    yield from (Paragraph(note) for note in table.notes)
+
+
+def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]:
+    """Show the plugins and the settings of the training, and the command; `facts` as of `data_blocks`."""
+    version = facts.get("pricekit_version", pricekit.__version__)
+    if plugins := facts.get("plugins"):
+        keys = ["kind", "name", "package", "version"]
+        yield TableBlock(
+            "Plugins",
+            keys,
+            [[str(plugin.get(key, "")) for key in keys] for plugin in plugins],
+            [False] * 4,
+        )
+    yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
+    for name in ("config.toml", "members.toml", "cv.toml"):
+        file = path / name
+        if file.is_file():
+            yield Paragraph(file.read_text("utf-8", errors="replace")[:20_000], "code")
+            command = "cv" if name == "cv.toml" else "train"
+            yield Paragraph(f"pricekit {command} TABLE --config {name} --out run", "code")
+            return
+    yield Paragraph("A bundle does not contain the settings of its training; its manifest:")
+    shown = {name: value for name, value in facts.items() if name not in ("files", "verified")}
+    yield Paragraph(json.dumps(shown, indent=2, ensure_ascii=False, default=str), "code")
+
+
 def describe_languages(texts: Sequence[str]) -> str:
     """Return one sentence on the languages of texts, the most frequent first."""
-    some = list(texts)
-    if len(some) > MOST_TEXTS:
-        chosen = np.random.default_rng(0).choice(len(some), MOST_TEXTS, replace=False)
-        some = [some[place] for place in sorted(chosen)]
+    some = [texts[place] for place in chosen_rows(len(texts), MOST_TEXTS).tolist()]
     if not some:
         return ""
     counts = Counter(language_of(text) for text in some)
@@ -58,87 +121,3 @@ def language_of(text: str) -> str:
         return Locale.parse(code).get_display_name("en") or code
     except (UnknownLocaleError, ValueError):  # languages without a locale
         return str(code)
-
-
-MOST_LINES = 100
-"""Columns of a table that are listed."""
-
-
-def data_blocks(facts: Mapping[str, Any], table: TableReport | None, texts: Sequence[str]) -> Iterator[Block]:
-    """Describe the rows of the training, the languages of texts, and a table.
-
-    Args:
-        facts: of the model: the content of its manifest, `run.json` or `cv.json`.
-        table: the report on a table; None without one.
-        texts: of the rows that the report is about, (N,).
-    """
-    counts = facts.get("rows")
-    if isinstance(counts, dict):
-        words = ", ".join(
-            f"{int(number):,} {name}" for name, number in counts.items() if isinstance(number, int)
-        )
-        yield Paragraph(f"Rows of the training table {facts.get('table', '')}: {words}.")
-    if languages := describe_languages(texts):
-        yield Paragraph(languages)
-    if table is None:
-        yield Paragraph(
-            "To see columns, rejected rows, leaks and duplicates here, make the report with the table of the training."
-        )
-        return
-    yield from _table_findings(table)
-
-
-def _table_findings(table: TableReport) -> Iterator[Block]:
-    yield TableBlock(
-        f"Columns of {table.table}",
-        ["column", "kind", "filled", "distinct", "used as", "left out"],
-        [
-            [
-                c.name,
-                c.kind,
-                f"{c.filled:.0%}",
-                f"{c.distinct:.0%}",
-                table.role(c.name),
-                table.left_out.get(c.name, ""),
-            ]
-            for c in table.columns[:MOST_LINES]
-        ],
-        [False, False, True, True, False, False],
-    )
-    if table.rejected:
-        rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
-        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
-    yield from (Paragraph(note) for note in table.notes)
-
-
-def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]:
-    """Show the plugins and the settings of the training, and the command; `facts` as of `data_blocks`."""
-    version = facts.get("pricekit_version", pricekit.__version__)
-    plugins = facts.get("plugins") or []
-    if plugins:
-        yield TableBlock(
-            "Plugins",
-            ["kind", "name", "package", "version"],
-            [
-                [str(plugin.get(key, "")) for key in ("kind", "name", "package", "version")]
-                for plugin in plugins
-            ],
-            [False] * 4,
-        )
-    yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
-    for name in ("config.toml", "members.toml", "cv.toml"):
-        file = path / name
-        if file.is_file():
-            yield Paragraph(_read(file), "code")
-            option = f"--config {name}"
-            yield Paragraph(
-                f"pricekit {'cv' if name == 'cv.toml' else 'train'} TABLE {option} --out run", "code"
-            )
-            return
-    yield Paragraph("A bundle does not contain the settings of its training; its manifest:")
-    shown = {name: value for name, value in facts.items() if name not in ("files", "verified")}
-    yield Paragraph(json.dumps(shown, indent=2, ensure_ascii=False, default=str), "code")
-
-
-def _read(file: Path) -> str:
-    return file.read_text("utf-8", errors="replace")[:20_000]

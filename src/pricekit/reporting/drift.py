@@ -26,6 +26,8 @@ from pricekit.plots.drawing import (
     plain,
 )
 from pricekit.reporting.page import (
+    MOST_CHARACTERS,
+    MOST_LINES,
     Block,
     Figure,
     Figures,
@@ -45,10 +47,6 @@ if TYPE_CHECKING:
 
 DRAWN = 15
 """Features in the picture, those with the highest PSI."""
-MOST_LINES = 100
-"""Rows of a table of the page."""
-MOST_CHARACTERS = 1_500
-"""Characters of a row that are shown."""
 
 
 def drift_sections(found: Drift) -> list[Section]:

@@ -1,4 +1,4 @@
-"""Sections to one HTML file that needs no network. jinja2 escapes every text of the table."""
+"""The page of a report: what its sections consist of, pictures as SVG, and one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ from typing import Any, Literal
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.storage import Location, write_text
+
+MOST_LINES = 100
+"""Rows of a table of the page."""
+
+MOST_CHARACTERS = 1_500
+"""Characters of a row's text that are shown."""
+
+MOST_POINTS = 200
+"""More points of a picture become pixels: the page stays small."""
+
+DPI = 150
+
+TEMPLATE = Path(__file__).parent / "template"
 
 
 @dataclass(frozen=True)
@@ -135,12 +148,6 @@ def picture(draw: Callable[[], Any], caption: str) -> Iterator[Block]:
     yield Picture(_uri(display.figure_), repr(display), caption)
 
 
-MOST_POINTS = 200
-"""More points of a picture become pixels: the page stays small."""
-
-DPI = 150
-
-
 def _uri(figure: Any) -> str:
     import matplotlib as mpl
 
@@ -150,9 +157,6 @@ def _uri(figure: Any) -> str:
     with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "pricekit", "savefig.dpi": DPI}):
         figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-TEMPLATE = Path(__file__).parent / "template"
 
 
 def require_libraries() -> None:
@@ -172,7 +176,8 @@ def write_page(out: Location, title: str, sections: Sequence[Section]) -> None:
 def render(title: str, sections: Sequence[Section]) -> str:
     """Return the page.
 
-    The policy in its head allows no request, and no script but the one that sorts tables, by its hash.
+    The policy in its head allows no request, and no script but the one that sorts tables, by its hash. jinja2 escapes
+    every text of the table.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -185,7 +190,5 @@ def render(title: str, sections: Sequence[Section]) -> str:
     )
     style, script = ((TEMPLATE / name).read_text("utf-8") for name in ("report.css", "sort.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page: str = environment.get_template("report.html").render(
-        title=title, sections=sections, style=style, script=script, digest=digest
-    )
-    return page
+    page = environment.get_template("report.html")
+    return str(page.render(title=title, sections=sections, style=style, script=script, digest=digest))

@@ -1,16 +1,19 @@
-"""The sections of the report, in their order."""
+"""The sections of the report, in their order, for rows with prices and for a table without them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import numpy as np
 
-from pricekit.comparables.similar import FAR_CELLS, Comparables, compare_rows
-from pricekit.errors import PricekitError
+from pricekit.comparables.similar import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
+from pricekit.errors import ConfigError, PricekitError
+from pricekit.evaluation.comparison import Comparison
 from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.groups import amount
-from pricekit.evaluation.scores import constant_score
+from pricekit.evaluation.scores import constant_score, goal_of
 from pricekit.explanation.attribution import Explanation, Factor, name_of
 from pricekit.plots import (
     CoverageDisplay,
@@ -23,8 +26,9 @@ from pricekit.plots import (
 from pricekit.plots.coverage import coverage_of
 from pricekit.plots.source import Judged
 from pricekit.reporting.about import data_blocks, reproduction_blocks
-from pricekit.reporting.build import Subject
 from pricekit.reporting.page import (
+    MOST_CHARACTERS,
+    MOST_LINES,
     Block,
     Figure,
     Figures,
@@ -36,11 +40,18 @@ from pricekit.reporting.page import (
     TableBlock,
     picture,
 )
+from pricekit.reporting.subject import (
+    Subject,
+    Unpriced,
+    chosen_rows,
+    has_no_prices,
+    read_unpriced,
+    subject_of,
+)
+from pricekit.runs.load import load_model
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
-
-MOST_CHARACTERS = 1_500
-"""Characters of such a row that are shown."""
+from pricekit.workflows.evaluate import products_among
 
 LEAST_EFFECT = 0.03
 """Words with a smaller contribution to the log price are not coloured."""
@@ -49,14 +60,284 @@ PRODUCTS_SHOWN = 3
 """Similar products that are shown with such a row."""
 
 LONGEST_NAME = 90
-"""Characters of their names."""
+"""Characters of the names of similar products."""
+
+WORST = 10
+"""Rows that are shown and explained: those with the largest errors or the most doubtful prices."""
+
+COLUMNS_SHOWN = 2
+"""Columns whose groups are drawn: those whose groups differ most in the metric."""
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Of predicted prices without true ones."""
+
+_FAR_WORDS = {
+    "price": "the true price",
+    "predicted": "the prediction",
+    "both": "the true price and the prediction",
+}
 
 COLOURS = (
     "Words that raise the price are blue and underlined; words that lower it are orange, with a dotted line."
 )
 
 
-def product_of(
+def sections_for(
+    model: Path,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    against: Sequence[Path] = (),
+    metric: str | None = None,
+    among: Any = None,
+) -> list[Section]:
+    """Return the sections; arguments and errors as of `pricekit.reporting.subject.subject_of`.
+
+    Raises:
+        ConfigError: a table without prices is given together with what needs prices.
+    """
+    if table is not None and not (model / "cv.json").is_file():
+        predictor = load_model(model)
+        if has_no_prices(predictor, table, options):
+            if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
+                raise ConfigError(
+                    f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
+                    parameters=(needed[0],),
+                )
+            products = None if among is None else products_among(model, among)
+            return unpriced_sections(read_unpriced(model, predictor, table, options, products))
+    return sections_of(subject_of(model, table, options, against=against, metric=metric, among=among))
+
+
+def sections_of(subject: Subject) -> list[Section]:
+    """Return the sections of the report on prices and predictions."""
+    errors = find_errors(subject.rows, None, subject.metric)
+    return [
+        Section("How good the prices are", list(_quality(subject))),
+        Section("Where the prices fail", list(_failures(subject, errors))),
+        Section("Whether the price intervals hold", list(_intervals(subject))),
+        Section("The data", list(data_blocks(subject.facts, subject.table, subject.rows.text.tolist()))),
+        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
+    ]
+
+
+def _quality(subject: Subject) -> Iterator[Block]:
+    scores, metric, rows = subject.scores, subject.metric, subject.rows
+    yield from (Paragraph(note) for note in subject.notes)
+    constant, found = constant_score(rows, rows, metric), scores.metrics
+    interval = " to ".join(map(metric.write, scores.interval or ()))
+    figures = [
+        Figure(metric.title, metric.write(found[metric.name]), interval and f"95% interval {interval}"),
+        Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
+        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
+        Figure(
+            "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
+        ),
+    ]
+    if "r2_log" in found:
+        figures.append(
+            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
+        )
+    yield Figures(figures)
+    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
+        yield Paragraph("The model is no better than a constant price.", "warning")
+    if subject.comparison is not None:
+        yield _comparison_table(subject.comparison)
+    if len(folds := scores.folds) > 1:
+        heads = ["fold", *map(str, folds.columns)]
+        cells = [[f"{row[0]}", *(f"{value:.3g}" for value in row[1:])] for row in folds.itertuples()]
+        yield TableBlock("Folds", heads, cells, [True] * len(heads))
+    yield from picture(
+        lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
+        "Predicted against true prices. On the diagonal they are equal.",
+    )
+    if (subject.path / "run.json").is_file() or (subject.path / "cv.json").is_file():
+        yield from picture(
+            lambda: LearningCurveDisplay.from_model(subject.path),
+            "The course of the training: the loss on the training rows and the metric on the validation rows.",
+        )
+
+
+def _comparison_table(comparison: Comparison) -> Block:
+    metric, rows = comparison.metric, []
+    for run in comparison.runs:
+        interval = " to ".join(f"{bound:+.2f}" for bound in run.interval or ())
+        difference = "" if run.difference is None else f"{run.difference:+.2f}"
+        rows.append([run.name, metric.write(run.score), difference, interval, run.verdict])
+    return TableBlock(
+        f"Models on the {comparison.rows:,} rows that all of them hold out; differences are paired",
+        ["model", metric.title, "difference", "95% interval", "verdict"],
+        rows,
+        [False, True, True, False, False],
+    )
+
+
+def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
+    rows, metric = subject.rows, subject.metric
+    yield from picture(
+        lambda: DecileDisplay.from_predictions(
+            rows.price, rows.predicted, metric=metric.name, currency=subject.currency
+        ),
+        f"The {metric.title} by decile of the true price.",
+    )
+    yield from picture(
+        lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
+        "Predicted divided by true price. Above 1 the prediction is too high.",
+    )
+    own = errors.groups[errors.groups["by"].isin(rows.groups.columns)]
+    spread = own.groupby("by")[metric.name].std(ddof=0).sort_values(ascending=False)
+    for name in map(str, spread.index[:COLUMNS_SHOWN]):
+        yield from picture(
+            lambda name=name: GroupDisplay.from_predictions(  # type: ignore[misc]
+                rows.price,
+                rows.predicted,
+                rows.groups[name],
+                by=name,
+                metric=metric.name,
+                currency=subject.currency,
+            ),
+            f"The {metric.title} by {name}.",
+        )
+    if len(errors.groups):
+        columns = ["by", "group", "rows", metric.name, "share", "bias"]
+        cells = [
+            [
+                str(by),
+                shorten(str(group), 60),
+                f"{count:,}",
+                metric.write(score),
+                f"{share:.1f}",
+                f"{bias:+.1f}",
+            ]
+            for by, group, count, score, share, bias in errors.groups[columns]
+            .head(MOST_LINES)
+            .itertuples(index=False)
+        ]
+        heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
+        yield TableBlock("Groups of rows", heads, cells, [False, False, True, True, True, True])
+    count = min(WORST, len(errors.rows))
+    share = errors.share_of_worst(count)
+    yield Paragraph(
+        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
+    )
+    yield Products(list(_worst(subject, errors, count)))
+
+
+def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
+    positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
+    worst = errors.worst(count)
+    compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
+    for place, row in enumerate(worst.to_dict("records")):
+        prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
+        facts = [prices, f"error {row['error']:.3g}"]
+        beside = compared[place] if compared else None
+        if beside and (far := FAR_CELLS[beside.is_far(float(row["price"])), beside.far]):
+            facts.append(f"far from similar products: {_FAR_WORDS[far]}")
+        title = str(row["id"]) or f"row {row['row']}"
+        yield _product(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
+
+
+def _explain(subject: Subject, place: int) -> Explanation | None:
+    """Explain a row; None if the model cannot be opened."""
+    try:
+        return subject.predictor(place).explain([subject.rows.text[place]])[0]
+    except PricekitError as error:
+        logger.info(f"the report explains no rows: {error}")
+        return None
+
+
+def _intervals(subject: Subject) -> Iterator[Block]:
+    rows = subject.rows
+    if subject.held_out and (subject.path / "run.json").is_file():
+        yield Paragraph(
+            "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
+            "case. A cross-validation, or a table of other rows, tests them."
+        )
+    predictor = None if subject.held_out else subject.predictor(0)
+    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
+    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
+    yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
+    yield from picture(
+        lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
+    )
+
+
+def unpriced_sections(subject: Unpriced) -> list[Section]:
+    """Return the sections of the report on a table without prices."""
+    return [
+        Section("What was predicted", list(_predicted(subject))),
+        Section("Which prices to doubt", list(_doubtful(subject))),
+        Section("The price intervals", list(_interval_widths(subject))),
+        Section("The data", list(data_blocks(subject.facts, subject.described, subject.table.text.tolist()))),
+        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
+    ]
+
+
+def _predicted(subject: Unpriced) -> Iterator[Block]:
+    yield Paragraph(
+        "The table has no prices, so this page cannot say how good the predictions are: it has no errors, groups and "
+        "coverage.",
+        "warning",
+    )
+    if subject.note:
+        yield Paragraph(subject.note)
+    prices = subject.predicted
+    unit = subject.predictor.currency or ""
+    figures = [
+        Figure("rows", f"{len(prices):,}", "of the table"),
+        Figure("median price", amount(float(np.median(prices))), unit),
+    ]
+    if "metrics" in subject.facts:
+        goal = goal_of(subject.facts)
+        figures.append(
+            Figure(goal.metric.title, goal.metric.write(goal.score), "on the held-out rows of the training")
+        )
+    yield Figures(figures)
+    cells = [[f"{level:.0%}", amount(float(np.quantile(prices, level)))] for level in QUANTILES]
+    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells, [True, True])
+
+
+def _doubtful(subject: Unpriced) -> Iterator[Block]:
+    if subject.products is None:
+        yield Paragraph(
+            "Products with known prices would show which predictions are far from those of similar products; see "
+            "docs/comparables.md. Here are the highest and the lowest predicted prices."
+        )
+        order = np.argsort(-subject.predicted, kind="stable")
+        places = list(dict.fromkeys([*order[: WORST // 2].tolist(), *order[-WORST // 2 :].tolist()]))
+        yield Products([_unpriced_row(subject, place, None) for place in places])
+        return
+    some = chosen_rows(len(subject.table), MOST_COMPARED)
+    found = subject.predictor.comparables(subject.table.take(some), among=subject.products)
+    far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
+    far.sort(key=lambda pair: -pair[1].distance)
+    yield Paragraph(
+        f"Of {counted(len(some), 'row')}, {len(far):,} have a predicted price that is outside of the range of similar "
+        f"products, and over twice or under half of their median. {COLOURS if far else ''}"
+    )
+    yield Products([_unpriced_row(subject, place, beside) for place, beside in far[:WORST]])
+
+
+def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> Product:
+    row = subject.table.take(np.array([place]))
+    facts = [f"predicted {amount(float(subject.predicted[place]))}"]
+    if beside is not None and beside.median is not None:
+        facts.append(f"median of similar products {amount(beside.median)}")
+    explanation = subject.predictor.explain(row)[0]
+    return _product(str(row.ids[0]), facts, row.text[0], explanation, beside)
+
+
+def _interval_widths(subject: Unpriced) -> Iterator[Block]:
+    rows = []
+    for level in subject.predictor.require_intervals().levels:
+        low, high = subject.predictor.interval(subject.predicted, level)
+        rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
+    yield TableBlock(
+        "Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows, [True, True]
+    )
+
+
+def _product(
     title: str, facts: Sequence[str], text: str, explanation: Explanation | None, beside: Comparables | None
 ) -> Product:
     """Return a row on the page.
@@ -92,193 +373,3 @@ def _pieces(explanation: Explanation) -> list[Piece]:
         start = word.end
     rest = cell[start:MOST_CHARACTERS] + "…" * (len(cell) > MOST_CHARACTERS)
     return [piece for piece in [*pieces, Piece(rest)] if piece.text]
-
-
-WORST = 10
-"""Rows with the largest errors that are shown and explained."""
-
-COLUMNS_SHOWN = 2
-"""Columns whose groups are drawn: those whose groups differ most in the metric."""
-
-_FAR_WORDS = {
-    "price": "the true price",
-    "predicted": "the prediction",
-    "both": "the true price and the prediction",
-}
-
-MOST_LINES = 100
-"""Rows of a table of the report."""
-
-
-def sections_of(subject: Subject) -> list[Section]:
-    """Return all sections."""
-    errors = find_errors(subject.rows, None, subject.metric)
-    return [
-        Section("How good the prices are", list(_quality(subject))),
-        Section("Where the prices fail", list(_failures(subject, errors))),
-        Section("Whether the price intervals hold", list(_intervals(subject))),
-        Section("The data", list(data_blocks(subject.facts, subject.table, subject.rows.text.tolist()))),
-        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
-    ]
-
-
-def _quality(subject: Subject) -> Iterator[Block]:
-    scores, metric, rows = subject.scores, subject.metric, subject.rows
-    yield from (Paragraph(note) for note in subject.notes)
-    constant = constant_score(rows, rows, metric)
-    found = scores.metrics
-    interval = (
-        "" if scores.interval is None else " to ".join(metric.write(bound) for bound in scores.interval)
-    )
-    figures = [
-        Figure(
-            metric.title, metric.write(found[metric.name]), f"95% interval {interval}" if interval else ""
-        ),
-        Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
-        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
-        Figure(
-            "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
-        ),
-    ]
-    if "r2_log" in found:
-        figures.append(
-            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
-        )
-    yield Figures(figures)
-    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
-        yield Paragraph("The model is no better than a constant price.", "warning")
-    if subject.comparison is not None:
-        yield _comparison_table(subject)
-    if len(scores.folds) > 1:
-        yield _folds_table(subject)
-    yield from picture(
-        lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
-        "Predicted against true prices. On the diagonal they are equal.",
-    )
-    if (subject.path / "run.json").is_file() or (subject.path / "cv.json").is_file():
-        yield from picture(
-            lambda: LearningCurveDisplay.from_model(subject.path),
-            "The course of the training: the loss on the training rows and the metric on the validation rows.",
-        )
-
-
-def _comparison_table(subject: Subject) -> Block:
-    assert subject.comparison is not None
-    metric = subject.comparison.metric
-    rows = []
-    for run in subject.comparison.runs:
-        interval = "" if run.interval is None else " to ".join(f"{bound:+.2f}" for bound in run.interval)
-        difference = "" if run.difference is None else f"{run.difference:+.2f}"
-        rows.append([run.name, metric.write(run.score), difference, interval, run.verdict])
-    return TableBlock(
-        f"Models on the {subject.comparison.rows:,} rows that all of them hold out; differences are paired",
-        ["model", metric.title, "difference", "95% interval", "verdict"],
-        rows,
-        [False, True, True, False, False],
-    )
-
-
-def _folds_table(subject: Subject) -> Block:
-    folds = subject.scores.folds
-    rows = [
-        [f"{fold}", *(f"{value:.3g}" for value in row)]
-        for fold, row in zip(folds.index, folds.to_numpy(), strict=True)
-    ]
-    return TableBlock("Folds", ["fold", *map(str, folds.columns)], rows, [True] * (1 + len(folds.columns)))
-
-
-def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
-    rows, metric = subject.rows, subject.metric
-    yield from picture(
-        lambda: DecileDisplay.from_predictions(
-            rows.price, rows.predicted, metric=metric.name, currency=subject.currency
-        ),
-        f"The {metric.title} by decile of the true price.",
-    )
-    yield from picture(
-        lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
-        "Predicted divided by true price. Above 1 the prediction is too high.",
-    )
-    for name in _most_varied(errors.groups, metric.name, rows.groups):
-        yield from picture(
-            lambda name=name: GroupDisplay.from_predictions(  # type: ignore[misc]
-                rows.price,
-                rows.predicted,
-                rows.groups[name],
-                by=name,
-                metric=metric.name,
-                currency=subject.currency,
-            ),
-            f"The {metric.title} by {name}.",
-        )
-    if len(errors.groups):
-        yield _groups_table(errors)
-    count = min(WORST, len(errors.rows))
-    share = errors.share_of_worst(count)
-    yield Paragraph(
-        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
-    )
-    yield Products(list(_worst(subject, errors, count)))
-
-
-def _most_varied(groups: pd.DataFrame, metric: str, columns: pd.DataFrame) -> list[str]:
-    own = groups[groups["by"].isin(columns.columns)]
-    spread = own.groupby("by")[metric].std(ddof=0).sort_values(ascending=False)
-    return [str(name) for name in spread.index[:COLUMNS_SHOWN]]
-
-
-def _groups_table(errors: ErrorReport) -> Block:
-    metric = errors.metric
-    columns = ["by", "group", "rows", metric.name, "share", "bias"]
-    rows = [
-        [str(by), shorten(str(group), 60), f"{count:,}", metric.write(score), f"{share:.1f}", f"{bias:+.1f}"]
-        for by, group, count, score, share, bias in errors.groups[columns]
-        .head(MOST_LINES)
-        .itertuples(index=False)
-    ]
-    heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
-    return TableBlock("Groups of rows", heads, rows, [False, False, True, True, True, True])
-
-
-def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
-    positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    worst = errors.worst(count)
-    compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
-    for place, row in enumerate(worst.to_dict("records")):
-        prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
-        facts = [prices, f"error {row['error']:.3g}"]
-        beside = compared[place] if compared else None
-        if beside and (far := FAR_CELLS[beside.is_far(float(row["price"])), beside.far]):
-            facts.append(f"far from similar products: {_FAR_WORDS[far]}")
-        title = str(row["id"]) or f"row {row['row']}"
-        yield product_of(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
-
-
-def _explain(subject: Subject, place: int) -> Explanation | None:
-    """Explain a row; None if the model cannot be opened."""
-    try:
-        return subject.predictor(place).explain([subject.rows.text[place]])[0]
-    except PricekitError as error:
-        logger.info(f"the report explains no rows: {error}")
-        return None
-
-
-def _intervals(subject: Subject) -> Iterator[Block]:
-    path = subject.path
-    if subject.held_out and (path / "run.json").is_file():
-        yield Paragraph(
-            "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
-            "case. A cross-validation, or a table of other rows, tests them."
-        )
-    yield from _coverage(subject)
-
-
-def _coverage(subject: Subject) -> Iterator[Block]:
-    rows = subject.rows
-    predictor = None if subject.held_out else subject.predictor(0)
-    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
-    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
-    yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
-    yield from picture(
-        lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
-    )

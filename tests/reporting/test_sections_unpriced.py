@@ -5,7 +5,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.reporting.make import sections_for
+from pricekit.reporting.sections import sections_for
 
 
 def _sections(model, table, **options):

@@ -1,10 +1,10 @@
-"""What the report shows: the rows that are judged, the model that explains them, and the table."""
+"""What a report is about: a model, rows with or without prices, the table, and products to compare with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.comparables.products import Products, products_of
-from pricekit.errors import PricekitError
+from pricekit.errors import DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.held_out import (
     FILE,
@@ -29,7 +29,7 @@ from pricekit.options import columns_over, names_of, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
-from pricekit.table import source_name
+from pricekit.table import Table, read_table, source_name
 from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
 
 MOST_ROWS = 200_000
@@ -68,8 +68,7 @@ class Subject:
     @property
     def currency(self) -> str | None:
         """The currency of the prices; None if the training table did not show one."""
-        found = self.facts.get("currency")
-        return str(found) if found else None
+        return self.facts.get("currency") or None
 
     @cached_property
     def scores(self) -> Scores:
@@ -113,12 +112,15 @@ def subject_of(
     chosen = _choose(model, table, options)
     if chosen.held_out:
         report_refit([model])
-    notes = [chosen.note] if chosen.note else []
+    notes, rows = [chosen.note] if chosen.note else [], chosen.rows
+    if len(rows) > MOST_ROWS:
+        notes.append(sampled(len(rows)))
+        rows = rows.take(chosen_rows(len(rows), MOST_ROWS))
     return Subject(
         model,
         facts_of(model),
         judged_by,
-        _some(chosen.rows, notes),
+        rows,
         chosen.held_out,
         None if table is None else describe_table(model, table, options),
         comparison,
@@ -159,11 +161,63 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
     return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
+@dataclass(frozen=True)
+class Unpriced:
+    """A model and a table without prices.
+
+    Attributes:
+        path: the folder of the model.
+        facts: the content of its manifest or `run.json`.
+        predictor: the model.
+        table: N rows.
+        predicted: their prices, float32 (N,).
+        described: the report on the table; None if there is none.
+        products: to compare prices with; None without any.
+        note: how the rows were chosen; "" if they are all.
+    """
+
+    path: Path
+    facts: Mapping[str, Any]
+    predictor: Predictor
+    table: Table
+    predicted: np.ndarray
+    described: TableReport | None
+    products: Products | None
+    note: str
+
+
+def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether a table lacks the model's price column, and the user named no other one."""
+    if options.get("price") is not None:
+        return False
+    columns = columns_over(predictor.columns, options)
+    some = read_table(table, replace(columns, price=None), limit=1, read_options=read_options_of(options))
+    return columns.price not in some.frame.columns
+
+
+def read_unpriced(
+    model: Path, predictor: Predictor, table: Any, options: Mapping[str, Any], products: Products | None
+) -> Unpriced:
+    """Read and price a table without prices; raises DataError if it has no row."""
+    columns = replace(columns_over(predictor.columns, options), price=None)
+    rows = read_table(table, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    if not len(rows):
+        raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
+    note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
+    rows = rows.take(chosen_rows(len(rows), MOST_ROWS))
+    products = products or predictor.own_products()
+    described = describe_table(model, table, options, priced=False)
+    return Unpriced(
+        model, facts_of(model), predictor, rows, predictor.predict(rows), described, products, note
+    )
+
+
 def describe_table(
     model: Path, table: Any, options: Mapping[str, Any], *, priced: bool = True
 ) -> TableReport | None:
     """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
-    columns = columns_over(_columns(model), options)
+    folds = sorted(model.glob("fold-*"))
+    columns = columns_over(read_model(folds[0] if folds else model).columns, options)
     try:
         return profile_table(
             table,
@@ -176,18 +230,6 @@ def describe_table(
     except PricekitError as error:
         logger.warning(f"the report does not describe the table: {error}")
         return None
-
-
-def _columns(model: Path) -> Any:
-    folds = sorted(model.glob("fold-*"))
-    return read_model(folds[0] if folds else model).columns
-
-
-def _some(rows: HeldOut, notes: list[str]) -> HeldOut:
-    if len(rows) <= MOST_ROWS:
-        return rows
-    notes.append(sampled(len(rows)))
-    return rows.take(chosen_rows(len(rows), MOST_ROWS))
 
 
 def sampled(count: int) -> str:
@@ -206,8 +248,7 @@ def facts_of(model: Path) -> dict[str, Any]:
     """Return the content of the manifest, `run.json` or `cv.json` of a model; {} without any."""
     for name in ("run.json", "cv.json", "manifest.json"):
         try:
-            found: dict[str, Any] = json.loads((model / name).read_text("utf-8"))
+            return dict(json.loads((model / name).read_text("utf-8")))
         except (OSError, ValueError):  # the folder of another kind of model
             continue
-        return found
     return {}

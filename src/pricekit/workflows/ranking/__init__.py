@@ -1,1 +1,0 @@
-"""The leaderboard: trained models of one table, ranked on the same rows. Only measuring predictions imports torch."""
