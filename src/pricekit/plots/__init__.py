@@ -8,8 +8,7 @@ Example:
     >>> shown = pk.plots.PredictionDisplay.from_predictions([2.0, 5.0, 9.0], [2.5, 4.0, 9.0])
     >>> shown.figure_.savefig("prices.svg")
 
-    drawing.py        axes, colours, scales, and the picture in a notebook
-    words.py          plain text for labels, whatever a table contains
+    drawing.py        what all displays share: axes, colours, scales, plain labels, and the picture in a notebook
     source.py         a model and a table to rows with prices and predictions
     predictions.py    predicted against true prices
     residuals.py      predicted / true price against the predicted price

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -17,13 +17,12 @@ from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
     PLAIN,
+    Display,
     axes_for,
-    finish,
     heading,
     inks,
     legend,
     legend_below,
-    png_of,
     price_label,
     price_scale,
 )
@@ -35,17 +34,16 @@ from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FILE = "intervals.json"
 SHOWN = 0.5, 0.8, 0.95
-"""Levels that are drawn by price, if the model has them."""
+"""Levels that are drawn by price; the highest one of a model that has none of them."""
 
 By = Literal["level", "price"]
 
 
 @dataclass(repr=False, eq=False)
-class CoverageDisplay:
+class CoverageDisplay(Display):
     """The share of true prices inside the price intervals, against the nominal level.
 
     Args:
@@ -73,8 +71,6 @@ class CoverageDisplay:
     levels: np.ndarray
     weight: np.ndarray | None = None
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(WeighedOptions)
@@ -106,8 +102,7 @@ class CoverageDisplay:
                 all are equal.
         """
         found = judge(model, table, options, least=LEAST_ROWS)
-        levels, inside = coverage_of(found)
-        rows = found.rows
+        rows, (levels, inside) = found.rows, coverage_of(found)
         if found.predictor is None and found.path is not None and not (found.path / "cv.json").is_file():
             logger.warning(
                 f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; "
@@ -180,8 +175,7 @@ class CoverageDisplay:
             self._plot_prices(ax, groups)
         ax.set_ylabel("true prices inside the interval (%)")
         heading(ax, counted(len(self.price), "row"))
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def _plot_levels(self, ax: Axes) -> None:
         ink, level = inks(), np.linspace(0, 1, 101)
@@ -200,7 +194,8 @@ class CoverageDisplay:
         ink = inks()
         weight = np.ones(len(self.price)) if self.weight is None else self.weight
         price_scale(ax, "x", self.price)
-        for place, row in enumerate(_shown(self.levels)):
+        shown = [row for row, level in enumerate(self.levels) if np.isclose(level, SHOWN).any()]
+        for place, row in enumerate(shown or [len(self.levels) - 1]):
             level, colour = self.levels[row], ink.several[place]
             frame = pd.DataFrame(
                 {"log": np.log(self.price), "hit": self.inside[row] * weight, "weight": weight}
@@ -222,14 +217,6 @@ class CoverageDisplay:
         found = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
         return f"CoverageDisplay({rows}, {found})"
 
-    _repr_png_ = png_of
-
-
-def _shown(levels: np.ndarray) -> list[int]:
-    """Return the places of the levels that are drawn by price: those of `SHOWN`, or else the highest one."""
-    found = [int(place) for place in range(len(levels)) if np.isclose(levels[place], SHOWN).any()]
-    return found or [len(levels) - 1]
-
 
 def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
     """Return the levels of a model, float64 (Q,), and whether each true price is inside their intervals, bool (Q, N).
@@ -237,16 +224,16 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ConfigError: the model has no intervals.
     """
-    rows, fold = found.rows, found.rows.fold
-    if found.predictor is not None or found.path is None:
-        if found.predictor is None:
-            raise ConfigError("prices alone have no price intervals; name the model")
+    rows, fold = found.rows, np.zeros(len(found.rows), np.int64)
+    if found.predictor is not None:
         fitted = {0: found.predictor.require_intervals()}
-        fold = np.zeros(len(rows), np.int64)
+    elif found.path is None:
+        raise ConfigError("prices alone have no price intervals; name the model")
     elif (found.path / "cv.json").is_file():
+        fold = rows.fold
         fitted = {int(number): _read(found.path / f"fold-{number}") for number in np.unique(fold)}
     else:
-        fitted, fold = {0: _read(found.path)}, np.zeros(len(rows), np.int64)
+        fitted = {0: _read(found.path)}
     levels = reduce(np.intersect1d, [each.levels for each in fitted.values()])
     if not len(levels):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What all pictures share: matplotlib, axes, colours, scales of prices, and the picture in a notebook.
+"""What all pictures share: matplotlib, axes, colours, scales of prices, plain labels, and the picture in a notebook.
 
 The figures are `matplotlib.figure.Figure` objects that pyplot does not know. So they need no display, a server keeps
 none of them in memory, and nothing global changes. A notebook shows a display by its `_repr_png_`.
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -23,70 +23,6 @@ from pricekit.support.text import printable, shorten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-WIDTH = 28
-"""The most characters of a text that a label shows."""
-MISSING = "\N{WHITE SQUARE}"
-"""Stands for a character that the font does not have."""
-PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
-"""Properties of a matplotlib text that is shown as it is, without mathtext and TeX."""
-
-_MANY_MARKS = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
-"""More accents on one letter than any language has; they would cover other labels."""
-_MARKS = ("Cf", "Mn", "Me", "Mc")
-"""Categories of characters that are drawn over another one or not at all."""
-
-
-def plain(text: object, width: int = WIDTH) -> str:
-    """Return a text for a label: on one line, shortened, with only characters that the current font has.
-
-    A character that is missing in the fonts of `rcParams["font.family"]` becomes a square. Marks that no font shows
-    disappear.
-
-    Args:
-        text: any text, such as the name of a group.
-        width: the most characters of the label.
-    """
-    short = _MANY_MARKS.sub(r"\1", shorten(printable(shorten(str(text), width)), width))
-    fonts = _fonts()
-    return "".join(_shown(character, fonts) for character in short)
-
-
-def metric_label(metric: Metric, currency: str | None) -> str:
-    """Return the name of a metric with its unit, such as "SMAPE (%)" or "MAE (USD)"."""
-    unit = plain(currency or "currency of the table") if metric.unit == "price" else metric.unit
-    return f"{metric.title} ({unit})" if unit else metric.title
-
-
-def price_label(name: str, currency: str | None) -> str:
-    """Return the name of a price with its currency, such as "true price (USD)"; without one, the name alone."""
-    return f"{name} ({plain(currency)})" if currency else name
-
-
-def number(value: float) -> str:
-    """Return a number for an axis: 0.05, 2.5, 1,000, 1e+09."""
-    whole = float(value).is_integer() and abs(value) < 1e8
-    return f"{value:,.0f}" if whole else f"{value:g}"
-
-
-def _shown(character: str, fonts: list[Any]) -> str:
-    if any(font.get_char_index(ord(character)) for font in fonts):
-        return character
-    return "" if unicodedata.category(character) in _MARKS else MISSING
-
-
-def _fonts() -> list[Any]:
-    """Return the fonts in which matplotlib looks for a character, as it would find them."""
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    found = []
-    for family in FontProperties().get_family():
-        try:
-            found.append(findfont(FontProperties(family=family), fallback_to_default=False))
-        except ValueError:  # not installed
-            continue
-    return [get_font(path) for path in found or [findfont(FontProperties())]]
 
 
 SIZE = 6.4, 4.8
@@ -103,12 +39,43 @@ _DARK = ("#56B4E9", "#E69F00", "#F0E442", "#CC79A7", "#FFFFFF")
 _PAPER = {False: "#FFFFFF", True: "#121212"}
 """Backgrounds of light and dark themes."""
 
+WIDTH = 28
+"""The most characters of a text that a label shows."""
+MISSING = "\N{WHITE SQUARE}"
+"""Stands for a character that the font does not have."""
+PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
+"""Properties of a matplotlib text that is shown as it is, without mathtext and TeX."""
 
-class Drawn(Protocol):
-    """A display: it has a figure after `plot`."""
+_MANY_MARKS = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
+"""More accents on one letter than any language has; they would cover other labels."""
+_MARKS = ("Cf", "Mn", "Me", "Mc")
+"""Categories of characters that are drawn over another one or not at all."""
+
+
+class Display:
+    """A picture: it has axes and a figure after `plot`."""
 
     ax_: Axes
     figure_: Figure
+
+    def _drawn_on(self, ax: Axes) -> Self:
+        """Store the axes and their figure; return the display itself."""
+        self.ax_ = ax
+        self.figure_ = ax.get_figure(root=True)  # type: ignore[assignment]
+        return self
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]] | None:
+        """Return a PNG and its size in pixels for a notebook; None for a figure that pyplot shows, or before `plot`.
+
+        The PNG has the background that suits its texts. A figure that is saved has a transparent one.
+        """
+        figure = getattr(self, "figure_", None)
+        if figure is None or getattr(figure, "number", None) is not None:
+            return None
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI, facecolor=figure.get_facecolor()[:3])
+        width, height = figure.get_size_inches()
+        return buffer.getvalue(), {"width": round(72 * width), "height": round(72 * height)}
 
 
 @dataclass(frozen=True)
@@ -163,9 +130,7 @@ def style(dark: bool = False) -> Iterator[None]:
 
     ink, paper = "#E6E6E6" if dark else "#000000", _PAPER[dark]
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-
     papered = ("figure.facecolor", "axes.facecolor")
-
     settings: Any = dict.fromkeys(inked, ink) | dict.fromkeys(papered, paper)
     settings |= {"xtick.labelcolor": "inherit", "ytick.labelcolor": "inherit", "savefig.facecolor": "auto"}
     with mpl.rc_context(settings | {"axes.titlecolor": "auto", "legend.labelcolor": "None"}):
@@ -203,26 +168,6 @@ def axes_for(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     found.patch.set_alpha(0.0)
     found.spines[["top", "right"]].set_visible(False)
     return found
-
-
-def finish(display: Drawn, ax: Axes) -> None:
-    """Store the axes and their figure in a display."""
-    display.ax_ = ax
-    display.figure_ = ax.get_figure(root=True)  # type: ignore[assignment]
-
-
-def png_of(display: Drawn) -> tuple[bytes, dict[str, int]] | None:
-    """Return a PNG and its size in pixels for a notebook; None for a figure that pyplot shows, or before `plot`.
-
-    The PNG has the background that suits its texts. A figure that is saved has a transparent one.
-    """
-    figure = getattr(display, "figure_", None)
-    if figure is None or getattr(figure, "number", None) is not None:
-        return None
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI, facecolor=figure.get_facecolor()[:3])
-    width, height = figure.get_size_inches()
-    return buffer.getvalue(), {"width": round(72 * width), "height": round(72 * height)}
 
 
 def inks() -> Inks:
@@ -323,3 +268,53 @@ def _is_dark() -> bool:
     from matplotlib.colors import to_rgb
 
     return float(np.dot(to_rgb(mpl.rcParams["text.color"]), (0.299, 0.587, 0.114))) > 0.5
+
+
+def plain(text: object, width: int = WIDTH) -> str:
+    """Return a text for a label: on one line, shortened, with only characters that the current font has.
+
+    A character that is missing in the fonts of `rcParams["font.family"]` becomes a square. Marks that no font shows
+    disappear.
+
+    Args:
+        text: any text, such as the name of a group.
+        width: the most characters of the label.
+    """
+    short = _MANY_MARKS.sub(r"\1", shorten(printable(shorten(str(text), width)), width))
+    fonts, shown = _fonts(), ""
+    for character in short:
+        if any(font.get_char_index(ord(character)) for font in fonts):
+            shown += character
+        elif unicodedata.category(character) not in _MARKS:
+            shown += MISSING
+    return shown
+
+
+def metric_label(metric: Metric, currency: str | None) -> str:
+    """Return the name of a metric with its unit, such as "SMAPE (%)" or "MAE (USD)"."""
+    unit = plain(currency or "currency of the table") if metric.unit == "price" else metric.unit
+    return f"{metric.title} ({unit})" if unit else metric.title
+
+
+def price_label(name: str, currency: str | None) -> str:
+    """Return the name of a price with its currency, such as "true price (USD)"; without one, the name alone."""
+    return f"{name} ({plain(currency)})" if currency else name
+
+
+def number(value: float) -> str:
+    """Return a number for an axis: 0.05, 2.5, 1,000, 1e+09."""
+    whole = float(value).is_integer() and abs(value) < 1e8
+    return f"{value:,.0f}" if whole else f"{value:g}"
+
+
+def _fonts() -> list[Any]:
+    """Return the fonts in which matplotlib looks for a character, as it would find them."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    found = []
+    for family in FontProperties().get_family():
+        try:
+            found.append(findfont(FontProperties(family=family), fallback_to_default=False))
+        except ValueError:  # not installed
+            continue
+    return [get_font(path) for path in found or [findfont(FontProperties())]]

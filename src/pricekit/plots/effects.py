@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,28 +19,25 @@ from pricekit.options import (
 )
 from pricekit.plots.drawing import (
     PLAIN,
+    Display,
     axes_for,
-    finish,
     heading,
     inks,
     number,
     plain,
-    png_of,
     price_label,
     price_scale,
     require_matplotlib,
 )
 from pricekit.plots.source import require_table
 from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import Inputs
 from pricekit.runs.load import load_model
 from pricekit.support.progress import progress
 from pricekit.support.text import counted, did_you_mean, printable, shorten
-from pricekit.table import Table, read_table
+from pricekit.table import read_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 ROWS, VALUES = 200, 20
 """At most this many rows are priced, at each of this many quantiles of the feature."""
@@ -49,7 +46,7 @@ SAMPLE = "sample.parquet"
 
 
 @dataclass(repr=False, eq=False)
-class FeatureEffectDisplay:
+class FeatureEffectDisplay(Display):
     """The typical predicted price by the value of one engineered feature, all other inputs as they are.
 
     Partial dependence (Friedman 2001, "Greedy function approximation: a gradient boosting machine", section 8.2) of the
@@ -81,8 +78,6 @@ class FeatureEffectDisplay:
     log_price: np.ndarray
     observed: np.ndarray
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(ReadingOptions)
@@ -111,30 +106,23 @@ class FeatureEffectDisplay:
             BundleError, PluginError: the model cannot be opened.
         """
         require_matplotlib()
-        path = None if isinstance(model, Predictor) else model_path(model, "model")
-        if path is None:
+        if isinstance(model, Predictor):
             require_table(table)
-        predictor = model if path is None else load_model(path)
+            predictor = model
+        else:
+            path = model_path(model, "model")
+            predictor = load_model(path)
         places = _places(predictor, feature)
-        source = _sample(path) if table is None and path is not None else table_or_none(table)
+        source = _sample(path) if table is None else table_or_none(table)
         columns = replace(columns_over(predictor.columns, options), price=None)
         rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
-        return cls._of(predictor, rows, feature, places).plot(ax)
-
-    @classmethod
-    def _of(
-        cls, predictor: Predictor, rows: Table, feature: str, places: list[int | None]
-    ) -> FeatureEffectDisplay:
         some = rows.take(np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(np.int64)))
         inputs = predictor.prepare(some)
         first = next(member for member, place in enumerate(places) if place is not None)
         observed = inputs[first].features[:, places[first]].astype(np.float64)
         known = observed[np.isfinite(observed)]
-        values = (
-            np.unique(np.quantile(known, np.linspace(0, 1, VALUES), method="nearest"))
-            if len(known)
-            else known
-        )
+        quantiles = np.linspace(0, 1, VALUES)
+        values = np.unique(np.quantile(known, quantiles, method="nearest")) if len(known) else known
         if len(values) < 2:
             raise DataError(
                 f"the feature {feature} has the same value in all {counted(len(some), 'row')}; its effect needs two",
@@ -144,10 +132,15 @@ class FeatureEffectDisplay:
         logs = np.empty((len(values), len(some)))
         with progress("pricing at each value", len(values)) as advance:
             for at, value in enumerate(values):
-                changed = [_with_value(one, place, value) for one, place in zip(inputs, places, strict=True)]
+                changed = list(inputs)
+                for member, place in enumerate(places):
+                    if place is not None:
+                        features = inputs[member].features.copy()
+                        features[:, place] = value
+                        changed[member] = replace(inputs[member], features=features)
                 logs[at] = np.log(predictor.price(changed).astype(np.float64))
                 advance(1)
-        return cls(feature, values, logs, observed, predictor.currency)
+        return cls(feature, values, logs, observed, predictor.currency).plot(ax)
 
     @property
     def price(self) -> np.ndarray:
@@ -169,14 +162,11 @@ class FeatureEffectDisplay:
         ax.set_xlabel(f"{plain(self.feature, 60)} (ticks above the axis: deciles of the rows)", **PLAIN)
         ax.set_ylabel(price_label("geometric mean of predicted prices", self.currency), **PLAIN)
         heading(ax, counted(self.log_price.shape[1], "row"))
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         count = f"{counted(len(self.values), 'value')}, {counted(self.log_price.shape[1], 'row')}"
         return f"FeatureEffectDisplay({shorten(printable(self.feature))}: {count})"
-
-    _repr_png_ = png_of
 
 
 def _places(predictor: Predictor, feature: str) -> list[int | None]:
@@ -201,14 +191,6 @@ def _sample(path: Path) -> Path:
             check_intact(folder, [SAMPLE])
             return folder / SAMPLE
     raise DataError(f"{path} contains no held-out rows; add a table", parameters=("table",), path=str(path))
-
-
-def _with_value(inputs: Inputs, place: int | None, value: float) -> Inputs:
-    if place is None:
-        return inputs
-    features = inputs.features.copy()
-    features[:, place] = value
-    return replace(inputs, features=features)
 
 
 def _value_scale(ax: Axes, values: np.ndarray) -> None:

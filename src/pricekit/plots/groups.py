@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -18,14 +18,13 @@ from pricekit.plots.drawing import (
     DASHES,
     PLAIN,
     SIZE,
+    Display,
     axes_for,
-    finish,
     heading,
     inks,
     legend_below,
     metric_label,
     plain,
-    png_of,
     price_label,
     price_scale,
 )
@@ -34,14 +33,13 @@ from pricekit.support.text import counted, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_GROUPS = 20
 """The largest groups of a column are drawn; the others are one group."""
 
 
 @dataclass(repr=False, eq=False)
-class DecileDisplay:
+class DecileDisplay(Display):
     """The metric by decile of the true price, with 95% bootstrap intervals, and the metric over all rows.
 
     Args:
@@ -67,8 +65,6 @@ class DecileDisplay:
     overall: float
     metric: Metric
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(WeighedOptions)
@@ -158,18 +154,15 @@ class DecileDisplay:
         ax.set_ylabel(metric_label(self.metric, self.currency), **PLAIN)
         heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
         legend_below(ax, None, 3)
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         groups = f"{counted(len(self.scores), 'group')} of {counted(int(self.scores['rows'].sum()), 'row')}"
         return f"DecileDisplay({groups}, {self.metric.title} {self.metric.write(self.overall)})"
 
-    _repr_png_ = png_of
-
 
 @dataclass(repr=False, eq=False)
-class GroupDisplay:
+class GroupDisplay(Display):
     """The metric by group of one column, with 95% bootstrap intervals and numbers of rows.
 
     Groups with fewer than ten rows, and those behind the twenty largest ones, are one group, "(other)".
@@ -199,8 +192,6 @@ class GroupDisplay:
     overall: float
     metric: Metric
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(WeighedOptions)
@@ -232,9 +223,8 @@ class GroupDisplay:
         found = judge(model, table, options, metric=metric, least=LEAST_ROWS)
         rows = found.rows
         grouping = _several(grouping_by(rows, by, MOST_GROUPS), by)
-        return cls._of(grouping, rows.price, rows.predicted, rows.weight, found.metric, found.currency).plot(
-            ax
-        )
+        prices = rows.price, rows.predicted, rows.weight
+        return cls._of(grouping, *prices, found.metric, found.currency).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -308,16 +298,13 @@ class GroupDisplay:
         ax.set_xlabel(metric_label(self.metric, self.currency), **PLAIN)
         heading(ax, f"by {plain(self.by)} (number of rows)")
         legend_below(ax, None, 2)
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         groups = f"{counted(len(self.scores), 'group')} of {counted(int(self.scores['rows'].sum()), 'row')}"
 
         score = f"{self.metric.title} {self.metric.write(self.overall)}"
         return f"GroupDisplay(by {shorten(printable(self.by))}: {groups}, {score})"
-
-    _repr_png_ = png_of
 
 
 def deciles(price: np.ndarray) -> Grouping:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,13 @@ from pricekit.options import clear_errors, model_path
 from pricekit.plots.drawing import (
     MARKERS,
     PLAIN,
+    Display,
     axes_for,
-    finish,
     heading,
     inks,
     legend_below,
     metric_label,
     plain,
-    png_of,
     require_matplotlib,
 )
 from pricekit.plots.source import currency_of
@@ -31,7 +31,6 @@ from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 FILE = "metrics.jsonl"
@@ -58,7 +57,7 @@ class Curve:
 
 
 @dataclass(repr=False, eq=False)
-class LearningCurveDisplay:
+class LearningCurveDisplay(Display):
     """The validation metric and the training loss by epoch, with the best epoch, for each run of a model.
 
     Args:
@@ -80,8 +79,6 @@ class LearningCurveDisplay:
     curves: tuple[Curve, ...]
     metric: Metric
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     def from_model(cls, model: Any, *, ax: Axes | None = None) -> LearningCurveDisplay:
@@ -103,6 +100,8 @@ class LearningCurveDisplay:
     def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
+        from matplotlib.ticker import MaxNLocator
+
         ink, lines = inks(), []
         scored = any(np.isfinite(curve.score).any() for curve in self.curves)
         losses = ax.twinx() if scored else ax
@@ -118,37 +117,20 @@ class LearningCurveDisplay:
             lines.append(losses.plot(curve.epoch, curve.loss, linestyle=_LOSS, linewidth=1.3, **shape)[0])
             if scored:
                 lines[-1] = ax.plot(curve.epoch, curve.score, "-", **shape)[0]
-                self._mark_best(ax, curve, colour)
+                if curve.best is not None and (at := np.flatnonzero(curve.epoch == curve.best)).size:
+                    ring: dict[str, Any] = {"markersize": 13, "markerfacecolor": "none", "zorder": 4}
+                    ax.plot(curve.epoch[at], curve.score[at], "o", color=colour, **ring)
+                    if len(self.curves) == 1:
+                        ax.axvline(curve.best, color=ink.text, linewidth=0.8, alpha=0.5)
             lines[-1].set_label(plain(curve.name or "the run"))
-        self._label(ax, losses)
-        self._explain(ax, lines if len(lines) > 1 else [], scored)
-        finish(self, ax)
-        return self
-
-    def _mark_best(self, ax: Axes, curve: Curve, colour: str) -> None:
-        if curve.best is None or not (at := np.flatnonzero(curve.epoch == curve.best)).size:
-            return
-        ax.plot(
-            curve.epoch[at],
-            curve.score[at],
-            "o",
-            color=colour,
-            markersize=13,
-            markerfacecolor="none",
-            zorder=4,
-        )
-        if len(self.curves) == 1:
-            ax.axvline(curve.best, color=inks().text, linewidth=0.8, alpha=0.5)
-
-    def _label(self, ax: Axes, losses: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         losses.set_ylabel("training loss (dotted)")
-        if losses is not ax:
+        if scored:
             losses.spines["top"].set_visible(False)
             ax.set_ylabel(f"validation {metric_label(self.metric, self.currency)}", **PLAIN)
+        self._explain(ax, lines if len(lines) > 1 else [], scored)
+        return self._drawn_on(ax)
 
     def _explain(self, ax: Axes, lines: list[Line2D], scored: bool) -> None:
         """Add a legend for several runs, or name the best epoch of a single one."""
@@ -169,16 +151,13 @@ class LearningCurveDisplay:
         epochs = counted(max(int(curve.epoch.max()) for curve in self.curves), "epoch")
         return f"LearningCurveDisplay({counted(len(self.curves), 'run')}, {epochs})"
 
-    _repr_png_ = png_of
-
 
 def _read(cls: type[LearningCurveDisplay], path: Path) -> LearningCurveDisplay:
     found = [_curve(folder, name) for folder, name in _runs(path, "")]
     if not found:
         raise DataError(_absence(path), path=str(path))
-    metrics = [metric for _, metric in found if metric is not None]
-    curves = tuple(curve for curve, _ in found)
-    return cls(curves, metrics[0] if metrics else SMAPE, currency_of(path))
+    curves, metrics = zip(*found, strict=True)
+    return cls(curves, next(filter(None, metrics), SMAPE), currency_of(path))
 
 
 def _runs(path: Path, name: str) -> Iterator[tuple[Path, str]]:
@@ -205,14 +184,10 @@ def _curve(folder: Path, name: str) -> tuple[Curve, Metric | None]:
             raise ValueError("it has no epochs")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
-    return Curve(name, epoch, loss, score, _best_epoch(folder)), metric
-
-
-def _best_epoch(folder: Path) -> int | None:
-    try:
-        return int(json.loads((folder / "run.json").read_text("utf-8"))["best_epoch"])
-    except (OSError, ValueError, KeyError, TypeError):  # not finished, or from another source
-        return None
+    best = None
+    with suppress(OSError, ValueError, KeyError, TypeError):  # not finished, or from another source
+        best = int(json.loads((folder / "run.json").read_text("utf-8"))["best_epoch"])
+    return Curve(name, epoch, loss, score, best), metric
 
 
 def _absence(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -11,13 +11,12 @@ from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
     DASHES,
     PLAIN,
+    Display,
     axes_for,
     dense_points,
-    finish,
     heading,
     inks,
     legend,
-    png_of,
     price_label,
     price_scale,
 )
@@ -26,14 +25,13 @@ from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FACTOR = 2.0
 """The dashed lines are at this factor above and below the true price."""
 
 
 @dataclass(repr=False, eq=False)
-class PredictionDisplay:
+class PredictionDisplay(Display):
     """Predicted against true prices, on logarithmic axes, with lines for equality and for a factor of 2.
 
     Args:
@@ -54,8 +52,6 @@ class PredictionDisplay:
     price: np.ndarray
     predicted: np.ndarray
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(WeighedOptions)
@@ -121,12 +117,9 @@ class PredictionDisplay:
         ax.set_ylabel(price_label("predicted price", self.currency), **PLAIN)
         heading(ax, counted(len(self.price), "row"))
         legend(ax, loc="upper left", fontsize="small")
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         return (
             f"PredictionDisplay({counted(len(self.price), 'row')}, {self.within:.1f}% within a factor of 2)"
         )
-
-    _repr_png_ = png_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -11,14 +11,13 @@ import pandas as pd
 from pricekit.options import WeighedOptions, with_options
 from pricekit.plots.drawing import (
     PLAIN,
+    Display,
     axes_for,
     dense_points,
-    finish,
     heading,
     inks,
     legend_below,
     number,
-    png_of,
     price_label,
     price_scale,
 )
@@ -27,7 +26,6 @@ from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 QUANTILES = 0.1, 0.5, 0.9
 _LINES = {0.1: (0, (1, 1.2)), 0.5: "-", 0.9: "--"}
@@ -35,7 +33,7 @@ MOST_BINS, ROWS_PER_BIN = 20, 25
 
 
 @dataclass(repr=False, eq=False)
-class ResidualDisplay:
+class ResidualDisplay(Display):
     """The factor between predicted and true price, against the predicted price, with running quantiles.
 
     A factor of 1 is exact. A median above 1 means that such predictions are typically too high.
@@ -60,8 +58,6 @@ class ResidualDisplay:
     predicted: np.ndarray
     factor: np.ndarray
     currency: str | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure = field(init=False)
 
     @classmethod
     @with_options(WeighedOptions)
@@ -113,14 +109,11 @@ class ResidualDisplay:
         ax.set_ylabel("predicted / true price")
         heading(ax, counted(len(self.predicted), "row"))
         legend_below(ax, None, 3)
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         median = float(np.median(self.factor))
         return f"ResidualDisplay({counted(len(self.factor), 'row')}, median factor {median:.3g})"
-
-    _repr_png_ = png_of
 
 
 def _factor_scale(ax: Axes, factor: np.ndarray) -> None:
@@ -134,8 +127,6 @@ def _factor_scale(ax: Axes, factor: np.ndarray) -> None:
     ax.set_ylim(2**-far, 2**far)
     ax.yaxis.set_major_locator(FixedLocator(list(2.0**ticks)))
     ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _fraction(value)))
-
-
-def _fraction(value: float) -> str:
-    return number(value) if value >= 1 else f"1/{number(1 / value)}"
+    ax.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: number(value) if value >= 1 else f"1/{number(1 / value)}")
+    )

@@ -61,21 +61,19 @@ def judge(
         BundleError, PluginError: the model cannot be opened.
     """
     require_matplotlib()
-    path: Path | None = None
-    predictor: Predictor | None
     if isinstance(model, Predictor):
         require_table(table)
         judged_by = metric_of([] if model.origin is None else [model.origin.path], metric)
-        rows, predictor = priced_rows(model, table_or_none(table), options), model
+        rows = priced_rows(model, table_or_none(table), options)
+        found = Judged(rows, judged_by, model.currency, model, None)
     else:
         path = model_path(model, "model")
         judged_by = metric_of([path], metric)
         rows, predictor = judged_rows(path, table_or_none(table), options)
+        currency = currency_of(path) if predictor is None else predictor.currency
+        found = Judged(rows, judged_by, currency, predictor, path)
     check_prices(rows.price, rows.predicted, least)
-    currency = (
-        currency_of(path) if predictor is None and path is not None else getattr(predictor, "currency", None)
-    )
-    return Judged(rows, judged_by, currency, predictor, path)
+    return found
 
 
 def require_table(table: Any) -> None:
@@ -103,10 +101,9 @@ def check_prices(price: Any, predicted: Any, least: int = 2) -> tuple[np.ndarray
             raise DataError(
                 f"{name} is not a list of numbers; expected one price for each row", parameters=(name,)
             )
-        if not (np.isfinite(values) & (values > 0)).all():
-            bad = values[~(np.isfinite(values) & (values > 0))][0]
+        if len(bad := values[~(np.isfinite(values) & (values > 0))]):
             raise DataError(
-                f"{name} contains {bad:g}; a picture has logarithmic axes, so it needs prices above 0",
+                f"{name} contains {bad[0]:g}; a picture has logarithmic axes, so it needs prices above 0",
                 parameters=(name,),
             )
         found.append(values)

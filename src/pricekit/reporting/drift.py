@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -16,8 +15,8 @@ from pricekit.plots.drawing import (
     DASHES,
     PLAIN,
     SIZE,
+    Display,
     axes_for,
-    finish,
     heading,
     inks,
     legend,
@@ -40,10 +39,6 @@ from pricekit.reporting.page import (
     picture,
 )
 from pricekit.support.text import printable, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 DRAWN = 15
 """Features in the picture, those with the highest PSI."""
@@ -107,14 +102,13 @@ def _outliers(found: Drift) -> Iterator[Block]:
         "The distance of a training row is about 1. These rows need not be wrong, but their prices are the least "
         "certain."
     )
-    yield Products([_product(row) for row in found.outliers.to_dict("records")])
-
-
-def _product(row: Mapping[Hashable, Any]) -> Product:
-    words = str(row["new_words"])
-    factors = [f"words that training rows hardly had: {words}"] if words else []
-    text = Piece(str(row["text"])[:MOST_CHARACTERS])
-    return Product(f"row {row['row']}, {row['id']}", [f"distance {row['distance']:.1f}"], [text], factors)
+    products = []
+    for row in found.outliers.to_dict("records"):
+        words = str(row["new_words"])
+        factors = [f"words that training rows hardly had: {words}"] if words else []
+        text, facts = Piece(str(row["text"])[:MOST_CHARACTERS]), [f"distance {row['distance']:.1f}"]
+        products.append(Product(f"row {row['row']}, {row['id']}", facts, [text], factors))
+    yield Products(products)
 
 
 def _reading() -> Iterator[Block]:
@@ -132,7 +126,7 @@ def _table(caption: str, frame: pd.DataFrame, *, texts: int) -> TableBlock:
     numeric = [place >= texts and name != "change" for place, name in enumerate(frame)]
     rows = [
         [
-            _number(cell) if is_number else shorten(str(cell), 80)
+            shorten(str(cell), 80) if not is_number else "" if cell != cell else f"{cell:.3f}"
             for cell, is_number in zip(row, numeric, strict=True)
         ]
         for row in frame.head(MOST_LINES).itertuples(index=False)
@@ -140,22 +134,17 @@ def _table(caption: str, frame: pd.DataFrame, *, texts: int) -> TableBlock:
     return TableBlock(caption, [str(name) for name in frame], rows, numeric)
 
 
-def _number(value: float) -> str:
-    return "" if value != value else f"{value:.3f}"
-
-
 @dataclass(repr=False, eq=False)
-class _Shifts:
+class _Shifts(Display):
     """The PSI of features; arguments as of `Drift.features`."""
 
     features: pd.DataFrame
-    ax_: Axes = field(init=False)
-    figure_: Drawing = field(init=False)
 
     def plot(self) -> _Shifts:
         if not len(self.features):
             raise DataError("no feature could be compared")
-        ax, ink, places = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(self.features))), inks(), self._places
+        places = np.arange(len(self.features))
+        ax, ink = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(places))), inks()
         ax.barh(places, self.features["psi"], color=ink.main)
         ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
         ax.set_yticks(places, labels=[plain(name) for name in self.features["name"]], **PLAIN)
@@ -163,12 +152,7 @@ class _Shifts:
         ax.set_xlabel("PSI", **PLAIN)
         heading(ax, "features and fields")
         legend_below(ax, None, 1)
-        finish(self, ax)
-        return self
-
-    @property
-    def _places(self) -> np.ndarray:
-        return np.arange(len(self.features))
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         pairs = zip(self.features["name"][:3], self.features["psi"], strict=False)
@@ -176,12 +160,10 @@ class _Shifts:
 
 
 @dataclass(repr=False, eq=False)
-class _Prices:
+class _Prices(Display):
     """Predicted prices then and now; arguments as of `Drift.price_bins`."""
 
     bins: pd.DataFrame
-    ax_: Axes = field(init=False)
-    figure_: Drawing = field(init=False)
 
     def plot(self) -> _Prices:
         if not len(self.bins):
@@ -190,20 +172,14 @@ class _Prices:
         places = np.arange(len(self.bins))
         for shift, name, colour in ((-0.2, "then", ink.several[0]), (0.2, "now", ink.several[1])):
             ax.bar(places + shift, self.bins[name], 0.4, color=colour, label=name)
-        ax.set_xticks(
-            places, labels=_bin_names(self.bins["up_to"].tolist()), rotation=45, ha="right", **PLAIN
-        )
+        cuts = [number(float(f"{value:.3g}")) for value in self.bins["up_to"][:-1]]
+        labels = [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
+        ax.set_xticks(places, labels=labels, rotation=45, ha="right", **PLAIN)
         ax.set_xlabel("predicted price", **PLAIN)
         ax.set_ylabel("share of rows", **PLAIN)
         legend(ax, frameon=False)
-        finish(self, ax)
-        return self
+        return self._drawn_on(ax)
 
     def __repr__(self) -> str:
         last = self.bins["now"].iloc[-1]
         return f"shares of rows by predicted price; {last:.0%} are now above the highest cut"
-
-
-def _bin_names(up_to: Sequence[float]) -> list[str]:
-    cuts = [number(float(f"{value:.3g}")) for value in up_to[:-1]]
-    return [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
