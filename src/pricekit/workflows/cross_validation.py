@@ -103,46 +103,35 @@ def cross_validate(
         folder = working_folder(out, is_cv, FACTS, resume=resume, overwrite=overwrite)
         with replacing(out, folder, _is_own, enabled=processes.main):
             plan, source = _begin(source, config, folder, folds, **given)
-            scores = _observed_folds(source, config, plan, folder, processes, resume=resume)
+            scores = _run_folds(source, config, plan, folder, processes, resume=resume)
         processes.wait()
         return scores
-
-
-def _observed_folds(
-    source: Source, config: RunConfig, plan: FoldPlan, out: Path, processes: Processes, *, resume: bool
-) -> Scores:
-    """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
-    facts = {
-        "config": config.model_dump(mode="json", exclude_none=True),
-        "folds": plan.folds,
-        "resumed": resume,
-    }
-    with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
-        scores = _run_folds(source, config, plan, out, processes, resume=resume)
-        if processes.main:
-            ended |= json.loads((out / FACTS).read_text("utf-8"))
-    return scores
 
 
 def _run_folds(
     source: Source, config: RunConfig, plan: FoldPlan, out: Path, processes: Processes, *, resume: bool
 ) -> Scores:
-    """Train and score the runs of all folds; return the scores of all rows."""
-    runs, predicted = [], np.empty(len(plan.table))
-    with progress("cross-validation", plan.folds, shown=config.speed.progress) as advance:
-        for fold in range(plan.folds):
-            facts, predicted[plan.fold == fold] = _run_fold(out, source, config, plan, fold, resume=resume)
-            runs.append(facts)
-            advance(1)
-    scored = np.flatnonzero(plan.fold >= 0)
-    held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
-    scores = scores_of(held_out, metric_named(config.metric))
-    if processes.main:
-        write_held_out(out, held_out)
-        record = json.dumps(_facts(source, config, runs, scores), indent=2) + "\n"
-        list_files(out, [HELD_OUT], {FACTS: record})
-        write_text(out / FACTS, record)
-    processes.wait()
+    """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
+    settings = config.model_dump(mode="json", exclude_none=True)
+    facts = {"config": settings, "folds": plan.folds, "resumed": resume}
+    with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
+        runs, predicted = [], np.empty(len(plan.table))
+        with progress("cross-validation", plan.folds, shown=config.speed.progress) as advance:
+            for fold in range(plan.folds):
+                run, predicted[plan.fold == fold] = _run_fold(out, source, config, plan, fold, resume=resume)
+                runs.append(run)
+                advance(1)
+        scored = np.flatnonzero(plan.fold >= 0)
+        held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
+        scores = scores_of(held_out, metric_named(config.metric))
+        if processes.main:
+            write_held_out(out, held_out)
+            record = json.dumps(_facts(source, settings, runs, scores), indent=2) + "\n"
+            list_files(out, [HELD_OUT], {FACTS: record})
+            write_text(out / FACTS, record)
+        processes.wait()
+        if processes.main:
+            ended |= json.loads(record)
     return scores
 
 
@@ -220,7 +209,8 @@ def _begin(
         source = replace(source, unpriced=source.unpriced or paths["unpriced"], teachers=paths["teachers"])
         check_teachers(source, plan)
         return plan, source
-    _check_free(out, overwrite)
+    if not is_free(out) and not _is_incomplete(out):
+        check_replaceable(out, "cross-validation", own=is_cv(out), overwrite=overwrite, resumable=True)
     plan = make_plan(table, rejected, config, 5 if folds is None else folds, allow_leak=allow_leak)
     check_teachers(source, plan)
     processes = Processes()
@@ -235,12 +225,6 @@ def _begin(
     return plan, source
 
 
-def _check_free(out: Path, overwrite: bool) -> None:
-    if is_free(out) or _is_incomplete(out):
-        return
-    check_replaceable(out, "cross-validation", own=is_cv(out), overwrite=overwrite, resumable=True)
-
-
 def _is_incomplete(path: Path) -> bool:
     """Return whether a cross-validation was interrupted while its folder was created or deleted."""
     if is_cv(path) or not names_rows(path / PLAN):
@@ -250,12 +234,16 @@ def _is_incomplete(path: Path) -> bool:
 
 def _clear(out: Path) -> None:
     """Delete the files of a cross-validation and of its runs, and nothing else."""
-    for folder in [folder for folder in out.glob("fold-*") if has_members(folder) or is_replaceable(folder)]:
-        (clear_ensemble if has_members(folder) else clear_run)(folder)
+    for folder in list(out.glob("fold-*")):
+        if has_members(folder):
+            clear_ensemble(folder)
+        elif is_replaceable(folder):
+            clear_run(folder)
+        else:
+            continue
         if not any(folder.iterdir()):
             folder.rmdir()
-    files = [out / name for name in _FILES]
-    for file in [*(leftovers(out) if out.is_dir() else ()), *files]:
+    for file in [*(leftovers(out) if out.is_dir() else ()), *(out / name for name in _FILES)]:
         file.unlink(missing_ok=True)
 
 
@@ -265,8 +253,8 @@ def _run_fold(
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
     folder, split = out / f"fold-{fold}", plan.split(fold, config)
     logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
-    teachers = tuple(path / folder.name for path in source.teachers)  # not trained on the fold's rows
-    source = replace(source, teachers=teachers)
+    # These teachers were not trained on the fold's rows.
+    source = replace(source, teachers=tuple(path / folder.name for path in source.teachers))
     if config.members:
         facts = train_model(source, config, folder, split=split, resume=resume)
     else:
@@ -279,7 +267,9 @@ def _run_fold(
     return facts, prices
 
 
-def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores: Scores) -> dict[str, Any]:
+def _facts(
+    source: Source, settings: dict[str, Any], runs: list[dict[str, Any]], scores: Scores
+) -> dict[str, Any]:
     """Return the content of `cv.json`, and log its summary."""
     folds = [
         {"fold": int(str(fold)), "seconds": run["seconds"], "best_epoch": run.get("best_epoch"), **metrics}
@@ -298,5 +288,5 @@ def _facts(source: Source, config: RunConfig, runs: list[dict[str, Any]], scores
         "seconds": round(seconds, 1),
         "scores": scores.to_dict(),
         "plugins": runs[0]["plugins"],
-        "config": config.model_dump(mode="json", exclude_none=True),
+        "config": settings,
     }

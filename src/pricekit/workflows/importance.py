@@ -1,12 +1,7 @@
 """Importance over a table: how much worse a model gets without a feature or a line, and the effects of words.
 
-| module | purpose |
-|---|---|
-| rows.py | the rows that are judged, each with the model that prices it |
-| permute.py | permutation importance of features, lines and columns |
-| words.py | the effects of words, from explanations of some rows |
-| measure.py | all of it |
-| result.py | what users see |
+The values of a feature, the lines with one label or the cells of one column change rows (permutation importance); the
+growth of the metric is the importance. The effects of words are means over explanations of some rows.
 """
 
 from __future__ import annotations
@@ -14,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +20,7 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE, HeldOut, held_out_of, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
-from pricekit.explanation.attribution import Explanation, Factor, explain_rows, others_read
+from pricekit.explanation.attribution import Explanation, explain_rows, others_read
 from pricekit.explanation.parts import Cells, label_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over
@@ -40,6 +35,29 @@ from pricekit.workflows.evaluate import refuse_options, usable_rows, warn_of_tra
 
 SHOWN = 15
 """Rows of each frame in a notebook and on a terminal."""
+REPEATS = 5
+"""Default number of permutations."""
+MOST_ROWS = 2000
+"""Of more rows, so many are drawn by chance, with a fixed seed."""
+SEED = 0
+DIFFERENT = 0.01
+"""Held-out rows whose log prices differ so much, in the median, from those of their run lack columns that it read."""
+LEAST_ROWS = 10
+"""Lines that fewer rows have are left out."""
+MOST_LINES = 20
+"""So many lines and columns are measured, the most frequent ones."""
+NO_LABEL = "(no label)"
+"""The name of the lines without a label."""
+EXPLAINED = 200
+"""So many rows are explained, drawn by chance with a fixed seed."""
+LEAST_ROWS_OF_A_WORD = 5
+"""Words that fewer rows have are left out."""
+MOST_WORDS = 50
+LEVEL = 0.95
+"""Of the intervals of words."""
+
+Change = Callable[[int, int], list[Inputs]]
+"""Returns the inputs of a share, by its number, after a permutation, by its number."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -69,13 +87,19 @@ class Importance:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit importance --json` prints them; None for an unknown bound."""
-        frames = {"features": self.features, "lines": self.lines, "words": self.words}
-        records = {name: _records(frame) for name, frame in frames.items()}
-        return {"rows": self.rows, "metric": self.metric.name, "score": self.score, **records}
+        frames = {
+            name: frame.astype(object).where(frame.notna(), None).to_dict("records")
+            for name, frame in self._frames.items()
+        }
+        return {"rows": self.rows, "metric": self.metric.name, "score": self.score, **frames}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @property
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        return {"features": self.features, "lines": self.lines, "words": self.words}
 
     def __repr__(self) -> str:
         largest = [
@@ -88,25 +112,42 @@ class Importance:
 
     def _repr_html_(self) -> str:
         score = f"{html.escape(self.metric.title)} {self.metric.write(self.score)}"
-        frames = {"features": self.features, "lines": self.lines, "words": self.words}
         shown = (
             f"<h4>{name}</h4>"
             + frame.head(SHOWN).to_html(index=False, border=0, na_rep="", float_format="{:.4g}".format)
-            for name, frame in frames.items()
+            for name, frame in self._frames.items()
         )
         return f"<p>{counted(self.rows, 'row')}, {score}</p>" + "".join(shown)
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    known = frame.astype(object).where(frame.notna(), None)
-    return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
-
-
-MOST_ROWS = 2000
-"""Of more rows, so many are drawn by chance, with a fixed seed."""
-SEED = 0
-DIFFERENT = 0.01
-"""Held-out rows whose log prices differ so much, in the median, from those of their run lack columns that it read."""
+def measure_importance(
+    model: Path,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    metric: str | None = None,
+    repeats: int = REPEATS,
+) -> Importance:
+    """Measure what a model's prices depend on; see `pricekit.importance`."""
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise ConfigError(
+            f"repeats is {repeats!r}; expected a number of permutations, at least 1", parameters=("repeats",)
+        )
+    judged_by = metric_of([model], metric)
+    shares = shares_of(model, table, options)
+    baseline = baseline_of(shares, judged_by, repeats)
+    found = Importance(
+        rows=len(baseline.terms),
+        metric=judged_by,
+        score=baseline.score,
+        features=permute_features(baseline),
+        lines=permute_lines(baseline),
+        words=word_effects(explain_some(shares)),
+    )
+    unknown = any(frame["low"].isna().any() for frame in (found.features, found.lines, found.words))
+    if unknown and found.rows >= MIN_ROWS:
+        logger.warning("the intervals are omitted: they need scipy (pip install scipy)")
+    return found
 
 
 @dataclass(frozen=True)
@@ -197,9 +238,8 @@ def table_of(rows: HeldOut, columns: Columns) -> Table:
     names = columns.text
     texts = {names[0]: rows.text.tolist()} if len(names) == 1 else cells_of(rows.text.tolist(), names)
     cells = {name: pd.Series(pd.array(found, dtype="str")) for name, found in texts.items()}
-    others = {
-        str(name): rows.groups[name].reset_index(drop=True) for name in rows.groups if name not in cells
-    }
+    groups = rows.groups.reset_index(drop=True)
+    others = {str(name): groups[name] for name in groups if name not in cells}
     return Table(
         ids=rows.ids,
         text=rows.text,
@@ -234,80 +274,6 @@ def cells_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]
         for name, lines in cells.items():
             found[name].append("\n".join(lines))
     return found
-
-
-EXPLAINED = 200
-"""So many rows are explained, drawn by chance with a fixed seed."""
-LEAST_ROWS_OF_A_WORD = 5
-"""Words that fewer rows have are left out."""
-MOST_WORDS = 50
-LEVEL = 0.95
-
-
-def explain_some(shares: Sequence[Share]) -> list[Explanation]:
-    """Explain `EXPLAINED` rows, or all of fewer."""
-    counts = [len(share.table) for share in shares]
-    total = sum(counts)
-    chosen = np.sort(np.random.default_rng(SEED).permutation(total)[:EXPLAINED])
-    found: list[Explanation] = []
-    for share, start in zip(shares, np.cumsum([0, *counts]), strict=False):
-        inside = chosen[(chosen >= start) & (chosen < start + len(share.table))] - start
-        if len(inside):
-            found += explain_rows(share.table.take(inside), share.columns, share.price)
-    return found
-
-
-def word_effects(explanations: Iterable[Explanation]) -> pd.DataFrame:
-    """Return the words that at least `LEAST_ROWS` rows have, those with the largest sums of contributions first.
-
-    A word that stands several times in a row contributes the sum. Columns: `word`, case-folded; `rows`; `factor`, the
-    geometric mean over its rows; `low` and `high`, its 95% interval over them by Student's t distribution of the log
-    factor, NaN without scipy; `size`, the mean absolute contribution to the log price.
-
-    Args:
-        explanations: one for each row.
-    """
-    logs: dict[str, list[float]] = defaultdict(list)
-    for explanation in explanations:
-        own: dict[str, float] = defaultdict(float)
-        for word in explanation.words():
-            if _is_word(word):
-                own[word.text.casefold()] += word.log
-        for text, log in own.items():
-            logs[text].append(log)
-    rows = [[word, *_effect(np.array(own))] for word, own in logs.items() if len(own) >= LEAST_ROWS_OF_A_WORD]
-    frame = pd.DataFrame(rows, columns=["word", "rows", "factor", "low", "high", "size"])
-    order = np.argsort(-(frame["rows"] * frame["size"]).to_numpy(np.float64), kind="stable")
-    return frame.iloc[order[:MOST_WORDS]].reset_index(drop=True)
-
-
-def _is_word(part: Factor) -> bool:
-    """Return whether a part is a word, or a phrase of a single word; phrases that were not divided are none."""
-    return part.kind == "word" or (part.kind == "phrase" and not any(map(str.isspace, part.text)))
-
-
-def _effect(logs: np.ndarray) -> tuple[int, float, float, float, float]:
-    """Return rows, factor, low, high and size from the contributions of a word, (R,)."""
-    mean, spread = float(logs.mean()), float(logs.std(ddof=1)) / np.sqrt(len(logs))
-    try:
-        from scipy.stats import t
-
-        margin = float(t.ppf((1 + LEVEL) / 2, len(logs) - 1)) * spread
-    except ModuleNotFoundError:
-        margin = np.nan
-    factor, low, high = np.exp([mean, mean - margin, mean + margin]).tolist()
-    return len(logs), factor, low, high, float(np.abs(logs).mean())
-
-
-LEAST_ROWS = 10
-"""Lines that fewer rows have are left out."""
-MOST_LINES = 20
-"""So many lines and columns are measured, the most frequent ones."""
-NO_LABEL = "(no label)"
-"""The name of the lines without a label."""
-
-Change = Callable[[int, int], list[Inputs]]
-"""Returns the inputs of a share, by its number, after a permutation, by its number."""
 
 
 @dataclass(frozen=True)
@@ -345,10 +311,8 @@ def baseline_of(shares: Sequence[Share], metric: Metric, repeats: int) -> Baseli
     inputs = [share.predictor.prepare(share.table) for share in shares]
     predicted = [share.predictor.price(each) for share, each in zip(shares, inputs, strict=True)]
     price = np.concatenate([share.table.known_price for share in shares])
-    some = [share.table.weight for share in shares]
-    weight = (
-        None if any(each is None for each in some) else np.concatenate([w for w in some if w is not None])
-    )
+    known = [share.table.weight for share in shares if share.table.weight is not None]
+    weight = np.concatenate(known) if len(known) == len(shares) else None
     terms = metric.terms(np.concatenate(predicted), price)
     return Baseline(shares, metric, repeats, inputs, predicted, price, metric.weights(price, weight), terms)
 
@@ -365,7 +329,7 @@ def permute_features(baseline: Baseline) -> pd.DataFrame:
         for name in names:
             rows.append([name, *_increase(baseline, _of_feature(baseline, name))])
             advance(1)
-    return _sorted(pd.DataFrame(rows, columns=["feature", "increase", "low", "high"]))
+    return _sorted(rows, ["feature"])
 
 
 def permute_lines(baseline: Baseline) -> pd.DataFrame:
@@ -382,7 +346,7 @@ def permute_lines(baseline: Baseline) -> pd.DataFrame:
             found = _increase(baseline, _of_unit(baseline, unit))
             rows.append([unit.name or NO_LABEL, unit.kind, sum(map(len, unit.having)), *found])
             advance(1)
-    return _sorted(pd.DataFrame(rows, columns=["line", "kind", "rows", "increase", "low", "high"]))
+    return _sorted(rows, ["line", "kind", "rows"])
 
 
 def permutation(count: int, repeat: int) -> np.ndarray:
@@ -410,12 +374,12 @@ def _terms(baseline: Baseline, change: Change, repeat: int) -> np.ndarray:
     predicted = []
     for number, share in enumerate(baseline.shares):
         changed = change(number, repeat)
-        same = all(map(_equal, changed, baseline.inputs[number]))
+        same = all(map(_same_inputs, changed, baseline.inputs[number]))
         predicted.append(baseline.predicted[number] if same else share.predictor.price(changed))
     return baseline.metric.terms(np.concatenate(predicted), baseline.price)
 
 
-def _equal(one: Inputs, other: Inputs) -> bool:
+def _same_inputs(one: Inputs, other: Inputs) -> bool:
     tokens = one.tokens is other.tokens or (
         np.array_equal(one.tokens.offsets, other.tokens.offsets)
         and np.array_equal(one.tokens.ids, other.tokens.ids)
@@ -450,13 +414,13 @@ class _Unit:
         kind: "line" or "column".
         name: the label or the name of the column.
         having: for each share, the numbers of the rows that have one.
-        swapped: for each share, returns the rows with what other rows have.
+        parts: for each share, what returns the rows with lines or cells of other rows.
     """
 
     kind: str
     name: str
     having: Sequence[np.ndarray]
-    swapped: Sequence[Callable[[str, np.ndarray], Table]]
+    parts: Sequence[Cells | Lines]
 
 
 def _of_unit(baseline: Baseline, unit: _Unit) -> Change:
@@ -464,7 +428,7 @@ def _of_unit(baseline: Baseline, unit: _Unit) -> Change:
         having, share = unit.having[number], baseline.shares[number]
         donors = np.arange(len(share.table))
         donors[having] = having[permutation(len(having), repeat)]
-        return share.predictor.prepare(unit.swapped[number](unit.name, donors))
+        return share.predictor.prepare(unit.parts[number].swapped(unit.name, donors))
 
     return change
 
@@ -478,11 +442,10 @@ def _units(shares: Sequence[Share]) -> list[_Unit]:
     if len(texts) == 1:
         lines = [Lines(each, share.table.text.tolist()) for each, share in zip(cells, shares, strict=True)]
         labels = dict.fromkeys(label for each in lines for label in each.labels)
-        swapped = [each.swapped for each in lines]
-        units = [_Unit("line", label, [each.having(label) for each in lines], swapped) for label in labels]
+        units = [_Unit("line", label, [each.having(label) for each in lines], lines) for label in labels]
     for name in (*(texts if len(texts) > 1 else ()), *others):
         filled = [np.flatnonzero(each.filled(name)) for each in cells]
-        units.append(_Unit("column", name, filled, [each.swapped for each in cells]))
+        units.append(_Unit("column", name, filled, cells))
     counts = Counter({place: sum(map(len, unit.having)) for place, unit in enumerate(units)})
     return [units[place] for place, count in counts.most_common(MOST_LINES) if count >= LEAST_ROWS]
 
@@ -500,7 +463,9 @@ class Lines:
 
     def __init__(self, cells: Cells, texts: Sequence[str]) -> None:
         self._cells = cells
-        self._lines = [[(_label(line), line) for line in text.split("\n")] for text in texts]
+        self._lines = [
+            [(label_of(line) if line.strip() else None, line) for line in text.split("\n")] for text in texts
+        ]
         found = (label for lines in self._lines for label, _ in lines if label is not None)
         self.labels = tuple(dict.fromkeys(found))
 
@@ -517,61 +482,70 @@ class Lines:
             donors: for each row, the number of the row whose lines it gets, int (N,).
         """
         texts = []
-        for row, donor in enumerate(donors.tolist()):
-            texts.append("\n".join(self._with(self._lines[row], self._lines[donor], label)))
+        for own, donor in zip(self._lines, donors.tolist(), strict=True):
+            given, lines = [line for each, line in self._lines[donor] if each == label], list[str]()
+            for each, line in own:
+                if each != label:
+                    lines.append(line)
+                else:
+                    lines += given
+                    given = []
+            texts.append("\n".join(lines))
         return self._cells.with_texts(texts)
 
-    @staticmethod
-    def _with(
-        own: Sequence[tuple[str | None, str]], other: Sequence[tuple[str | None, str]], label: str
-    ) -> Iterator[str]:
-        given = [line for each, line in other if each == label]
-        for each, line in own:
-            if each != label:
-                yield line
-            else:
-                yield from given
-                given = []
 
-
-def _label(line: str) -> str | None:
-    return label_of(line) if line.strip() else None
-
-
-def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
+def _sorted(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=[*names, "increase", "low", "high"])
     order = np.argsort(-frame["increase"].to_numpy(np.float64), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
 
 
-REPEATS = 5
-"""Default number of permutations."""
-
-
-def measure_importance(
-    model: Path,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    metric: str | None = None,
-    repeats: int = REPEATS,
-) -> Importance:
-    """Measure what a model's prices depend on; see `pricekit.importance`."""
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise ConfigError(
-            f"repeats is {repeats!r}; expected a number of permutations, at least 1", parameters=("repeats",)
-        )
-    judged_by = metric_of([model], metric)
-    shares = shares_of(model, table, options)
-    baseline = baseline_of(shares, judged_by, repeats)
-    found = Importance(
-        rows=len(baseline.terms),
-        metric=judged_by,
-        score=baseline.score,
-        features=permute_features(baseline),
-        lines=permute_lines(baseline),
-        words=word_effects(explain_some(shares)),
-    )
-    unknown = any(frame["low"].isna().any() for frame in (found.features, found.lines, found.words))
-    if unknown and found.rows >= MIN_ROWS:
-        logger.warning("the intervals are omitted: they need scipy (pip install scipy)")
+def explain_some(shares: Sequence[Share]) -> list[Explanation]:
+    """Explain `EXPLAINED` rows, or all of fewer."""
+    counts = [len(share.table) for share in shares]
+    total = sum(counts)
+    chosen = np.sort(np.random.default_rng(SEED).permutation(total)[:EXPLAINED])
+    found: list[Explanation] = []
+    for share, start in zip(shares, np.cumsum([0, *counts]), strict=False):
+        inside = chosen[(chosen >= start) & (chosen < start + len(share.table))] - start
+        if len(inside):
+            found += explain_rows(share.table.take(inside), share.columns, share.price)
     return found
+
+
+def word_effects(explanations: Iterable[Explanation]) -> pd.DataFrame:
+    """Return the words of at least `LEAST_ROWS_OF_A_WORD` rows, those with the largest sums of contributions first.
+
+    A word that stands several times in a row contributes the sum. Columns: `word`, case-folded; `rows`; `factor`, the
+    geometric mean over its rows; `low` and `high`, its 95% interval over them by Student's t distribution of the log
+    factor, NaN without scipy; `size`, the mean absolute contribution to the log price.
+
+    Args:
+        explanations: one for each row.
+    """
+    logs: dict[str, list[float]] = defaultdict(list)
+    for explanation in explanations:
+        own: dict[str, float] = defaultdict(float)
+        for word in explanation.words():
+            # A phrase of a single word is one; phrases that were not divided are none.
+            if word.kind == "word" or (word.kind == "phrase" and not any(map(str.isspace, word.text))):
+                own[word.text.casefold()] += word.log
+        for text, log in own.items():
+            logs[text].append(log)
+    rows = [[word, *_effect(np.array(own))] for word, own in logs.items() if len(own) >= LEAST_ROWS_OF_A_WORD]
+    frame = pd.DataFrame(rows, columns=["word", "rows", "factor", "low", "high", "size"])
+    order = np.argsort(-(frame["rows"] * frame["size"]).to_numpy(np.float64), kind="stable")
+    return frame.iloc[order[:MOST_WORDS]].reset_index(drop=True)
+
+
+def _effect(logs: np.ndarray) -> tuple[int, float, float, float, float]:
+    """Return rows, factor, low, high and size from the contributions of a word, (R,)."""
+    mean, spread = float(logs.mean()), float(logs.std(ddof=1)) / np.sqrt(len(logs))
+    try:
+        from scipy.stats import t
+
+        margin = float(t.ppf((1 + LEVEL) / 2, len(logs) - 1)) * spread
+    except ModuleNotFoundError:
+        margin = np.nan
+    factor, low, high = np.exp([mean, mean - margin, mean + margin]).tolist()
+    return len(logs), factor, low, high, float(np.abs(logs).mean())

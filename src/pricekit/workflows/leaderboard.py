@@ -1,4 +1,7 @@
-"""The leaderboard: many models ranked by their scores on the same rows."""
+"""The leaderboard: trained models of one table, ranked by their scores on the rows that all of them hold out.
+
+Only measuring predictions imports torch.
+"""
 
 from __future__ import annotations
 
@@ -39,168 +42,14 @@ _FACTS: dict[Kind, str] = {"cross-validation": "cv.json", "ensemble": "run.json"
 _FOR_PREDICTION = ("best.safetensors", "preprocess.json", "tokenizer.json", "backbone.json", "config.toml")
 _SEARCH = "tune.toml"
 
+_WORTH = 2
+"""Models are named as odd if the others share so many times the rows without them."""
 
-@dataclass(frozen=True)
-class Contender:
-    """A finished model, as its files describe it.
+_PLUGINS = ("policy", "backbone", "loss")
+"""Sections of a configuration with the name of a plugin and its options."""
 
-    Attributes:
-        path: its folder.
-        kind: of the folder.
-        parts: the members of an ensemble, or the folds of a cross-validation; 1 for a run.
-        held_out: the rows that it was not trained on, with its predictions.
-        currency: of the prices; None if the table does not tell.
-        metric: the name of the metric that its training minimised.
-        seconds: that the training took, of all members or folds.
-        bytes: of the files that a prediction reads; those of the first fold for a cross-validation.
-        runs: folders of the runs that price a row together; those of the first fold for a cross-validation.
-        settings: of each of `runs`.
-    """
-
-    path: Path
-    kind: Kind
-    parts: int
-    held_out: HeldOut
-    currency: str | None
-    metric: str
-    seconds: float
-    bytes: int
-    runs: tuple[Path, ...]
-    settings: tuple[Settings, ...]
-
-
-def find_contenders(paths: Iterable[Path]) -> list[Contender]:
-    """Read models, and the finished ones directly inside folders that are no models.
-
-    What is unfinished or damaged in such a folder is left out, with a message. A model that is found twice counts once.
-
-    Args:
-        paths: folders of runs, ensembles and cross-validations, or folders that contain them.
-
-    Raises:
-        DataError: a path is no such folder, or a folder contains no finished model, or a model has no held-out rows.
-        TrainingError: a model is unfinished or damaged.
-        ConfigError: the saved settings of a model are damaged.
-    """
-    found: dict[Path, Contender] = {}
-    for path in paths:
-        inside = [read_contender(path)] if _is_single(path) else list(_read_children(path))
-        if not inside:
-            raise DataError(
-                f"{path} contains no finished model; expected runs, ensembles or cross-validations directly inside it",
-                path=str(path),
-            )
-        for one in inside:
-            found.setdefault(one.path.resolve(), one)
-    return list(found.values())
-
-
-def read_contender(path: Path) -> Contender:
-    """Read a finished model; errors are those of `find_contenders`."""
-    kind = _kind_of(path)
-    if kind is None:
-        held_out = read_held_out(path)  # it says what the folder is
-        raise DataError(f"{path} is not a model, but contains {len(held_out)} held-out rows", path=str(path))
-    if not (path / _FACTS[kind]).is_file():
-        raise TrainingError(f"{path} is not finished: it has no {_FACTS[kind]}; resume it", path=str(path))
-    facts = _read_json(path, _FACTS[kind])
-    check_run_format(facts, path)
-    held_out = read_held_out(path)
-    try:
-        parts = _parts(path, kind, facts)
-        runs = tuple(_runs(path, kind, parts))
-        facts_of_runs = [_read_json(run, "run.json") for run in runs]
-        seconds = facts["seconds"] if "seconds" in facts else sum(one["seconds"] for one in facts_of_runs)
-        return Contender(
-            path=path,
-            kind=kind,
-            parts=max(1, len(parts)),
-            held_out=held_out,
-            currency=facts_of_runs[0]["currency"],
-            metric=str(facts["metric"]),
-            seconds=float(seconds),
-            bytes=sum(_size(run / name) for run in runs for name in _FOR_PREDICTION),
-            runs=runs,
-            settings=tuple(map(_settings_of, runs)),
-        )
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r}); train again", path=str(path)) from None
-
-
-def _is_single(path: Path) -> bool:
-    """Return whether a path is read as one model, or rejected as one, and not as a folder of models."""
-    return not path.is_dir() or _kind_of(path) is not None or _is_bundle(path)
-
-
-def _is_bundle(path: Path) -> bool:
-    return (path / "manifest.json").is_file()
-
-
-def _kind_of(path: Path) -> Kind | None:
-    return next((kind for kind, names in _MARKS.items() if any((path / n).is_file() for n in names)), None)
-
-
-def _read_children(path: Path) -> Iterator[Contender]:
-    """Yield the finished models directly inside a folder, and log which ones are left out."""
-    unfinished = []
-    for child in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
-        kind = _kind_of(child)
-        if (child / _SEARCH).is_file():
-            logger.info(f"{child} is a search; name {child / 'run'} to rank the model that it found")
-        elif kind is not None and not (child / _FACTS[kind]).is_file():
-            unfinished.append(str(child))
-        elif kind is not None:
-            try:
-                yield read_contender(child)
-            except PricekitError as error:
-                logger.warning(f"{child} is left out: {error}")
-    if unfinished:
-        logger.info(f"left out, because they are not finished: {', '.join(unfinished)}")
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    check_intact(folder, [name])
-    try:
-        return dict(json.loads((folder / name).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise TrainingError(
-            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
-        ) from None
-
-
-def _parts(path: Path, kind: Kind, facts: Mapping[str, Any]) -> list[Path]:
-    """Return the folders of the members or folds; none for a run."""
-    if kind == "cross-validation":
-        return [path / f"fold-{int(fold['fold'])}" for fold in facts["folds"]]
-    if kind == "ensemble":
-        members = _read_json(path, "ensemble.json")["members"]
-        names = [str(one["folder"]) for one in members]
-        if any(Path(name).name != name for name in names):
-            raise ValueError(f"expected names of folders, found {names}")
-        return [path / "members" / name for name in names]
-    return []
-
-
-def _runs(path: Path, kind: Kind, parts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the runs that price a row together."""
-    if kind == "run":
-        yield path
-    elif kind == "ensemble":
-        yield from parts
-    else:
-        fold = parts[0]
-        inner: Kind = "ensemble" if _kind_of(fold) == "ensemble" else "run"
-        yield from _runs(fold, inner, _parts(fold, inner, {}))
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
-
-
-def _settings_of(run: Path) -> Settings:
-    check_intact(run, ["config.toml"])
-    config = read_saved_config(run / "config.toml").model_dump()
-    return {".".join(path): value for path, value in leaves(config) if value != {}}
+_Key = tuple[str, str]
+"""The name of a setting, and the plugin whose option it is, or ""."""
 
 
 @dataclass(frozen=True)
@@ -289,14 +138,15 @@ class Leaderboard:
         Columns: rank, score, difference, low, high, verdict, seconds, seconds_per_row, bytes, kind, path, and the
         settings in which the models differ, by dotted name.
         """
+        order = (
+            *("rank", "score", "difference", "low", "high", "verdict"),
+            *("seconds", "seconds_per_row", "bytes", "kind", "path"),
+        )
         rows = []
         for entry in self.entries:
-            found = entry.to_dict()
             low, high = entry.compared.interval or (None, None)
-            shown = {name: found[name] for name in ("rank", "score", "difference")}
-            shown |= {"low": low, "high": high, "verdict": entry.compared.verdict}
-            shown |= {name: found[name] for name in ("seconds", "seconds_per_row", "bytes", "kind", "path")}
-            rows.append(shown | entry.settings)
+            found = entry.to_dict() | {"low": low, "high": high}
+            rows.append({name: found[name] for name in order} | entry.settings)
         return pd.DataFrame(rows, index=pd.Index([entry.name for entry in self.entries], name="run"))
 
     def __repr__(self) -> str:
@@ -310,55 +160,220 @@ class Leaderboard:
         return str(frame.to_html(float_format="{:.4g}".format, na_rep="", border=0))
 
 
-_PLUGINS = ("policy", "backbone", "loss")
-"""Sections of a configuration with the name of a plugin and its options."""
-
-_Key = tuple[str, str]
-"""The name of a setting, and the plugin whose option it is, or ""."""
-
-
-def differences(models: Sequence[Sequence[Settings]]) -> list[dict[str, Any]]:
-    """Return for each model the settings whose values differ between the models.
-
-    Options of a plugin are compared between the models that use it. A setting in which the members of one ensemble
-    differ is left out for this ensemble.
+def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bool = False) -> Leaderboard:
+    """Rank models of one table.
 
     Args:
-        models: for each model, the settings of its run, or of each of its members.
+        paths: folders of runs, ensembles and cross-validations, or folders that contain them.
+        metric: by which to rank; None: that which most of the models were trained to minimise.
+        latency: also measure the time that a prediction of one row takes, which opens each model in torch.
 
-    Example:
-        >>> differences([[{"seed": 0, "loss.name": "smape"}], [{"seed": 1, "loss.name": "smape"}]])
-        [{'seed': 0}, {'seed': 1}]
+    Raises:
+        ConfigError: there is no path, or an unknown metric, or the saved settings of a model are damaged.
+        DataError: a path is no model, or no two models hold out the same rows.
+        TrainingError: a model is unfinished or damaged.
+        ModuleNotFoundError: scipy is not installed.
     """
-    tables = [_values(runs) for runs in models]
-    cells: defaultdict[_Key, set[tuple[str, ...]]] = defaultdict(set)
-    for table in tables:
-        for key, values in table.items():
-            cells[key].add(tuple(sorted(values)))
-    differ = [key for key, found in cells.items() if len(found) > 1]
-    return [
-        {
-            key[0].removesuffix(".name"): next(iter(table[key].values()))
-            for key in differ
-            if len(table.get(key, ())) == 1
-        }
-        for table in tables
-    ]
+    if not paths:
+        raise ConfigError("a leaderboard needs at least one model or folder of models", parameters=("runs",))
+    metric_of([], metric)  # for its error, before files are read
+    found = keep_sharing(find_contenders(paths))
+    report_refit(one.path for one in found)
+    ((usual, _),) = Counter(one.metric for one in found).most_common(1)
+    judged_by = metric_of([next(one.path for one in found if one.metric == usual)], metric)
+    together = len({one.path.resolve().parent for one in found}) == 1
+    by_name = {one.path.resolve().name if together else str(one.path): one for one in found}
+    rows = common_rows({name: one.held_out for name, one in by_name.items()})
+    weight = next(iter(rows.values())).weight
+    scores = {name: judged_by(each.predicted, each.price, weight) for name, each in rows.items()}
+    names = sorted(scores, key=lambda name: scores[name])
+    compared = compare({name: rows[name] for name in names}, judged_by)
+    ranked = [by_name[name] for name in names]
+    seconds = _latencies(ranked) if latency else [None] * len(ranked)
+    settings = differences([one.settings for one in ranked])
+    entries = tuple(
+        Entry(
+            rank=place + 1,
+            compared=compared.runs[place],
+            path=one.path,
+            kind=one.kind,
+            parts=one.parts,
+            seconds=one.seconds,
+            seconds_per_row=seconds[place],
+            bytes=one.bytes,
+            settings=settings[place],
+        )
+        for place, one in enumerate(ranked)
+    )
+    return Leaderboard(compared.rows, judged_by, entries)
 
 
-def _values(runs: Sequence[Settings]) -> dict[_Key, dict[str, Any]]:
-    """Return the different values of each setting of a model, by their JSON."""
-    found: defaultdict[_Key, dict[str, Any]] = defaultdict(dict)
-    for settings in runs:
-        for name, value in settings.items():
-            section, _, option = name.partition(".")
-            plugin = settings[f"{section}.name"] if section in _PLUGINS and option != "name" else ""
-            found[name, plugin][json.dumps(value, sort_keys=True)] = value
-    return dict(found)
+def _latencies(found: Sequence[Contender]) -> list[float | None]:
+    """Return the seconds that each model needs to price one row alone."""
+    from pricekit.workflows.ensemble import seconds_per_row  # imports torch
+
+    seconds: list[float | None] = []
+    with progress("measuring predictions of one row", len(found)) as advance:
+        for one in found:
+            seconds.append(sum(map(seconds_per_row, one.runs)))
+            advance(1)
+    return seconds
 
 
-_WORTH = 2
-"""Models are named as odd if the others share so many times the rows without them."""
+@dataclass(frozen=True)
+class Contender:
+    """A finished model, as its files describe it.
+
+    Attributes:
+        path: its folder.
+        kind: of the folder.
+        parts: the members of an ensemble, or the folds of a cross-validation; 1 for a run.
+        held_out: the rows that it was not trained on, with its predictions.
+        currency: of the prices; None if the table does not tell.
+        metric: the name of the metric that its training minimised.
+        seconds: that the training took, of all members or folds.
+        bytes: of the files that a prediction reads; those of the first fold for a cross-validation.
+        runs: folders of the runs that price a row together; those of the first fold for a cross-validation.
+        settings: of each of `runs`.
+    """
+
+    path: Path
+    kind: Kind
+    parts: int
+    held_out: HeldOut
+    currency: str | None
+    metric: str
+    seconds: float
+    bytes: int
+    runs: tuple[Path, ...]
+    settings: tuple[Settings, ...]
+
+
+def find_contenders(paths: Iterable[Path]) -> list[Contender]:
+    """Read models, and the finished ones directly inside folders that are no models.
+
+    What is unfinished or damaged in such a folder is left out, with a message. A model that is found twice counts once.
+
+    Args:
+        paths: folders of runs, ensembles and cross-validations, or folders that contain them.
+
+    Raises:
+        DataError: a path is no such folder, or a folder contains no finished model, or a model has no held-out rows.
+        TrainingError: a model is unfinished or damaged.
+        ConfigError: the saved settings of a model are damaged.
+    """
+    found: dict[Path, Contender] = {}
+    for path in paths:
+        single = not path.is_dir() or _kind_of(path) is not None or (path / "manifest.json").is_file()
+        inside = [read_contender(path)] if single else list(_read_children(path))
+        if not inside:
+            raise DataError(
+                f"{path} contains no finished model; expected runs, ensembles or cross-validations directly inside it",
+                path=str(path),
+            )
+        for one in inside:
+            found.setdefault(one.path.resolve(), one)
+    return list(found.values())
+
+
+def read_contender(path: Path) -> Contender:
+    """Read a finished model; errors are those of `find_contenders`."""
+    kind = _kind_of(path)
+    if kind is None:
+        held_out = read_held_out(path)  # it says what the folder is
+        raise DataError(f"{path} is not a model, but contains {len(held_out)} held-out rows", path=str(path))
+    if not (path / _FACTS[kind]).is_file():
+        raise TrainingError(f"{path} is not finished: it has no {_FACTS[kind]}; resume it", path=str(path))
+    facts = _read_json(path, _FACTS[kind])
+    check_run_format(facts, path)
+    held_out = read_held_out(path)
+    try:
+        parts = _parts(path, kind, facts)
+        runs = tuple(_runs(path, kind, parts))
+        facts_of_runs = [_read_json(run, "run.json") for run in runs]
+        seconds = facts["seconds"] if "seconds" in facts else sum(one["seconds"] for one in facts_of_runs)
+        return Contender(
+            path=path,
+            kind=kind,
+            parts=max(1, len(parts)),
+            held_out=held_out,
+            currency=facts_of_runs[0]["currency"],
+            metric=str(facts["metric"]),
+            seconds=float(seconds),
+            bytes=sum(
+                (run / name).stat().st_size
+                for run in runs
+                for name in _FOR_PREDICTION
+                if (run / name).is_file()
+            ),
+            runs=runs,
+            settings=tuple(map(_settings_of, runs)),
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path} is damaged ({error!r}); train again", path=str(path)) from None
+
+
+def _kind_of(path: Path) -> Kind | None:
+    return next((kind for kind, names in _MARKS.items() if any((path / n).is_file() for n in names)), None)
+
+
+def _read_children(path: Path) -> Iterator[Contender]:
+    """Yield the finished models directly inside a folder, and log which ones are left out."""
+    unfinished = []
+    for child in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
+        kind = _kind_of(child)
+        if (child / _SEARCH).is_file():
+            logger.info(f"{child} is a search; name {child / 'run'} to rank the model that it found")
+        elif kind is not None and not (child / _FACTS[kind]).is_file():
+            unfinished.append(str(child))
+        elif kind is not None:
+            try:
+                yield read_contender(child)
+            except PricekitError as error:
+                logger.warning(f"{child} is left out: {error}")
+    if unfinished:
+        logger.info(f"left out, because they are not finished: {', '.join(unfinished)}")
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    check_intact(folder, [name])
+    try:
+        return dict(json.loads((folder / name).read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise TrainingError(
+            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
+        ) from None
+
+
+def _parts(path: Path, kind: Kind, facts: Mapping[str, Any]) -> list[Path]:
+    """Return the folders of the members or folds; none for a run."""
+    if kind == "cross-validation":
+        return [path / f"fold-{int(fold['fold'])}" for fold in facts["folds"]]
+    if kind == "ensemble":
+        members = _read_json(path, "ensemble.json")["members"]
+        names = [str(one["folder"]) for one in members]
+        if any(Path(name).name != name for name in names):
+            raise ValueError(f"expected names of folders, found {names}")
+        return [path / "members" / name for name in names]
+    return []
+
+
+def _runs(path: Path, kind: Kind, parts: Sequence[Path]) -> Iterator[Path]:
+    """Yield the runs that price a row together."""
+    if kind == "run":
+        yield path
+    elif kind == "ensemble":
+        yield from parts
+    else:
+        fold = parts[0]
+        inner: Kind = "ensemble" if _kind_of(fold) == "ensemble" else "run"
+        yield from _runs(fold, inner, _parts(fold, inner, {}))
+
+
+def _settings_of(run: Path) -> Settings:
+    check_intact(run, ["config.toml"])
+    config = read_saved_config(run / "config.toml").model_dump()
+    return {".".join(path): value for path, value in leaves(config) if value != {}}
 
 
 def keep_sharing(found: Sequence[Contender]) -> list[Contender]:
@@ -375,9 +390,14 @@ def keep_sharing(found: Sequence[Contender]) -> list[Contender]:
     if kept.sum() == 1 and len(found) > 1:
         raise _nothing_shared(found)
     chosen = [one for one, keep in zip(found, kept, strict=True) if keep]
-    odd = [one for one, keep in zip(found, kept, strict=True) if not keep]
-    if odd:
-        _report_odd(odd, chosen)
+    if odd := [one for one, keep in zip(found, kept, strict=True) if not keep]:
+        usual = _usual_currency(chosen)
+        reasons = ", ".join(f"{one.path} ({_reason(one, chosen[0], usual)})" for one in odd)
+        they = "it does" if len(odd) == 1 else "they do"
+        logger.warning(
+            f"left out, because {they} not hold out the rows that the other {len(chosen)} share: {reasons}. Train all "
+            "models on one table with one seed, or cross-validate them, which holds out every row"
+        )
     _report_fewer(chosen, _Holders(holders.models[:, kept], holders.counts))
     return chosen
 
@@ -431,15 +451,12 @@ def _largest(holders: _Holders, sets: np.ndarray, least: int) -> np.ndarray:
         sets: to choose from, bool (S, M). Those of `holders` are enough: all sets would take exponential time.
         least: number of rows.
     """
-    best: np.ndarray
     sizes = sets.sum(1)
     for size in sorted(set(sizes[sizes > 1].tolist()), reverse=True):  # most often, the first one is enough
-        same = [(holders.shared(chosen), chosen) for chosen in sets[sizes == size]]
-        shared, best = max(same, key=lambda one: (one[0], one[1].tolist()))
-        if shared >= least:
-            return best
-    best = sets[sizes.argmax()]
-    return best
+        best = max(sets[sizes == size], key=lambda chosen: (holders.shared(chosen), chosen.tolist()))
+        if holders.shared(best) >= least:
+            return np.asarray(best)
+    return np.asarray(sets[sizes.argmax()])
 
 
 def _currency_of(one: Contender, usual: str) -> str:
@@ -449,8 +466,8 @@ def _currency_of(one: Contender, usual: str) -> str:
 
 
 def _usual_currency(found: Sequence[Contender]) -> str:
-    known = Counter(one.currency for one in found if one.currency)
-    return known.most_common(1)[0][0] if known else ""
+    known = Counter(one.currency for one in found if one.currency).most_common(1)
+    return known[0][0] if known else ""
 
 
 def _nothing_shared(found: Sequence[Contender]) -> DataError:
@@ -462,17 +479,6 @@ def _nothing_shared(found: Sequence[Contender]) -> DataError:
     currencies = ", ".join(f"{one.path}: {one.currency}" for one in found)
     return DataError(
         f"the models predict prices in different currencies ({currencies}); rank those of one currency"
-    )
-
-
-def _report_odd(odd: Sequence[Contender], chosen: Sequence[Contender]) -> None:
-    """Warn about the models that are left out."""
-    usual = _usual_currency(chosen)
-    reasons = ", ".join(f"{one.path} ({_reason(one, chosen[0], usual)})" for one in odd)
-    they = "it does" if len(odd) == 1 else "they do"
-    logger.warning(
-        f"left out, because {they} not hold out the rows that the other {len(chosen)} share: {reasons}. Train all "
-        "models on one table with one seed, or cross-validate them, which holds out every row"
     )
 
 
@@ -491,85 +497,54 @@ def _report_fewer(chosen: Sequence[Contender], holders: _Holders) -> None:
         return
     only = f"only the {counted(count, 'row')} that all {len(chosen)} hold out count"
     most = _largest(holders, holders.models[~holders.models.all(1)], _WORTH * count)
-    odd = [str(one.path) for one, keep in zip(chosen, most, strict=True) if not keep]
-    if holders.shared(most) >= _WORTH * count and 2 * len(odd) < len(chosen):
+    odd, shared = (
+        [str(one.path) for one, keep in zip(chosen, most, strict=True) if not keep],
+        holders.shared(most),
+    )
+    if shared >= _WORTH * count and 2 * len(odd) < len(chosen):
         logger.warning(
-            f"{only}; without {', '.join(odd)}, the others share {counted(holders.shared(most), 'row')}: to rank them "
-            "on these, name only the others"
+            f"{only}; without {', '.join(odd)}, the others share {counted(shared, 'row')}: to rank them on these, name "
+            "only the others"
         )
     else:
         logger.info(f"{only}; the models hold out between {min(sizes):,} and {max(sizes):,}")
 
 
-def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bool = False) -> Leaderboard:
-    """Rank models of one table.
+def differences(models: Sequence[Sequence[Settings]]) -> list[dict[str, Any]]:
+    """Return for each model the settings whose values differ between the models.
+
+    Options of a plugin are compared between the models that use it. A setting in which the members of one ensemble
+    differ is left out for this ensemble.
 
     Args:
-        paths: folders of runs, ensembles and cross-validations, or folders that contain them.
-        metric: by which to rank; None: that which most of the models were trained to minimise.
-        latency: also measure the time that a prediction of one row takes, which opens each model in torch.
+        models: for each model, the settings of its run, or of each of its members.
 
-    Raises:
-        ConfigError: there is no path, or an unknown metric, or the saved settings of a model are damaged.
-        DataError: a path is no model, or no two models hold out the same rows.
-        TrainingError: a model is unfinished or damaged.
-        ModuleNotFoundError: scipy is not installed.
+    Example:
+        >>> differences([[{"seed": 0, "loss.name": "smape"}], [{"seed": 1, "loss.name": "smape"}]])
+        [{'seed': 0}, {'seed': 1}]
     """
-    if not paths:
-        raise ConfigError("a leaderboard needs at least one model or folder of models", parameters=("runs",))
-    metric_of([], metric)  # for its error, before files are read
-    found = keep_sharing(find_contenders(paths))
-    report_refit(one.path for one in found)
-    return _rank(found, metric_of([_typical(found).path], metric), latency=latency)
-
-
-def _typical(found: Sequence[Contender]) -> Contender:
-    """Return a model that was trained to minimise the most common metric."""
-    ((name, _),) = Counter(one.metric for one in found).most_common(1)
-    return next(one for one in found if one.metric == name)
-
-
-def _rank(found: Sequence[Contender], metric: Metric, *, latency: bool) -> Leaderboard:
-    by_name = dict(zip(_names(found), found, strict=True))
-    rows = common_rows({name: one.held_out for name, one in by_name.items()})
-    weight = next(iter(rows.values())).weight
-    scores = {name: metric(each.predicted, each.price, weight) for name, each in rows.items()}
-    names = sorted(scores, key=lambda name: scores[name])
-    compared = compare({name: rows[name] for name in names}, metric)
-    ranked = [by_name[name] for name in names]
-    seconds = _latencies(ranked) if latency else [None] * len(ranked)
-    settings = differences([one.settings for one in ranked])
-    entries = [
-        Entry(
-            rank=place + 1,
-            compared=compared.runs[place],
-            path=one.path,
-            kind=one.kind,
-            parts=one.parts,
-            seconds=one.seconds,
-            seconds_per_row=seconds[place],
-            bytes=one.bytes,
-            settings=settings[place],
-        )
-        for place, one in enumerate(ranked)
+    tables = [_values(runs) for runs in models]
+    cells: defaultdict[_Key, set[tuple[str, ...]]] = defaultdict(set)
+    for table in tables:
+        for key, values in table.items():
+            cells[key].add(tuple(sorted(values)))
+    differ = [key for key, found in cells.items() if len(found) > 1]
+    return [
+        {
+            key[0].removesuffix(".name"): next(iter(table[key].values()))
+            for key in differ
+            if len(table.get(key, ())) == 1
+        }
+        for table in tables
     ]
-    return Leaderboard(compared.rows, metric, tuple(entries))
 
 
-def _names(found: Sequence[Contender]) -> list[str]:
-    """Return the names of folders that are all in one folder, and paths for others."""
-    if len({one.path.resolve().parent for one in found}) == 1:
-        return [one.path.resolve().name for one in found]
-    return [str(one.path) for one in found]
-
-
-def _latencies(found: Sequence[Contender]) -> list[float | None]:
-    """Return the seconds that each model needs to price one row alone."""
-    from pricekit.workflows.ensemble import seconds_per_row  # imports torch
-
-    seconds: list[float | None] = []
-    with progress("measuring predictions of one row", len(found)) as advance:
-        for one in found:
-            seconds.append(sum(map(seconds_per_row, one.runs)))
-            advance(1)
-    return seconds
+def _values(runs: Sequence[Settings]) -> dict[_Key, dict[str, Any]]:
+    """Return the different values of each setting of a model, by their JSON."""
+    found: defaultdict[_Key, dict[str, Any]] = defaultdict(dict)
+    for settings in runs:
+        for name, value in settings.items():
+            section, _, option = name.partition(".")
+            plugin = settings[f"{section}.name"] if section in _PLUGINS and option != "name" else ""
+            found[name, plugin][json.dumps(value, sort_keys=True)] = value
+    return dict(found)

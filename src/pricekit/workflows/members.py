@@ -167,14 +167,18 @@ def _train(
     allow_leak: bool,
     started: float | None,
 ) -> dict[str, Any]:
-    """Train the runs of all members and combine them; return the content of `run.json`."""
+    """Train the runs of all members in turn and combine them; return the content of `run.json`.
+
+    A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
+    """
     started = time.perf_counter() if started is None else started
-    configs = _distinct(member_configs(config))
-    _check_rows(configs, config)
+    configs = _member_configs(config)
     resume = resume and has_members(out)
     finished = _finished_facts(out) if resume else None
-    if processes.main and not resume:
-        _check_free(out, overwrite)
+    if processes.main and not resume and not is_free(out):
+        begun = has_members(out)
+        own = begun or is_ensemble(out)
+        check_replaceable(out, "ensemble", own=own, overwrite=overwrite, resumable=begun)
     if split is None:
         seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if resume else ()))
         disk = folder_for_files(out)
@@ -187,45 +191,29 @@ def _train(
     processes.wait()
     if finished is not None:
         configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
-    ends = None if finished is not None else config.training.time_budget
-    shown = config.speed.progress
-    left_out = _train_members(source, configs, out, split, ends, started, resume=resume, shown=shown)
+    budget = None if finished is not None else config.training.time_budget
+    left_out, longest = dict[str, str](), 0.0
+    with progress("members", len(configs), shown=config.speed.progress) as advance:
+        for number, (name, member) in enumerate(configs.items()):
+            left = processes.from_main(_seconds_left(budget, started))
+            if left < longest:
+                left_out[name] = (
+                    f"{duration(left)} of the time budget are left, and the longest training of a member took "
+                    f"{duration(longest)}"
+                )
+                logger.info(f"the member {name} is left out: {left_out[name]}")
+            else:
+                logger.info(f"member {name}: {number + 1} of {len(configs)}")
+                if left < np.inf:
+                    training = member.training.model_copy(update={"time_budget": left})
+                    member = member.model_copy(update={"training": training})
+                facts = train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
+                longest = max(longest, processes.from_main(float(facts["seconds"])))
+            advance(1)
     if finished is None and processes.main:
         names = [name for name in configs if name not in left_out]
         return _combine(out, names, left_out, config.max_latency, started)
     return finished or {}
-
-
-def _train_members(
-    source: Source,
-    configs: Mapping[str, RunConfig],
-    out: Path,
-    split: Split,
-    budget: float | None,
-    started: float,
-    *,
-    resume: bool,
-    shown: bool,
-) -> dict[str, str]:
-    """Train the run of each member in turn; return, by name, why members were left out.
-
-    A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
-    """
-    processes, left_out, longest = Processes(), dict[str, str](), 0.0
-    with progress("members", len(configs), shown=shown) as advance:
-        for number, (name, member) in enumerate(configs.items()):
-            left = processes.from_main(_seconds_left(budget, started))
-            if reason := _too_late(left, longest):
-                logger.info(f"the member {name} is left out: {reason}")
-                left_out[name] = reason
-            else:
-                logger.info(f"member {name}: {number + 1} of {len(configs)}")
-                facts = train_unless_finished(
-                    source, _until(member, left), out / MEMBERS / name, split, resume=resume
-                )
-                longest = max(longest, processes.from_main(float(facts["seconds"])))
-            advance(1)
-    return left_out
 
 
 def _finished_facts(out: Path) -> dict[str, Any] | None:
@@ -255,20 +243,21 @@ def _combine(
     return combined.facts
 
 
-def _distinct(configs: dict[str, RunConfig]) -> dict[str, RunConfig]:
-    """Leave out members with the settings of an earlier one, as when a user names the features of all members."""
+def _member_configs(config: RunConfig) -> dict[str, RunConfig]:
+    """Return the configuration of each member, without those with the settings of an earlier one.
+
+    A user who names the features of all members makes some of them equal.
+
+    Raises:
+        ConfigError: a member differs from the ensemble in a setting that all share.
+    """
     found: dict[str, RunConfig] = {}
-    for name, config in configs.items():
-        if same := [other for other, kept in found.items() if kept == config]:
+    for name, member in member_configs(config).items():
+        if same := [other for other, kept in found.items() if kept == member]:
             logger.info(f"the member {name} has the same settings as {same[0]}, so it is left out")
         else:
-            found[name] = config
-    return found
-
-
-def _check_rows(configs: dict[str, RunConfig], config: RunConfig) -> None:
-    """Raise ConfigError if a member differs from the ensemble in a setting that all share."""
-    for name, member in configs.items():
+            found[name] = member
+    for name, member in found.items():
         for setting in _SHARED:
             if getattr(member, setting) != getattr(config, setting):
                 raise ConfigError(
@@ -277,29 +266,9 @@ def _check_rows(configs: dict[str, RunConfig], config: RunConfig) -> None:
                     parameters=("settings",),
                     setting=f"members.{name}.{setting}",
                 )
-
-
-def _check_free(out: Path, overwrite: bool) -> None:
-    if not is_free(out):
-        own = has_members(out) or is_ensemble(out)
-        check_replaceable(out, "ensemble", own=own, overwrite=overwrite, resumable=has_members(out))
+    return found
 
 
 def _seconds_left(budget: float | None, started: float) -> float:
     """Return the seconds of a time budget that are left; infinite without one."""
     return np.inf if budget is None else max(1.0, budget - (time.perf_counter() - started))
-
-
-def _too_late(left: float, longest: float) -> str:
-    """Return why a member cannot be trained in the time that is left; "" if it can."""
-    if left >= longest:
-        return ""
-    spent, rest = duration(longest), duration(left)
-    return f"{rest} of the time budget are left, and the longest training of a member took {spent}"
-
-
-def _until(config: RunConfig, left: float) -> RunConfig:
-    """Return a member's configuration with the time that is left."""
-    if left == np.inf:
-        return config
-    return config.model_copy(update={"training": config.training.model_copy(update={"time_budget": left})})

@@ -1,9 +1,7 @@
 """Masked-language pretraining: from texts, with or without prices, to weights for training.
 
-start.py     from tables to texts, tokens and the model
-masked.py    masking of tokens, and the loss of predicting them
-loop.py      the training loop, by transformers' Trainer
-pretrain.py  the whole workflow, up to the published folder
+`pretrain` is the whole workflow: it reads the texts, prepares tokens and a model, trains with transformers' Trainer and
+publishes a folder. `masked_tokens.py` masks tokens, and measures the loss of predicting them.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
@@ -56,6 +54,17 @@ from pricekit.workflows.masked_tokens import Masking, attach_masking, held_out_l
 MIN_TEXTS = 10
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
 _FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
+"""Epochs and learning rate."""
+
+SAVE_SECONDS = 600.0
+_WINDOW = 50
+_WARMUP = 0.06
+_NOTE_STEPS = 20
+_PROBE_BYTES = 1 << 20
+
+_START = "start.json"
+_SAVED = ("config.json", "model.safetensors")
+_FILES = (*_SAVED, "tokenizer.json", PRETRAINED, LISTING)
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,216 @@ class PretrainSettings:
     learning_rate: float | None = None
     seed: int = 0
     limit: int | None = None
+
+
+def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
+    """Return the `PretrainSettings` for the options; raises ConfigError."""
+    layer: dict[str, Any] = {}
+    for more in settings_layers(options.get("settings")):
+        layer = merge(layer, more)
+    kinds = {"backbone": dict, "facts_first": bool}
+    if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
+        raise ConfigError(
+            "pretraining accepts settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
+            + wrong[0],
+            parameters=("settings",),
+        )
+    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    _check_numbers(given)
+    if text := names_of(options.get("text"), "text"):
+        given["text"] = tuple(text)
+    chosen = dict(layer.get("backbone", {})) | option_layer(
+        {name: options.get(name) for name in ("weights", "random_weights")}
+    ).get("backbone", {})
+    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option that is not a number, or too low."""
+    for name, value in given.items():
+        whole = name != "learning_rate"
+        least = 0 if name == "seed" else 1
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not number or not (value >= least if whole else 0 < value < math.inf):
+            expected = f"a whole number, at least {least}" if whole else "a number above 0"
+            raise ConfigError(f"{name} is {value!r}; expected {expected}", parameters=(name,))
+
+
+def pretrain(
+    tables: Sequence[TableSource],
+    settings: PretrainSettings,
+    out: Path,
+    *,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    resume: bool = False,
+    overwrite: bool = False,
+    shown: bool = True,
+) -> dict[str, Any]:
+    """Train the encoder of a backbone to predict masked tokens.
+
+    Args:
+        tables: files or frames; equal texts count once.
+        settings: the backbone and the training.
+        out: a new or empty folder; it is written atomically.
+        read_options: how to read the tables; options that are not set are detected.
+        resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
+        overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
+        shown: show progress bars.
+
+    Returns:
+        The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few texts.
+        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
+        TrainingError: `out` exists or is being written, training failed, or the checkpoint belongs to another
+            pretraining.
+        KeyboardInterrupt: training was interrupted; a checkpoint was saved.
+    """
+    with owned(out, "pretraining", TrainingError):
+        started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
+        backbone = create_backbone(settings)  # fails before the tables are read
+        if resume and (finished := _finished(out, work, with_defaults(backbone, settings))) is not None:
+            logger.info(f"the pretraining {out} is finished already")
+            shutil.rmtree(work, ignore_errors=True)
+            return finished
+        resume = resume and has_begun(out, is_unfinished(out), "pretraining")
+        if not is_free(out):
+            own, foreign = (out / PRETRAINED).is_file(), others(out, _FILES) if out.is_dir() else []
+            check_replaceable(out, "pretraining", own=own, overwrite=overwrite or resume, foreign=foreign)
+        if is_unfinished(out) and not resume and not overwrite:
+            raise TrainingError(
+                f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
+                parameters=("resume", "overwrite"),
+                path=str(out),
+            )
+        if processes.count > 1:
+            raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
+        with progress("preparing", 2, shown=shown) as advance:
+            rows, texts = read_texts(tables, settings, read_options)
+            advance(1, "tokenising")
+            job = prepare_job(backbone, settings, texts, processes.device)
+            advance(1)
+        facts = {"tables": list(map(source_name, tables)), "rows": rows} | job.facts()
+        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume, shown=shown)}
+        _fit(job, work, shown=shown)
+        facts |= {"loss_after": job.loss(shown=shown), "seconds": round(time.perf_counter() - started, 1)}
+        _log_result(facts)
+        publish_folder(out, _files(job, work, facts))
+        shutil.rmtree(work, ignore_errors=True)
+        return facts
+
+
+def is_unfinished(out: Path) -> bool:
+    """Return whether an unfinished pretraining of `out` can be resumed."""
+    return last_checkpoint(_checkpoint_folder(out)) is not None
+
+
+def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
+    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
+
+    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
+    """
+    facts, start = _read(out / PRETRAINED), _read(work / _START)
+    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
+    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _checkpoint_folder(out: Path) -> Path:
+    return out.absolute().with_name(f".{out.absolute().name}.pretrain")
+
+
+def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> float:
+    """Return the held-out loss before the first step; a resumed pretraining has stored it."""
+    if not resume:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        stored = {"digest": job.digest(), "loss_before": job.loss(shown=shown)}
+        write_text(work / _START, json.dumps(stored) + "\n")
+    stored = json.loads((work / _START).read_text("utf-8"))
+    if stored["digest"] != job.digest():
+        raise TrainingError(
+            "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "
+            "or overwrite it",
+            parameters=("resume", "overwrite"),
+        )
+    return float(stored["loss_before"])
+
+
+def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
+    """Train from the last checkpoint or from the beginning; an interrupt saves a checkpoint.
+
+    AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
+    zero.
+    """
+    settings, checkpoint = job.settings, last_checkpoint(work)
+    order: Any = BatchOrder(job.train.lengths, settings.batch_size, settings.seed)
+    rows: Any = range(len(job.train))
+
+    def collate(rows: list[int]) -> dict[str, Tensor]:
+        ids, mask = map(torch.from_numpy, pad_rows(job.train, np.array(rows), job.pad_id))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    with (
+        quiet_transformers(),
+        defer_interrupts() as interrupted,
+        progress(
+            "pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint), shown=shown
+        ) as advance,
+    ):
+        try:
+            callback = PretrainCallback(advance, interrupted)
+            trainer = _Trainer(model=job.model, args=_arguments(job, work), callbacks=[callback])
+            trainer.remove_callback(PrinterCallback)
+            trainer.own_loader = DataLoader(rows, batch_sampler=order, collate_fn=collate)
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"out of memory with {settings.batch_size} texts of up to {settings.max_length} tokens; use a "
+                "smaller batch size or maximum length",
+                parameters=("batch_size", "max_length"),
+            ) from None
+    if trainer.state.global_step < trainer.state.max_steps:
+        raise KeyboardInterrupt
+
+
+def _log_result(facts: dict[str, Any]) -> None:
+    before, after = facts["loss_before"], facts["loss_after"]
+    if not math.isfinite(after):
+        raise TrainingError(
+            "the loss is no longer finite; use a smaller learning rate, and overwrite this pretraining",
+            parameters=("learning_rate", "overwrite"),
+        )
+    logger.info(
+        f"loss of masked tokens, {facts['held_out']:,} held-out texts: {before:.3f} before, {after:.3f} after "
+        f"(perplexity {math.exp(before):,.1f} and {math.exp(after):,.1f}), {facts['seconds']:.0f} s"
+    )
+    if after >= before:
+        logger.warning(
+            "the loss did not decrease: these weights are no better than the initial ones. Try another learning rate "
+            "or more epochs."
+        )
+
+
+def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
+    """Return the contents of the published files by name."""
+    saved = work / "model"
+    with quiet_transformers(), explain_write_errors(work):
+        job.model.save_pretrained(saved)
+    files = {name: (saved / name).read_bytes() for name in _SAVED}
+    files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
+    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
+    return files | {LISTING: listing_of(files)}
 
 
 @dataclass(frozen=True)
@@ -234,47 +453,6 @@ def prepare_job(
     return PretrainJob(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))
 
 
-def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
-    """Return the `PretrainSettings` for the options; raises ConfigError."""
-    layer: dict[str, Any] = {}
-    for more in settings_layers(options.get("settings")):
-        layer = merge(layer, more)
-    kinds = {"backbone": dict, "facts_first": bool}
-    if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
-        raise ConfigError(
-            "pretraining accepts settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
-            + wrong[0],
-            parameters=("settings",),
-        )
-    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
-    given = {name: options[name] for name in names if options.get(name) is not None}
-    _check_numbers(given)
-    if text := names_of(options.get("text"), "text"):
-        given["text"] = tuple(text)
-    chosen = dict(layer.get("backbone", {})) | option_layer(
-        {name: options.get(name) for name in ("weights", "random_weights")}
-    ).get("backbone", {})
-    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
-
-
-def _check_numbers(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that is not a number, or too low."""
-    for name, value in given.items():
-        whole = name != "learning_rate"
-        least = 0 if name == "seed" else 1
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not number or not (value >= least if whole else 0 < value < math.inf):
-            expected = f"a whole number, at least {least}" if whole else "a number above 0"
-            raise ConfigError(f"{name} is {value!r}; expected {expected}", parameters=(name,))
-
-
-SAVE_SECONDS = 600.0
-_WINDOW = 50
-_WARMUP = 0.06
-_NOTE_STEPS = 20
-_PROBE_BYTES = 1 << 20
-
-
 class BatchOrder:
     """The batches of each epoch, with texts of similar length. They depend only on the seed and the epoch."""
 
@@ -293,19 +471,6 @@ class BatchOrder:
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter([rows.tolist() for rows in self.batches])
-
-
-class RowNumbers(Dataset[int]):
-    """A dataset of row numbers: the loader collates them into batches."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, row: int) -> int:
-        return row
 
 
 class PretrainCallback(TrainerCallback):
@@ -388,46 +553,12 @@ def _refused(folder: Path) -> OSError | None:
 
 def last_checkpoint(work: Path) -> Path | None:
     """Return the last complete checkpoint; None if there is none."""
-    complete = [
-        path.parent for path in work.glob("checkpoint-*/trainer_state.json")
-    ]  # Trainer writes it last
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    written_last = work.glob("checkpoint-*/trainer_state.json")
+    return max((file.parent for file in written_last), key=_step_of, default=None)
 
 
-def count_steps(tokens: Tokens, settings: PretrainSettings) -> int:
-    """Return the number of optimizer steps of all epochs."""
-    return (settings.epochs or 1) * len(BatchOrder(tokens.lengths, settings.batch_size, settings.seed))
-
-
-def fit_masked(job: PretrainJob, work: Path, checkpoint: Path | None, callback: PretrainCallback) -> bool:
-    """Train the model; after an interrupt, stop with a checkpoint.
-
-    AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
-    zero.
-
-    Args:
-        job: model, tokens and settings.
-        work: the folder of the checkpoints.
-        checkpoint: the checkpoint to resume from; None starts from the beginning.
-        callback: follows the steps.
-
-    Returns:
-        Whether all steps are done.
-    """
-    trainer = _Trainer(model=job.model, args=_arguments(job, work), callbacks=[callback])
-    trainer.remove_callback(PrinterCallback)
-    trainer.own_loader = _loader(job)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    return bool(trainer.state.global_step >= trainer.state.max_steps)
-
-
-def _loader(job: PretrainJob) -> DataLoader[int]:
-    def collate(rows: list[int]) -> dict[str, Tensor]:
-        ids, mask = map(torch.from_numpy, pad_rows(job.train, np.array(rows), job.pad_id))
-        return {"input_ids": ids, "attention_mask": mask}
-
-    order: Any = BatchOrder(job.train.lengths, job.settings.batch_size, job.settings.seed)
-    return DataLoader(RowNumbers(len(job.train)), batch_sampler=order, collate_fn=collate)
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
 def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
@@ -453,187 +584,3 @@ def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
         disable_tqdm=True,
         report_to="none",
     )
-
-
-_START = "start.json"
-_SAVED = ("config.json", "model.safetensors")
-_FILES = (*_SAVED, "tokenizer.json", PRETRAINED, LISTING)
-
-
-def pretrain(
-    tables: Sequence[TableSource],
-    settings: PretrainSettings,
-    out: Path,
-    *,
-    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
-    resume: bool = False,
-    overwrite: bool = False,
-    shown: bool = True,
-) -> dict[str, Any]:
-    """Train the encoder of a backbone to predict masked tokens.
-
-    Args:
-        tables: files or frames; equal texts count once.
-        settings: the backbone and the training.
-        out: a new or empty folder; it is written atomically.
-        read_options: how to read the tables; options that are not set are detected.
-        resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
-        overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
-        shown: show progress bars.
-
-    Returns:
-        The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
-
-    Raises:
-        DataError: a table cannot be read, or there are too few texts.
-        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
-        TrainingError: `out` exists or is being written, training failed, or the checkpoint belongs to another
-            pretraining.
-        KeyboardInterrupt: training was interrupted; a checkpoint was saved.
-    """
-    with owned(out, "pretraining", TrainingError):
-        return _pretrain(tables, settings, out, read_options, resume=resume, overwrite=overwrite, shown=shown)
-
-
-def _pretrain(
-    tables: Sequence[TableSource],
-    settings: PretrainSettings,
-    out: Path,
-    read_options: ReadOptions,
-    *,
-    resume: bool,
-    overwrite: bool,
-    shown: bool,
-) -> dict[str, Any]:
-    """Pretrain into a folder that no other process writes."""
-    started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
-    backbone = create_backbone(settings)  # fails before the tables are read
-    if resume and (finished := _finished(out, work, with_defaults(backbone, settings))) is not None:
-        logger.info(f"the pretraining {out} is finished already")
-        shutil.rmtree(work, ignore_errors=True)
-        return finished
-    resume = resume and has_begun(out, is_unfinished(out), "pretraining")
-    _check_free(out, work, resume=resume, overwrite=overwrite or resume)
-    if processes.count > 1:
-        raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
-    with progress("preparing", 2, shown=shown) as advance:
-        rows, texts = read_texts(tables, settings, read_options)
-        advance(1, "tokenising")
-        job = prepare_job(backbone, settings, texts, processes.device)
-        advance(1)
-    facts = {"tables": [source_name(table) for table in tables], "rows": rows} | job.facts()
-    facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume, shown=shown)}
-    _fit(job, work, shown=shown)
-    facts |= {"loss_after": job.loss(shown=shown), "seconds": round(time.perf_counter() - started, 1)}
-    _log_result(facts)
-    publish_folder(out, _files(job, work, facts))
-    shutil.rmtree(work, ignore_errors=True)
-    return facts
-
-
-def is_unfinished(out: Path) -> bool:
-    """Return whether an unfinished pretraining of `out` can be resumed."""
-    return last_checkpoint(_checkpoint_folder(out)) is not None
-
-
-def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
-    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
-
-    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
-    """
-    facts, start = _read(out / PRETRAINED), _read(work / _START)
-    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
-    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def _checkpoint_folder(out: Path) -> Path:
-    return out.absolute().with_name(f".{out.absolute().name}.pretrain")
-
-
-def _check_free(out: Path, work: Path, *, resume: bool, overwrite: bool) -> None:
-    if not is_free(out):
-        own, foreign = (out / PRETRAINED).is_file(), others(out, _FILES) if out.is_dir() else []
-        check_replaceable(out, "pretraining", own=own, overwrite=overwrite, foreign=foreign)
-    if last_checkpoint(work) is not None and not resume and not overwrite:
-        raise TrainingError(
-            f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
-            parameters=("resume", "overwrite"),
-            path=str(out),
-        )
-
-
-def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> float:
-    """Return the held-out loss before the first step; a resumed pretraining has stored it."""
-    if not resume:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        stored = {"digest": job.digest(), "loss_before": job.loss(shown=shown)}
-        write_text(work / _START, json.dumps(stored) + "\n")
-    stored = json.loads((work / _START).read_text("utf-8"))
-    if stored["digest"] != job.digest():
-        raise TrainingError(
-            "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "
-            "or overwrite it",
-            parameters=("resume", "overwrite"),
-        )
-    return float(stored["loss_before"])
-
-
-def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
-    """Train from the last checkpoint or from the beginning; an interrupt saves a checkpoint."""
-    found = last_checkpoint(work)
-    done = int(found.name.rpartition("-")[2]) if found else 0
-    total = count_steps(job.train, job.settings)
-    with (
-        quiet_transformers(),
-        defer_interrupts() as interrupted,
-        progress("pretraining", total, done, shown=shown) as advance,
-    ):
-        try:
-            finished = fit_masked(job, work, found, PretrainCallback(advance, interrupted))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise TrainingError(
-                f"out of memory with {job.settings.batch_size} texts of up to {job.settings.max_length} tokens; use a "
-                "smaller batch size or maximum length",
-                parameters=("batch_size", "max_length"),
-            ) from None
-    if not finished:
-        raise KeyboardInterrupt
-
-
-def _log_result(facts: dict[str, Any]) -> None:
-    before, after = facts["loss_before"], facts["loss_after"]
-    if not math.isfinite(after):
-        raise TrainingError(
-            "the loss is no longer finite; use a smaller learning rate, and overwrite this pretraining",
-            parameters=("learning_rate", "overwrite"),
-        )
-    logger.info(
-        f"loss of masked tokens, {facts['held_out']:,} held-out texts: {before:.3f} before, {after:.3f} after "
-        f"(perplexity {math.exp(before):,.1f} and {math.exp(after):,.1f}), {facts['seconds']:.0f} s"
-    )
-    if after >= before:
-        logger.warning(
-            "the loss did not decrease: these weights are no better than the initial ones. Try another learning rate "
-            "or more epochs."
-        )
-
-
-def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
-    """Return the contents of the published files by name."""
-    saved = work / "model"
-    with quiet_transformers(), explain_write_errors(work):
-        job.model.save_pretrained(saved)
-    files = {name: (saved / name).read_bytes() for name in _SAVED}
-    files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
-    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
-    return files | {LISTING: listing_of(files)}
