@@ -53,7 +53,7 @@ def test_any_name_of_a_column_survives(name):
 
 
 def test_the_configuration_for_the_bare_graph_in_the_documents_is_valid():
-    page = Path(__file__).parents[3].joinpath("docs", "export.md").read_text("utf-8")
+    page = Path(__file__).parents[2].joinpath("docs", "export.md").read_text("utf-8")
     text = page.partition("```protobuf\n")[2].partition("```")[0]
     found = _parsed(text)
     assert found.backend == "onnxruntime"

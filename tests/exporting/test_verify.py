@@ -9,7 +9,7 @@ from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
 from pricekit.exporting import verify
 from pricekit.exporting.export import export_run
-from pricekit.exporting.rows import PricedOnce
+from pricekit.exporting.priced_once import PricedOnce
 from pricekit.exporting.verify import verify_graph
 from pricekit.runs.opened import open_run, read_sample
 

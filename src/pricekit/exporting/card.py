@@ -128,20 +128,14 @@ def ensemble_card(ensemble: Ensemble, facts: Mapping[str, Any]) -> str:
         models="the price of its only member"
         if len(members) == 1
         else f"the weighted geometric mean of the prices of {len(members)} models",
-        version=facts["pricekit_version"],
         valid=facts["rows"]["valid"],
         second=". The predictions are of the first of two passes; the second one trained on all rows"
         if refit
         else "",
-        metrics=_metrics(facts),
-        table=_code(facts["table"]),
         text=", ".join(map(_code, columns.text)),
         price=_code(columns.price),
         members="\n".join(members),
-        precision=_PRECISION[facts["precision"]] + "\n",
-        training_rows=_training_rows(facts),
-        use=_USE,
-        limits=_LIMITS,
+        **_shared(facts),
     )
 
 
@@ -151,11 +145,8 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
     held_out = (_REFIT if refit else _HELD_OUT).format(valid=facts["rows"]["valid"])
     return _CARD.format(
         backbone=config.backbone.name,
-        version=facts["pricekit_version"],
         held_out=held_out,
         rows=f"{refit['rows'] if refit else facts['rows']['train']:,} rows",
-        metrics=_metrics(facts),
-        table=_code(facts["table"]),
         text=", ".join(map(_code, config.columns.text)),
         price=_code(config.columns.price),
         features=", ".join(map(_code, config.features)) or "none",
@@ -164,10 +155,7 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
         best_epoch=facts["best_epoch"],
         seed=config.seed,
         columns=len(run.preprocessor.features.names),
-        precision=_PRECISION[facts["precision"]] + "\n",
-        training_rows=_training_rows(facts),
-        use=_USE,
-        limits=_LIMITS,
+        **_shared(facts),
     )
 
 
@@ -181,19 +169,24 @@ def _code(name: object) -> str:
     return f"`{shorten(printable(str(name)), 100).replace('`', chr(39))}`"
 
 
-def _training_rows(facts: Mapping[str, Any]) -> str:
-    names = facts.get("training_rows_in") or []
-    return _TRAINING_ROWS.format(features=", ".join(map(_code, names))) if names else ""
-
-
-def _metrics(facts: Mapping[str, Any]) -> str:
+def _shared(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parts of the cards of a run and of an ensemble."""
     goal, metrics = goal_of(facts), facts["metrics"]
     metric = goal.metric
-    return _METRICS.format(
-        title=metric.title,
-        unit=_UNITS[metric.unit],
-        score=metric.write(goal.score),
-        constant=metric.write(goal.constant),
-        mdape=metrics["mdape"],
-        mae=metrics["mae"],
-    )
+    held = ", ".join(map(_code, facts.get("training_rows_in") or []))
+    return {
+        "version": facts["pricekit_version"],
+        "metrics": _METRICS.format(
+            title=metric.title,
+            unit=_UNITS[metric.unit],
+            score=metric.write(goal.score),
+            constant=metric.write(goal.constant),
+            mdape=metrics["mdape"],
+            mae=metrics["mae"],
+        ),
+        "table": _code(facts["table"]),
+        "precision": _PRECISION[facts["precision"]] + "\n",
+        "training_rows": _TRAINING_ROWS.format(features=held) if held else "",
+        "use": _USE,
+        "limits": _LIMITS,
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,10 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
-from pricekit.exporting.intermediates import in_file, token_count
 from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import Converted, convert
-from pricekit.exporting.rows import PricedOnce, RowPrices
+from pricekit.exporting.priced_once import PricedOnce, RowPrices
+from pricekit.exporting.tensors import in_file, token_count
 from pricekit.exporting.verify import (
     VerificationReport,
     fit_length,
@@ -100,38 +100,37 @@ def export_run(
         DataError: the table of comparables cannot be used.
     """
     with owned(out, "bundle", ExportError):
-        _check_free(out, overwrite)
-        return _export(path, out, precision, comparables, key)
-
-
-def _export(
-    path: Path, out: Path, precision: str, comparables: TableSource | None, key: SigningKey | None
-) -> VerificationReport:
-    if is_ensemble(path):
-        ensemble = open_ensemble(path)
-        runs = [run for run, _ in ensemble.members]
-        products = _read_products(comparables, runs[0], ensemble.facts)
-        report, files, facts = _export_members(ensemble, precision)
-    else:
-        run = open_run(path)
-        runs = [run]
-        products = _read_products(comparables, run, run.facts)
-        exported = _export_model(run, precision)
-        report, files = exported.report, exported.files
-        facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
-        files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
-    files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
-    if products is not None:
-        members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
-        files |= files_of(products, members)
-        facts |= {"comparables": len(products)}
-        files[CARD] += comparables_section(len(products)).encode()
-    files |= {INVENTORY: make_inventory(files, facts, runs)}
-    with _within_limits():
-        manifest = write_bundle(out, files, facts, key=key)
-    with tracked_by(runs[0].config.track):
-        notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
-    return report
+        if not is_free(out):
+            try:
+                own, foreign = True, unlisted_files(out)
+            except (BundleError, OSError):
+                own, foreign = False, []
+            check_replaceable(out, "bundle", own=own, overwrite=overwrite, foreign=foreign, error=ExportError)
+        if is_ensemble(path):
+            ensemble = open_ensemble(path)
+            runs = [run for run, _ in ensemble.members]
+            products = _read_products(comparables, runs[0], ensemble.facts)
+            report, files, facts = _export_members(ensemble, precision)
+        else:
+            run = open_run(path)
+            runs = [run]
+            products = _read_products(comparables, run, run.facts)
+            exported = _export_model(run, precision)
+            report, files = exported.report, exported.files
+            facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
+            files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
+        files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
+        if products is not None:
+            members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
+            files |= files_of(products, members)
+            facts |= {"comparables": len(products)}
+            files[CARD] += comparables_section(len(products)).encode()
+        files |= {INVENTORY: make_inventory(files, facts, runs)}
+        with _within_limits():
+            manifest = write_bundle(out, files, facts, key=key)
+        with tracked_by(runs[0].config.track):
+            notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
+        return report
 
 
 def _read_products(source: TableSource | None, run: LoadedRun, facts: Mapping[str, Any]) -> Table | None:
@@ -176,22 +175,16 @@ def _export_members(
             float32_nodes += [f"{number}-{name}" for name in exported.float32_nodes]
             advance(1, run.config.backbone.name)
     _check_opens(models, "the ensemble")
-    report = _combined(reports)
+    largest = {
+        field.name: max(getattr(report, field.name) for report in reports)
+        for field in fields(VerificationReport)
+        if field.name != "checks"
+    }
+    report = VerificationReport([check for each in reports for check in each.checks], **largest)
     held = _training_rows_in([run for run, _ in ensemble.members])
     facts = {"members": members, **_facts(precision, ensemble.facts | held, float32_nodes, report)}
     common = _common_files(ensemble_card(ensemble, facts), ensemble.intervals, ensemble.sketch)
     return report, files | common, facts
-
-
-def _combined(reports: list[VerificationReport]) -> VerificationReport:
-    """Return the checks of all reports and the largest of each difference."""
-    return VerificationReport(
-        checks=[check for report in reports for check in report.checks],
-        row_difference=max(report.row_difference for report in reports),
-        smape_change=max(report.smape_change for report in reports),
-        batch_sensitivity=max(report.batch_sensitivity for report in reports),
-        batch_sensitivity_share_of_sd=max(report.batch_sensitivity_share_of_sd for report in reports),
-    )
 
 
 def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
@@ -200,7 +193,14 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
     inputs = run.preprocessor(sample)
     batches = [*shapes(inputs, run.config.max_length), *(batch for _, batch in sample_batches(inputs))]
     with temporary_folder() as folder:
-        float32 = _float32_graph(run, inputs, folder)
+        float32 = folder / "model.onnx"  # with its weights in a second file
+        example = inputs.batch(np.arange(2) % len(inputs))
+        # At least two tokens: the exporter would treat a length of 1 as a constant.
+        longest = max(2, example["input_ids"].shape[1])
+        with progress("exporting the graph", 1) as advance:
+            example = fit_length(example, longest, inputs.pad_id)
+            export_graph(run.model, example, float32, separate_weights=True)
+            advance(1)
         reference = _reference(run.model, batches, precision)
         _free_weights(run.model)
         converted = convert(float32, precision, batches)
@@ -280,18 +280,6 @@ def _within_limits() -> Iterator[None]:
         ) from error
 
 
-def _float32_graph(run: LoadedRun, inputs: Inputs, folder: Path) -> Path:
-    """Write the graph into a folder, with its weights in a second file; return its file."""
-    file = folder / "model.onnx"
-    example = inputs.batch(np.arange(2) % len(inputs))
-    # At least two tokens: the exporter would treat a length of 1 as a constant.
-    longest = max(2, example["input_ids"].shape[1])
-    with progress("exporting the graph", 1) as advance:
-        export_graph(run.model, fit_length(example, longest, inputs.pad_id), file, separate_weights=True)
-        advance(1)
-    return file
-
-
 def _common_files(card: str, intervals: Intervals, sketch: Sketch) -> dict[str, bytes]:
     """Return the files that all members of a bundle share."""
     saved = (json.dumps(intervals.to_json()) + "\n").encode()
@@ -313,16 +301,6 @@ def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dic
             f"the {precision} graph cannot price the invented rows of the self-test: {error}. Nothing was published",
             **error.facts,
         ) from error
-
-
-def _check_free(out: Path, overwrite: bool) -> None:
-    if is_free(out):
-        return
-    try:
-        own, foreign = True, unlisted_files(out)
-    except (BundleError, OSError):
-        own, foreign = False, []
-    check_replaceable(out, "bundle", own=own, overwrite=overwrite, foreign=foreign, error=ExportError)
 
 
 def _facts(

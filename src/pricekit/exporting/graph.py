@@ -112,7 +112,7 @@ def export_graph(
         path: the file to write; it contains all weights.
         translations: operations of torch with replacements for the exporter.
         separate_weights: large weights are in a second file beside it, so that no copy of them is in memory;
-            `skeleton.read_graph` puts them into one.
+            `tensors.read_graph` puts them into one.
 
     Raises:
         ExportError: torch cannot export the model.

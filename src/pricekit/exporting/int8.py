@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from onnx.helper import make_node
 
 from pricekit.core.contracts import Batch
-from pricekit.exporting.intermediates import token_count
+from pricekit.exporting.tensors import token_count
 from pricekit.support.files import temporary_folder
 from pricekit.support.progress import tracked
 
@@ -47,8 +47,7 @@ def to_int8(model: bytes, batches: Sequence[Batch]) -> bytes:
     graph = onnx.load_from_string(model)
     graph = _round_products(graph, _token_products(graph), batches)
     _round_tables(graph.graph)
-    found: bytes = graph.SerializeToString()
-    return found
+    return bytes(graph.SerializeToString())
 
 
 @dataclass(frozen=True)

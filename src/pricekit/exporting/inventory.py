@@ -50,18 +50,15 @@ def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], runs: S
         bom_ref="model",
         properties=[Property(name="pricekit:precision", value=facts["precision"])],
     )
-    packages = ["pricekit", *_ENGINES, *_feature_packages(facts)]
+    # A prediction needs the packages of the features; the package of a plugin in a file is no installed one.
+    features = [plugin["package"] for plugin in facts["plugins"] if plugin["kind"] == "feature"]
+    packages = ["pricekit", *_ENGINES, *features]
     parts = [*_libraries(packages), *_weights(runs), *map(_file, files, files.values())]
     metadata = BomMetaData(component=model, timestamp=datetime.fromisoformat(facts["created"]))
     digest = sha256(json.dumps([facts["created"], *map(sha256, files.values())]).encode())
     bom = Bom(components=parts, metadata=metadata, serial_number=uuid5(NAMESPACE_URL, f"pricekit:{digest}"))
     bom.register_dependency(model, parts)
     return (JsonV1Dot6(bom).output_as_string(indent=2) + "\n").encode()
-
-
-def _feature_packages(facts: Mapping[str, Any]) -> list[str]:
-    """Return the packages of the features, which a prediction needs; a plugin in a file is none."""
-    return [plugin["package"] for plugin in facts["plugins"] if plugin["kind"] == "feature"]
 
 
 def _libraries(names: Iterable[str]) -> Iterator[Component]:
@@ -121,22 +118,19 @@ def _weights(runs: Sequence[LoadedRun]) -> Iterator[Component]:
     """Yield the pretrained weights that the trainings started with, each once."""
     seen = set()
     for run in runs:
-        source = _source(run)
+        chosen = run.config.backbone
+        backbone = registry().create("backbone", chosen.name, chosen.options)
+        unnamed = WeightsSource(f"weights of the backbone {chosen.name}")
+        source = getattr(backbone, "weights_source", unnamed)
         if source is not None and source not in seen:
             seen.add(source)
             yield Component(
                 name=source.name,
                 type=ComponentType.MACHINE_LEARNING_MODEL,
                 bom_ref=f"weights {source.name}",
-                description=f"pretrained weights of the backbone {run.config.backbone.name}",
+                description=f"pretrained weights of the backbone {chosen.name}",
                 licenses=_licences(source.licence or UNKNOWN),
             )
-
-
-def _source(run: LoadedRun) -> WeightsSource | None:
-    name = run.config.backbone.name
-    backbone = registry().create("backbone", name, run.config.backbone.options)
-    return getattr(backbone, "weights_source", WeightsSource(f"weights of the backbone {name}"))
 
 
 def _file(name: str, content: bytes) -> Component:

@@ -17,6 +17,8 @@ from pricekit.runs.folder import is_ensemble
 from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.support.files import publish_folder, write_text
 
+CONFIG = "config.pbtxt"
+
 MAX_BATCH_SIZE = 256
 """Rows of a request, and rows that Triton prices together."""
 
@@ -51,8 +53,14 @@ class Interface:
 
     def text(self) -> str:
         """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
-        outputs = _listed("output", [_tensor(name, "TYPE_FP32") for name in ("price", *BOUNDS)])
-        return _listed("input", [_tensor(name, "TYPE_STRING") for name in self.columns]) + "\n" + outputs
+        listed = []
+        for key, kind, names in (
+            ("input", "TYPE_STRING", self.columns),
+            ("output", "TYPE_FP32", ("price", *BOUNDS)),
+        ):
+            tensors = (f"  {{ name: {quoted(name)} data_type: {kind} dims: [ 1 ] }}" for name in names)
+            listed.append(f"{key} [\n" + ",\n".join(tensors) + "\n]")
+        return "\n".join(listed)
 
     def configuration(self, name: str) -> str:
         """Return the `config.pbtxt` of a model."""
@@ -81,17 +89,6 @@ def quoted(text: str) -> str:
         for byte in text.encode()
     )
     return f'"{"".join(plain)}"'
-
-
-def _tensor(name: str, kind: str) -> str:
-    return f"  {{ name: {quoted(name)} data_type: {kind} dims: [ 1 ] }}"
-
-
-def _listed(key: str, tensors: list[str]) -> str:
-    return f"{key} [\n" + ",\n".join(tensors) + "\n]"
-
-
-CONFIG = "config.pbtxt"
 
 
 def interface_of(run: Path) -> Interface:

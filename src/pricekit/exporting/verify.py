@@ -12,8 +12,8 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import ExportError
-from pricekit.exporting.intermediates import Stored, first_difference, token_count, worst_piece
-from pricekit.exporting.rows import PricedOnce
+from pricekit.exporting.priced_once import PricedOnce
+from pricekit.exporting.tensors import Stored, first_difference, token_count, worst_piece
 from pricekit.metrics import smape
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
@@ -271,19 +271,6 @@ def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[float, float]:
-    sensitivity, share = batch_sensitivity(pair.engine, inputs, max_length, pair.precision)
-    limit = pair.limits.batch_sensitivity
-    if not sensitivity <= limit:
-        raise pair.failure(
-            f"in the {pair.precision} graph a row's price depends on the other rows of its batch: relative difference "
-            f"{sensitivity:.2g}, the limit is {limit:g}"
-        )
-    return sensitivity, share
-
-
-def batch_sensitivity(
-    engine: PricedOnce, inputs: Inputs, max_length: int, precision: str
-) -> tuple[float, float]:
     """Return how much a row's price depends on the other rows and the padding of its batch.
 
     Returns:
@@ -292,19 +279,27 @@ def batch_sensitivity(
     """
     rows = np.arange(min(SINGLE_ROWS, len(inputs)))
     shuffled = np.random.default_rng(0).permutation(rows)
-    single, short = list(rows[:, None]), min(SHORT, max_length)
+    single, short, size = list(rows[:, None]), min(SHORT, max_length), most_rows(max_length)
     forms: list[tuple[list[np.ndarray], int | None]] = [
         (single, None),
-        (_parts(shuffled, max_length), None),
-        (_parts(rows, max_length), max_length),
+        ([shuffled[start : start + size] for start in range(0, len(rows), size)], None),
+        ([rows[start : start + size] for start in range(0, len(rows), size)], max_length),
         (single, short),
         ([rows], short),
     ]
-    with tracked(f"verifying the {precision} graph: rows alone and together", forms, lambda _: 1) as left:
-        alone, together, padded, few, many = [_prices(engine, inputs, *form) for form in left]
+    with tracked(
+        f"verifying the {pair.precision} graph: rows alone and together", forms, lambda _: 1
+    ) as left:
+        alone, together, padded, few, many = [_prices(pair.engine, inputs, *form) for form in left]
     difference = np.abs(np.log([together / alone, padded / alone, many / few]))
-    spread = float(np.log(alone).std())
-    return float(np.expm1(difference.max())), float(difference.max() / spread) if spread > 0 else 0.0
+    sensitivity, spread = float(np.expm1(difference.max())), float(np.log(alone).std())
+    limit = pair.limits.batch_sensitivity
+    if not sensitivity <= limit:
+        raise pair.failure(
+            f"in the {pair.precision} graph a row's price depends on the other rows of its batch: relative difference "
+            f"{sensitivity:.2g}, the limit is {limit:g}"
+        )
+    return sensitivity, float(difference.max() / spread) if spread > 0 else 0.0
 
 
 def _prices(engine: PricedOnce, inputs: Inputs, parts: list[np.ndarray], length: int | None) -> np.ndarray:
@@ -314,9 +309,3 @@ def _prices(engine: PricedOnce, inputs: Inputs, parts: list[np.ndarray], length:
         batches = [fit_length(batch, length, inputs.pad_id) for batch in batches]
     prices = np.concatenate(list(engine.each(batches)))
     return prices[np.concatenate(parts).argsort()]
-
-
-def _parts(rows: np.ndarray, length: int) -> list[np.ndarray]:
-    """Split rows into batches of at most `most_rows` of a length."""
-    size = most_rows(length)
-    return [rows[start : start + size] for start in range(0, len(rows), size)]

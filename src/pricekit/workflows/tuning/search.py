@@ -7,9 +7,9 @@ import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
@@ -35,37 +35,8 @@ from pricekit.workflows.tuning.trial import RUNS, OutOfTimeError, Task, run_tria
 if TYPE_CHECKING:
     from optuna.study import Study
 
-
 AT_END = 0.02
 """Part of the budget for scoring and writing the result."""
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The time of a search.
-
-    Attributes:
-        began: `time.time()` when the search began, which several processes share.
-        budget: its seconds.
-        models: how long a model at the end takes, as a multiple of a trial with its settings.
-    """
-
-    began: float
-    budget: float
-    models: float
-
-    def ends(self, trials: float) -> float:
-        """Return when trials must end, as `time.time()`.
-
-        Args:
-            trials: seconds of the two trials whose models are trained at the end; 0 if they are not known yet.
-        """
-        return self.began + self.budget * (1 - AT_END) - self.models * trials
-
-    def least_budget(self, trial: float) -> str:
-        """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""
-        return duration((4 * trial + 2 * self.models * trial) / (1 - AT_END))
-
 
 MOST_FAILURES = 5
 """A process ends after as many failed trials in a row."""
@@ -75,22 +46,34 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """When a search ends: by its clock, or after a number of trials, if one is given."""
+    """When a search ends: by its time, or after a number of trials, if one is given.
 
-    clock: Clock
+    Attributes:
+        began: `time.time()` when the search began, which several processes share.
+        budget: its seconds.
+        models: how long a model at the end takes, as a multiple of a trial with its settings.
+        trials: the most trials; None: as many as fit into the time.
+    """
+
+    began: float
+    budget: float
+    models: float
     trials: int | None
 
     def ends(self, study: Study) -> float:
-        """Return when trials must end, as `time.time()`."""
+        """Return when trials must end, as `time.time()`, so that the models at the end fit in."""
         base = base_trial(study)
-        if base is None:
-            return self.clock.ends(0.0)
-        return self.clock.ends(base.user_attrs[SECONDS] + uncached_seconds(study))
+        at_end = 0.0 if base is None else base.user_attrs[SECONDS] + uncached_seconds(study)
+        return self.began + self.budget * (1 - AT_END) - self.models * at_end
 
     def reached(self, study: Study) -> bool:
         """Return whether no further trial begins."""
         enough = self.trials is not None and count_trials(study) >= self.trials
         return enough or time.time() >= self.ends(study)
+
+    def least_budget(self, trial: float) -> str:
+        """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""
+        return duration((4 * trial + 2 * self.models * trial) / (1 - AT_END))
 
 
 def search(task: Task, limits: Limits, processes: int) -> None:
@@ -104,7 +87,7 @@ def search(task: Task, limits: Limits, processes: int) -> None:
         KeyboardInterrupt: the search was interrupted; running trials do not count.
     """
     study = open_study(task.folder, task.config.seed)
-    with progress("searching", limits.clock.budget, shown=task.config.speed.progress) as advance:
+    with progress("searching", limits.budget, shown=task.config.speed.progress) as advance:
         shown = _Shown(advance, study, task, limits)
         if base_trial(study) is None:
             _trials(task, study, limits, shown.move, shown.log, most=1)
@@ -167,7 +150,7 @@ class _Shown:
         now = time.time()
         if now - self.noted < _POLL_SECONDS:
             return
-        self.noted, passed = now, now - self.limits.clock.began
+        self.noted, passed = now, now - self.limits.began
         note = counted(count_trials(self.study), "trial")
         if finished := finished_trials(self.study):
             note += f", {self.metric.title} {self.metric.write(finished[0].value or 0.0)}"
@@ -204,7 +187,11 @@ def _in_processes(task: Task, limits: Limits, processes: int, shown: _Shown) -> 
             shown.log()
             time.sleep(_POLL_SECONDS)
         shown.log()
-        _report(errors, workers)
+        with suppress(Empty):
+            raise errors.get(timeout=0.1)
+        for worker in workers:
+            if worker.exitcode:
+                logger.warning(f"the process {worker.name} ended early, with the code {worker.exitcode}")
     finally:
         for worker in workers:
             worker.terminate()
@@ -214,24 +201,14 @@ def _in_processes(task: Task, limits: Limits, processes: int, shown: _Shown) -> 
         repair(task.folder)
 
 
-def _report(errors: Any, workers: Sequence[BaseProcess]) -> None:
-    """Raise the error of a worker, or log that one was killed."""
-    try:
-        raise errors.get(timeout=0.1)
-    except Empty:
-        pass
-    for worker in workers:
-        if worker.exitcode:
-            logger.warning(f"the process {worker.name} ended early, with the code {worker.exitcode}")
-
-
 def _work(task: Task, limits: Limits, number: int, processes: int, errors: Any) -> None:
-    """Run trials in a worker, on its part of the CPUs."""
+    """Run trials in a worker, on its part of the CPUs, if there are enough for all and the system can restrict it."""
     import torch
 
     silence()
     torch.set_num_threads(max(1, usable_cpus() // processes))
-    _take_cpus(number, processes)
+    if hasattr(os, "sched_setaffinity") and len(cpus := sorted(os.sched_getaffinity(0))) >= processes:
+        os.sched_setaffinity(0, cpus[number::processes])
     parent = multiprocessing.parent_process()
 
     def check_parent() -> None:
@@ -246,11 +223,3 @@ def _work(task: Task, limits: Limits, number: int, processes: int, errors: Any) 
         errors.put(error)
     except Exception as error:
         errors.put(TrainingError(f"a trial failed: {type(error).__name__}: {error}"))
-
-
-def _take_cpus(number: int, processes: int) -> None:
-    """Restrict this process to its part of the CPUs, if there are enough for all and the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        cpus = sorted(os.sched_getaffinity(0))
-        if len(cpus) >= processes:
-            os.sched_setaffinity(0, cpus[number::processes])

@@ -1,6 +1,6 @@
-"""The study: all trials of a search, in a journal that several processes append to, and that survives a kill.
+"""The study: the rows that trials see, and all trials, in a journal that several processes append to.
 
-`study.log` is a file of Optuna, one JSON object per line. Optuna is imported on first use.
+`study.log` is a file of Optuna, one JSON object per line, which survives a kill. Optuna is imported on first use.
 """
 
 from __future__ import annotations
@@ -39,6 +39,27 @@ from pricekit.workflows.tuning.space import Dimension, blocks
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
+
+
+JOURNAL = "study.log"
+BASE, SECONDS, ERROR = "base", "seconds", "error"
+"""Attributes of a trial: it is the configuration that the search starts from; its duration; why it failed."""
+
+STARTUP = 8
+"""The first trials are random within their part of the model; later ones follow the earlier results."""
+
+LEAST_PEERS = 4
+"""A trial is stopped early only if at least as many are finished."""
+
+NOISE = 0.3
+"""About twice the standard deviation of a row's difference between two trials, as a part of the score: a rough estimate
+from the trials of one search, with SMAPE."""
+
+STATES = ("finished", "stopped early", "failed", "unfinished")
+"""How a trial ended; an unfinished one was stopped by the time or a kill."""
+
+_EPOCHS = 1_000_000
+"""More than the epochs of a fold: a report of a trial is numbered by fold and epoch."""
 
 
 @dataclass(frozen=True)
@@ -94,27 +115,6 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
     which = "latest " if table.time is not None else ""
     logger.info(f"no trial sees the {len(final):,} {which}of {len(table):,} rows that score the result")
     return SearchRows(make_plan(seen, rejected, config, folds, allow_leak=allow_leak), final)
-
-
-JOURNAL = "study.log"
-BASE, SECONDS, ERROR = "base", "seconds", "error"
-"""Attributes of a trial: it is the configuration that the search starts from; its duration; why it failed."""
-
-STARTUP = 8
-"""The first trials are random within their part of the model; later ones follow the earlier results."""
-
-LEAST_PEERS = 4
-"""A trial is stopped early only if at least as many are finished."""
-
-NOISE = 0.3
-"""About twice the standard deviation of a row's difference between two trials, as a part of the score: a rough estimate
-from the trials of one search, with SMAPE."""
-
-STATES = ("finished", "stopped early", "failed", "unfinished")
-"""How a trial ended; an unfinished one was stopped by the time or a kill."""
-
-_EPOCHS = 1_000_000
-"""More than the epochs of a fold: a report of a trial is numbered by fold and epoch."""
 
 
 @cache
@@ -220,7 +220,11 @@ def report(trial: Trial, fold: int, epoch: int | None, score: float) -> None:
         epoch: that has ended; None: the fold has ended.
         score: the mean.
     """
-    trial.report(score, fold * _EPOCHS + (_EPOCHS - 1 if epoch is None else epoch))
+    trial.report(score, _step(fold, epoch))
+
+
+def _step(fold: int, epoch: int | None) -> int:
+    return fold * _EPOCHS + (_EPOCHS - 1 if epoch is None else epoch)
 
 
 def falls_behind(study: Study, fold: int, epoch: int | None, score: float, rows: int) -> bool:
@@ -236,22 +240,20 @@ def falls_behind(study: Study, fold: int, epoch: int | None, score: float, rows:
         score: the mean over its folds so far.
         rows: that were scored in these folds.
     """
-    step = fold * _EPOCHS + (_EPOCHS - 1 if epoch is None else epoch)
-    peers = [
-        value
-        for trial in finished_trials(study)
-        if (value := _at(trial.intermediate_values, fold * _EPOCHS, step)) is not None
-    ]
+    last, end = _step(fold, epoch), _step(fold, None)
+    peers = []
+    for trial in finished_trials(study):
+        # The end of a fold counts only for itself.
+        steps = [
+            step
+            for step in trial.intermediate_values
+            if _step(fold, 0) <= step <= last and (step < end or last == end)
+        ]
+        if steps:
+            peers.append(trial.intermediate_values[max(steps)])
     if len(peers) < LEAST_PEERS:
         return False
     return score > float(pd.Series(peers).median()) * (1 + NOISE / math.sqrt(rows))
-
-
-def _at(values: Mapping[int, float], first: int, last: int) -> float | None:
-    """Return the value of the greatest step from `first` to `last`; the end of a fold counts only for itself."""
-    end = first + _EPOCHS - 1
-    steps = [step for step in values if first <= step <= last and (step < end or last == end)]
-    return values[max(steps)] if steps else None
 
 
 def finished_trials(study: Study) -> list[FrozenTrial]:
@@ -314,7 +316,7 @@ def trials_table(study: Study, space: Sequence[Dimension]) -> pd.DataFrame:
         {
             "trial": trial.number,
             "state": "failed" if ERROR in trial.user_attrs else names[trial.state.name],
-            "score": _last_score(trial),
+            "score": trial.value if trial.value is not None else _last(trial.intermediate_values),
             "seconds": trial.user_attrs.get(SECONDS),
             "error": trial.user_attrs.get(ERROR, ""),
             **{each.name: trial.params.get(each.name) for each in space},
@@ -326,10 +328,9 @@ def trials_table(study: Study, space: Sequence[Dimension]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _last_score(trial: FrozenTrial) -> float | None:
-    """Return the score, or what was known of it when the trial was stopped."""
-    values = trial.intermediate_values
-    return trial.value if trial.value is not None else values[max(values)] if values else None
+def _last(values: Mapping[int, float]) -> float | None:
+    """Return what was known of the score when a trial was stopped."""
+    return values[max(values)] if values else None
 
 
 def importances(study: Study) -> pd.DataFrame:

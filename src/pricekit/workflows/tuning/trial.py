@@ -76,12 +76,9 @@ class Task:
 
     def trial_config(self, values: Mapping[str, Any]) -> RunConfig:
         """Return the configuration of a fold's run: without a refit, which would not be scored; raises ConfigError."""
-        quick = {
-            "training.refit": False,
-            "training.save_epochs": 1_000_000,
-            "speed.progress": True,  # of a reporter that shows nothing
-        }
-        return with_values(self.config, {**values, **quick})
+        quick = {"training.refit": False, "training.save_epochs": 1_000_000}
+        shown = {"speed.progress": True}  # of a reporter that shows nothing
+        return with_values(self.config, {**values, **quick, **shown})
 
 
 def run_trial(task: Task, study: Study, check: Callable[[], None]) -> bool:
@@ -99,43 +96,42 @@ def run_trial(task: Task, study: Study, check: Callable[[], None]) -> bool:
     """
     trial, values = ask(study, task.space)
     states, began = optuna().trial.TrialState, time.perf_counter()
+
+    def tell(**result: Any) -> None:
+        trial.set_user_attr(SECONDS, round(time.perf_counter() - began, 1))
+        study.tell(trial, **result)
+
     try:
         score, prices = _score(task, study, trial, values, check)
-        _write_prices(task.folder, trial.number, prices)
+        file = _prices_file(task.folder, trial.number)
+        file.parent.mkdir(exist_ok=True)
+        with write_atomically(file) as temporary, temporary.open("wb") as stream:
+            np.save(stream, prices, allow_pickle=False)
     except _StoppedError:
-        _tell(study, trial, began, states.PRUNED)
+        tell(state=states.PRUNED)
     except PricekitError as error:
         trial.set_user_attr(ERROR, str(error))
-        _tell(study, trial, began, states.FAIL)
+        tell(state=states.FAIL)
         if BASE in trial.user_attrs or any(map(is_temporary, causes(error))):
             raise
         logger.info(f"trial {trial.number} failed: {error}")
         return False
     except BaseException:
-        _tell(study, trial, began, states.FAIL)
+        tell(state=states.FAIL)
         raise
     else:
-        trial.set_user_attr(SECONDS, round(time.perf_counter() - began, 1))
-        study.tell(trial, score)
+        tell(values=score)
     trim(task.folder / CACHE, CACHE_BYTES)
     return True
 
 
 def read_prices(folder: Path, number: int) -> np.ndarray:
     """Return the prices that a finished trial predicted for the rows of its folds, float64 (N,)."""
-    return np.asarray(np.load(folder / PRICES / f"{number}.npy", allow_pickle=False))
+    return np.asarray(np.load(_prices_file(folder, number), allow_pickle=False))
 
 
-def _write_prices(folder: Path, number: int, prices: np.ndarray) -> None:
-    path = folder / PRICES / f"{number}.npy"
-    path.parent.mkdir(exist_ok=True)
-    with write_atomically(path) as temporary, temporary.open("wb") as stream:
-        np.save(stream, prices, allow_pickle=False)
-
-
-def _tell(study: Study, trial: Trial, began: float, state: Any) -> None:
-    trial.set_user_attr(SECONDS, round(time.perf_counter() - began, 1))
-    study.tell(trial, state=state)
+def _prices_file(folder: Path, number: int) -> Path:
+    return folder / PRICES / f"{number}.npy"
 
 
 def _score(

@@ -1,4 +1,12 @@
-"""The whole search: rows, trials, the choice, and both models on the rows that no trial saw."""
+"""The whole search: its folder, rows, trials, the choice, and both models on the rows that no trial saw.
+
+tune.toml, search.json   the configuration that the search starts from, and its rows
+study.log                all trials
+config.toml, run         the chosen configuration, and the model trained with it
+default                  the model of the first configuration, if another one was chosen
+trials.csv, importance.csv, final.parquet   all trials, how much each setting mattered, and the prices of both models
+files.json, tune.json    size and SHA-256 of these files; the result, written at the end
+"""
 
 from __future__ import annotations
 
@@ -43,7 +51,7 @@ from pricekit.support.text import duration
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import check_from_start
-from pricekit.workflows.tuning.search import Clock, Limits, search
+from pricekit.workflows.tuning.search import Limits, search
 from pricekit.workflows.tuning.space import dimensions, with_values
 from pricekit.workflows.tuning.study import (
     BASE,
@@ -67,7 +75,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-
 START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
 CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"
 RUN, DEFAULT = "run", "default"
@@ -75,202 +82,6 @@ RUN, DEFAULT = "run", "default"
 _FILES = (FACTS, LISTING, CONFIG, TRIALS, IMPORTANCE, FINAL, JOURNAL, START, ROWS)  # in the order of deletion
 WORK = (RUNS, PRICES, CACHE)
 """Folders that a finished search no longer has."""
-
-
-def is_search(path: Path) -> bool:
-    """Return whether a folder is a search that has begun, and may be finished."""
-    return (path / START).is_file() and (path / ROWS).is_file()
-
-
-def is_own(file: Path) -> bool:
-    """Return whether a path relative to a search's folder is one of its files."""
-    first, *rest = file.parts
-    if not rest:
-        return first in _FILES or first.startswith(f"{JOURNAL}.lock")
-    return first in WORK or (first in (RUN, DEFAULT) and is_own_of_run(Path(*rest)))
-
-
-def check_free(out: Path, overwrite: bool) -> None:
-    """Raise TrainingError unless a search can be written to a folder."""
-    begun = is_search(out)
-    if not (
-        is_free(out) or (not begun and names_rows(out / ROWS))
-    ):  # interrupted while it was created or deleted
-        check_replaceable(out, "search", own=begun, overwrite=overwrite, resumable=True)
-
-
-def clear(out: Path) -> None:
-    """Delete the files of a search and nothing else."""
-    if not out.is_dir():
-        return
-    clear_work(out)
-    for name in (RUN, DEFAULT):
-        clear_model(out / name)
-    for file in [*leftovers(out), *out.glob(f"{JOURNAL}.lock*"), *(out / name for name in _FILES)]:
-        file.unlink(missing_ok=True)
-
-
-def clear_work(out: Path) -> None:
-    """Delete what only trials need."""
-    for name in WORK:
-        shutil.rmtree(out / name, ignore_errors=True)
-
-
-def clear_model(run: Path) -> None:
-    """Delete the run of a model, if there is one."""
-    if run.is_dir() and (is_run(run) or is_replaceable(run)):
-        clear_run(run)
-        if not any(run.iterdir()):
-            run.rmdir()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two models on the same rows.
-
-    Attributes:
-        score: of the new model.
-        base: of the other one.
-        interval: 95% interval of the difference by the paired bootstrap; None with too few rows.
-        verdict: "better", "worse" or "cannot tell".
-    """
-
-    score: float
-    base: float
-    interval: tuple[float, float] | None
-    verdict: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        interval = None if self.interval is None else list(self.interval)
-        return {"tuned": self.score, "default": self.base, "interval": interval, "verdict": self.verdict}
-
-
-def difference(metric: Metric, table: Table, prices: np.ndarray, base: np.ndarray) -> Difference:
-    """Compare the prices of two models for the same rows.
-
-    Args:
-        metric: by which to compare.
-        table: the N rows.
-        prices: of the new model, (N,).
-        base: of the other one, (N,).
-    """
-    weights = metric.weights(table.known_price, table.weight)
-    terms, minus = (metric.terms(each, table.known_price) for each in (prices, base))
-    interval = score_interval(metric, weights, terms, minus)
-    score, other = (float(metric.combine(each, weights)) for each in (terms, minus))
-    return Difference(score, other, interval, verdict_of(interval))
-
-
-def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, Difference | None]:
-    """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
-
-    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
-    better than it is, so a smaller difference is none.
-
-    Args:
-        task: the search.
-        study: with the finished trial of the base.
-        metric: of the search.
-    """
-    base, best = base_trial(study), best_trial(study)
-    assert base is not None
-    if BASE in best.user_attrs:
-        return base, None
-    scored = np.flatnonzero(task.rows.plan.fold >= 0)
-    found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
-    result = difference(metric, task.rows.plan.table.take(scored), found, other)
-    return (best if result.verdict == BETTER else base), result
-
-
-def finish(task: Task, study: Study) -> dict[str, Any]:
-    """Choose, train both models, score them on the final rows, and write the files of the result.
-
-    Args:
-        task: the search.
-        study: with the finished trial of the configuration that it started from.
-
-    Returns:
-        The content of `tune.json`, without the seconds.
-    """
-    metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
-    chosen, found = choose(task, study, metric)
-    base, best = base_trial(study), best_trial(study)
-    assert base is not None
-    unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
-    better = BASE not in chosen.user_attrs
-    logger.info(_verdict(chosen, best, found, better=better))
-    config = with_values(task.config, chosen.params) if better else task.config
-    tuned = _model(task, config, RUN)
-    default = _model(task, task.config, DEFAULT) if better else tuned
-    final = difference(metric, rows.final, tuned, default)
-    _write_final(task, default, tuned)
-    trials, importance = trials_table(study, task.space), importances(study)
-    for name, table in ((TRIALS, trials), (IMPORTANCE, importance)):
-        write_text(out / name, table.to_csv(index=False))
-    write_text(out / CONFIG, config.to_toml())
-    states = {name: (trials["state"] == name).sum() for name in STATES}
-    return {
-        "format": FORMAT,
-        "table": task.table,
-        "metric": metric.name,
-        "rows": {
-            "search": len(rows.plan.table),
-            "final": len(rows.final),
-            "rejected": len(rows.plan.rejected),
-        },
-        "folds": rows.plan.folds,
-        "trials": {name: int(count) for name, count in states.items() if count},
-        "chosen": chosen.number,
-        "best": best.number,
-        "default_score": base.value,
-        "best_score": best.value,
-        "on_folds": None if found is None else found.to_dict(),
-        "on_final_rows": final.to_dict(),
-        "settings": {
-            each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
-            for each in task.space
-        },
-    }
-
-
-def _write_final(task: Task, default: np.ndarray, tuned: np.ndarray) -> None:
-    """Write the final rows with the prices of both models, float64 (N,) each."""
-    rows = task.rows.final
-    columns = {
-        "id": rows.ids.astype(str).to_numpy(),
-        "price": rows.known_price,
-        "default": default,
-        "tuned": tuned,
-    }
-    with write_atomically(task.folder / FINAL) as temporary:
-        pd.DataFrame(columns).to_parquet(temporary, index=False)
-
-
-def _verdict(chosen: FrozenTrial, best: FrozenTrial, found: Difference | None, *, better: bool) -> str:
-    """Return a sentence about the choice."""
-    start = "the settings that the search started from"
-    if better:
-        return f"trial {chosen.number} is better on the folds than {start}, beyond chance"
-    if found is None:
-        return f"no trial is better on the folds than {start}: they are kept"
-    return (
-        f"trial {best.number} has the best score on the folds, but it is not better beyond chance than {start}: "
-        "they are kept"
-    )
-
-
-def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
-    """Train a model as `train` does, on all rows that trials see; return its prices of the others, float64 (N,)."""
-    run, split = task.folder / name, task.rows.whole(config)
-    own = config.for_rows(len(split.train))
-    if (run / "config.toml").is_file() and (run / "config.toml").read_text("utf-8") != own.to_toml():
-        clear_model(run)  # of an earlier choice
-    which = "original" if config == task.config else "chosen"
-    logger.info(f"training with the {which} settings: {run}")
-    train_unless_finished(Source(Path(task.table)), config, run, split, resume=True)
-    return np.asarray(load_model(run).predict(task.rows.final), np.float64)
-
 
 HOUR = 3600.0
 FIRST_PASS, SECOND_PASS = 0.95, 0.65
@@ -356,7 +167,7 @@ def tune(
         )
     with owned(out, "search", TrainingError):
         folder = working_folder(out, is_search, FACTS, resume=resume, overwrite=overwrite)
-        with replacing(out, folder, is_own):
+        with replacing(out, folder, _is_own):
             if resume and (folder / FACTS).is_file():
                 logger.info(f"the search in {out} is finished")
                 check_intact(folder, None)
@@ -393,8 +204,10 @@ def _begin(
     check_from_start(config)
     config = with_values(config, {"training.time_budget": None})
     space = dimensions(config)
-    if not resume:
-        check_free(out, overwrite)
+    begun = is_search(out)
+    # Without one, the rows are of a search that was interrupted while its folder was created or deleted.
+    if not resume and not is_free(out) and (begun or not names_rows(out / ROWS)):
+        check_replaceable(out, "search", own=begun, overwrite=overwrite, resumable=True)
     saved = _read_rows(out) if resume else {}
     folds = int(saved.get("folds", order.folds or 3))
     if order.folds not in (None, folds):
@@ -410,7 +223,7 @@ def _begin(
             path=str(out),
         )
     if not resume:
-        clear(out)
+        _clear(out)
         out.mkdir(parents=True, exist_ok=True)
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
         write_text(out / ROWS, json.dumps(facts, indent=2) + "\n")
@@ -433,24 +246,24 @@ def _search(task: Task, order: Order) -> dict[str, Any]:
     """Run the trials and finish; return the content of `tune.json`."""
     began = time.time() - (time.perf_counter() - order.began)
     passes = FIRST_PASS + (SECOND_PASS if task.config.training.refit else 0.0)
-    clock = Clock(began, order.seconds, passes * task.rows.growth() / task.rows.plan.folds)
-    search(task, Limits(clock, order.trials), order.processes)
+    models = passes * task.rows.growth() / task.rows.plan.folds
+    limits = Limits(began, order.seconds, models, order.trials)
+    search(task, limits, order.processes)
     study = open_study(task.folder, task.config.seed)
     if base_trial(study) is None or (count_trials(study) < 2 and order.trials != 1):
-        raise _too_short(study, task, clock)
+        raise _too_short(study, task, limits)
     facts = finish(task, study)
     facts["seconds"] = round(time.perf_counter() - order.began, 1)
     record = json.dumps(facts, indent=2) + "\n"
-    written = [CONFIG, TRIALS, IMPORTANCE, FINAL]
-    list_files(task.folder, written, {FACTS: record})
+    list_files(task.folder, [CONFIG, TRIALS, IMPORTANCE, FINAL], {FACTS: record})
     write_text(task.folder / FACTS, record)
-    clear_work(task.folder)
+    _clear_work(task.folder)
     return facts
 
 
-def _too_short(study: Study, task: Task, clock: Clock) -> ConfigError:
+def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
     """Return the error for a search without a finished trial besides the first one."""
-    base, budget = base_trial(study), duration(clock.budget)
+    base, budget = base_trial(study), duration(limits.budget)
     if base is not None:
         seconds = base.user_attrs[SECONDS]
         what = (
@@ -462,10 +275,186 @@ def _too_short(study: Study, task: Task, clock: Clock) -> ConfigError:
         if part:
             seconds /= part
             what += f"; one takes about {duration(seconds)}"
-    advice = f"give at least {clock.least_budget(seconds)}" if seconds else "give more time"
+    advice = f"give at least {limits.least_budget(seconds)}" if seconds else "give more time"
     return ConfigError(
         f"the time budget of {budget} is too short for a search: {what}. Resume it and {advice}, or use fewer rows "
         f"or folds; {task.folder} keeps what is done",
         parameters=("time_budget", "limit", "folds", "resume"),
         seconds_of_a_trial=seconds,
     )
+
+
+def finish(task: Task, study: Study) -> dict[str, Any]:
+    """Choose, train both models, score them on the final rows, and write the files of the result.
+
+    Args:
+        task: the search.
+        study: with the finished trial of the configuration that it started from.
+
+    Returns:
+        The content of `tune.json`, without the seconds.
+    """
+    metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
+    chosen, found = choose(task, study, metric)
+    base, best = base_trial(study), best_trial(study)
+    assert base is not None
+    unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
+    better = BASE not in chosen.user_attrs
+    start = "the settings that the search started from"
+    if better:
+        logger.info(f"trial {chosen.number} is better on the folds than {start}, beyond chance")
+    elif found is None:
+        logger.info(f"no trial is better on the folds than {start}: they are kept")
+    else:
+        logger.info(
+            f"trial {best.number} has the best score on the folds, but it is not better beyond chance than {start}: "
+            "they are kept"
+        )
+    config = with_values(task.config, chosen.params) if better else task.config
+    tuned = _model(task, config, RUN)
+    default = _model(task, task.config, DEFAULT) if better else tuned
+    final = difference(metric, rows.final, tuned, default)
+    columns = {
+        "id": rows.final.ids.astype(str).to_numpy(),
+        "price": rows.final.known_price,
+        "default": default,
+        "tuned": tuned,
+    }
+    with write_atomically(out / FINAL) as temporary:
+        pd.DataFrame(columns).to_parquet(temporary, index=False)
+    trials, importance = trials_table(study, task.space), importances(study)
+    for name, table in ((TRIALS, trials), (IMPORTANCE, importance)):
+        write_text(out / name, table.to_csv(index=False))
+    write_text(out / CONFIG, config.to_toml())
+    states = {name: (trials["state"] == name).sum() for name in STATES}
+    return {
+        "format": FORMAT,
+        "table": task.table,
+        "metric": metric.name,
+        "rows": {
+            "search": len(rows.plan.table),
+            "final": len(rows.final),
+            "rejected": len(rows.plan.rejected),
+        },
+        "folds": rows.plan.folds,
+        "trials": {name: int(count) for name, count in states.items() if count},
+        "chosen": chosen.number,
+        "best": best.number,
+        "default_score": base.value,
+        "best_score": best.value,
+        "on_folds": None if found is None else found.to_dict(),
+        "on_final_rows": final.to_dict(),
+        "settings": {
+            each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
+            for each in task.space
+        },
+    }
+
+
+def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
+    """Train a model as `train` does, on all rows that trials see; return its prices of the others, float64 (N,)."""
+    run, split = task.folder / name, task.rows.whole(config)
+    own, earlier = config.for_rows(len(split.train)).to_toml(), run / "config.toml"
+    if earlier.is_file() and earlier.read_text("utf-8") != own:
+        _clear_model(run)
+    which = "original" if config == task.config else "chosen"
+    logger.info(f"training with the {which} settings: {run}")
+    train_unless_finished(Source(Path(task.table)), config, run, split, resume=True)
+    return np.asarray(load_model(run).predict(task.rows.final), np.float64)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two models on the same rows.
+
+    Attributes:
+        score: of the new model.
+        base: of the other one.
+        interval: 95% interval of the difference by the paired bootstrap; None with too few rows.
+        verdict: "better", "worse" or "cannot tell".
+    """
+
+    score: float
+    base: float
+    interval: tuple[float, float] | None
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        interval = None if self.interval is None else list(self.interval)
+        return {"tuned": self.score, "default": self.base, "interval": interval, "verdict": self.verdict}
+
+
+def difference(metric: Metric, table: Table, prices: np.ndarray, base: np.ndarray) -> Difference:
+    """Compare the prices of two models for the same rows.
+
+    Args:
+        metric: by which to compare.
+        table: the N rows.
+        prices: of the new model, (N,).
+        base: of the other one, (N,).
+    """
+    weights = metric.weights(table.known_price, table.weight)
+    terms, minus = (metric.terms(each, table.known_price) for each in (prices, base))
+    interval = score_interval(metric, weights, terms, minus)
+    score, other = (float(metric.combine(each, weights)) for each in (terms, minus))
+    return Difference(score, other, interval, verdict_of(interval))
+
+
+def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, Difference | None]:
+    """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
+
+    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
+    better than it is, so a smaller difference is none.
+
+    Args:
+        task: the search.
+        study: with the finished trial of the base.
+        metric: of the search.
+    """
+    base, best = base_trial(study), best_trial(study)
+    assert base is not None
+    if BASE in best.user_attrs:
+        return base, None
+    scored = np.flatnonzero(task.rows.plan.fold >= 0)
+    found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
+    result = difference(metric, task.rows.plan.table.take(scored), found, other)
+    return (best if result.verdict == BETTER else base), result
+
+
+def is_search(path: Path) -> bool:
+    """Return whether a folder is a search that has begun, and may be finished."""
+    return (path / START).is_file() and (path / ROWS).is_file()
+
+
+def _is_own(file: Path) -> bool:
+    """Return whether a path relative to a search's folder is one of its files."""
+    first, *rest = file.parts
+    if not rest:
+        return first in _FILES or first.startswith(f"{JOURNAL}.lock")
+    return first in WORK or (first in (RUN, DEFAULT) and is_own_of_run(Path(*rest)))
+
+
+def _clear(out: Path) -> None:
+    """Delete the files of a search and nothing else."""
+    if not out.is_dir():
+        return
+    _clear_work(out)
+    for name in (RUN, DEFAULT):
+        _clear_model(out / name)
+    for file in [*leftovers(out), *out.glob(f"{JOURNAL}.lock*"), *(out / name for name in _FILES)]:
+        file.unlink(missing_ok=True)
+
+
+def _clear_work(out: Path) -> None:
+    """Delete what only trials need."""
+    for name in WORK:
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _clear_model(run: Path) -> None:
+    """Delete the run of a model, if there is one."""
+    if run.is_dir() and (is_run(run) or is_replaceable(run)):
+        clear_run(run)
+        if not any(run.iterdir()):
+            run.rmdir()

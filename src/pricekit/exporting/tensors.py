@@ -1,4 +1,4 @@
-"""Intermediate tensors of a graph: their magnitudes, and the first one in which two graphs differ."""
+"""Tensors of exported graphs: their values and types, their magnitudes, and where two graphs differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnxruntime as ort
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from pricekit.core.contracts import Batch
-from pricekit.exporting.rows import RowPrices, longest_forms
+from pricekit.exporting.priced_once import RowPrices, longest_forms
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.progress import tracked
 
@@ -25,6 +25,15 @@ Stored: TypeAlias = bytes | Path
 
 _BESIDE = ("data_location", "external_data")
 """The fields of a tensor whose values are in a second file."""
+
+
+MASKING = 1e30
+"""Larger magnitudes are masks, whose values may differ between precisions."""
+
+PIECE = 256
+"""Number of tokens whose intermediate tensors are in memory: a small DeBERTa needs 1.5 MB for each."""
+
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def open_graph(stored: Stored) -> onnx.ModelProto:
@@ -66,8 +75,7 @@ def read_graph(stored: Stored) -> bytes:
     for weight in model.graph.initializer:
         for field in _BESIDE:
             weight.ClearField(field)
-    found: bytes = model.SerializeToString()
-    return found
+    return bytes(model.SerializeToString())
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -109,15 +117,6 @@ def _without(message: Any, fields: Collection[str]) -> Any:
         else:
             setattr(found, field.name, value)
     return found
-
-
-MASKING = 1e30
-"""Larger magnitudes are masks, whose values may differ between precisions."""
-
-PIECE = 256
-"""Number of tokens whose intermediate tensors are in memory: a small DeBERTa needs 1.5 MB for each."""
-
-_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def peaks(model: Stored, batches: Sequence[Batch]) -> tuple[dict[str, float], RowPrices]:
@@ -184,15 +183,13 @@ def first_difference(
     }
     for name in expected:
         a, b = expected[name].astype(np.float64), found[name].astype(np.float64)
-        if a.shape != b.shape or _differ(a, b, tolerance):
+        if a.shape != b.shape:
+            return nodes[name]
+        plain = np.abs(a) < MASKING
+        scale = max(float(np.abs(a[plain]).max(initial=0.0)), 1e-6)
+        if not np.abs(a - b)[plain].max(initial=0.0) <= tolerance * scale:
             return nodes[name]
     return None
-
-
-def _differ(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
-    plain = np.abs(a) < MASKING
-    scale = max(float(np.abs(a[plain]).max(initial=0.0)), 1e-6)
-    return not np.abs(a - b)[plain].max(initial=0.0) <= tolerance * scale
 
 
 def float_tensors(model: Stored) -> dict[str, int]:
@@ -227,9 +224,5 @@ def _with_outputs(model: Stored, kinds: Mapping[str, int]) -> bytes | str:
     del graph.graph.output[:]
     for name, kind in kinds.items():
         graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
-    found: bytes = graph.SerializeToString()
-    if isinstance(model, bytes):
-        return found
-    file = model.with_suffix(".outputs.onnx")
-    file.write_bytes(found)
-    return str(file)
+    found = bytes(graph.SerializeToString())
+    return found if isinstance(model, bytes) else str(in_file(found, model.with_suffix(".outputs.onnx")))

@@ -4,8 +4,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from pricekit.exporting import intermediates
-from pricekit.exporting.intermediates import (
+from pricekit.exporting import tensors
+from pricekit.exporting.tensors import (
     SMALL,
     open_graph,
     read_graph,
@@ -34,7 +34,7 @@ def test_a_graph_without_weights_has_everything_else():
 def test_types_are_those_of_the_whole_graph(monkeypatch):
     seen, real = [], onnx.shape_inference.infer_shapes
     monkeypatch.setattr(
-        intermediates.onnx.shape_inference,
+        tensors.onnx.shape_inference,
         "infer_shapes",
         lambda light: seen.append(light.ByteSize()) or real(light),
     )

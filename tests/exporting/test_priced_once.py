@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricekit.exporting.rows import PricedOnce, RowPrices, longest_forms
+from pricekit.exporting.priced_once import PricedOnce, RowPrices, longest_forms
 
 
 def batch(*texts, length, pad=9):

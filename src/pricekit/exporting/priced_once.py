@@ -1,4 +1,4 @@
-"""Rows of many batches: their distinct ones, and prices that are computed once for each."""
+"""Prices that are computed once: of equal batches, and of a row in whatever batches it occurs."""
 
 from __future__ import annotations
 

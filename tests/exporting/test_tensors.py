@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pricekit.engines.ort import load_cpu
-from pricekit.exporting import intermediates
-from pricekit.exporting.intermediates import first_difference, peaks, worst_piece
+from pricekit.exporting import tensors
+from pricekit.exporting.tensors import first_difference, peaks, worst_piece
 from tests.exporting.graphs import chain, rows
 
 
@@ -19,13 +19,13 @@ def test_the_first_node_that_differs_is_found():
 def test_only_the_tensors_of_a_few_rows_are_in_memory(monkeypatch):
     graph, held = chain(("Abs", None), ("Mul", "two"), two=2.0), []
     batch = {**rows(*([n, -n] for n in (3.0, 9.0, 1.0, 5.0, 7.0))), "input_ids": np.ones((5, 128), np.int64)}
-    real = intermediates._open
+    real = tensors._open
 
     def opened(model, kinds):
         run = real(model, kinds)
         return lambda piece: held.append(len(piece["features"])) or run(piece)
 
-    monkeypatch.setattr(intermediates, "_open", opened)
+    monkeypatch.setattr(tensors, "_open", opened)
     assert peaks(graph, [batch])[0]["price"] == 18
     assert held == [2, 2, 1]
 
