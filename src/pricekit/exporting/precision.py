@@ -117,9 +117,8 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
         for tensor in graph.graph.initializer
         if SAFE < _largest(with_values(tensor, model)) < MASKING
     }
-    kept = {node.name for node in graph.graph.node if large & {*node.input, *node.output}} | _range_critical(
-        graph
-    )
+    kept = _range_critical(graph)
+    kept |= {node.name for node in graph.graph.node if large & {*node.input, *node.output}}
     graph = without_weights(graph)
     waiting = list(batches)
     for left in reversed(range(MAX_REPAIRS + 1)):

@@ -154,6 +154,10 @@ class CoverageDisplay(Display):
         """The share of all true prices inside the interval of each level, float64 (Q,)."""
         return np.average(self.inside, axis=1, weights=self.weight)
 
+    @property
+    def _weights(self) -> np.ndarray:
+        return np.ones(len(self.price)) if self.weight is None else self.weight
+
     def plot(self, ax: Axes | None = None, *, by: By = "level") -> CoverageDisplay:
         """Draw on axes, or on those of a new figure; return the display itself.
 
@@ -179,7 +183,7 @@ class CoverageDisplay(Display):
 
     def _plot_levels(self, ax: Axes) -> None:
         ink, level = inks(), np.linspace(0, 1, 101)
-        weight = np.ones(len(self.price)) if self.weight is None else self.weight
+        weight = self._weights
         sd = np.sqrt(level * (1 - level) * np.sum(weight**2)) / weight.sum()
         ax.fill_between(
             100 * level, 100 * np.clip(level - 1.96 * sd, 0, 1), 100 * np.clip(level + 1.96 * sd, 0, 1),
@@ -192,7 +196,7 @@ class CoverageDisplay(Display):
 
     def _plot_prices(self, ax: Axes, groups: np.ndarray) -> None:
         ink = inks()
-        weight = np.ones(len(self.price)) if self.weight is None else self.weight
+        weight = self._weights
         price_scale(ax, "x", self.price)
         shown = [row for row, level in enumerate(self.levels) if np.isclose(level, SHOWN).any()]
         for place, row in enumerate(shown or [len(self.levels) - 1]):

@@ -68,16 +68,16 @@ class FoldPlan:
         """Return the rows that a fold holds out."""
         return self.table.take(np.flatnonzero(self.fold == fold))
 
-    def split(self, fold: int, config: RunConfig) -> Split:
+    def split(self, fold: int, config: RunConfig | None = None) -> Split:
         """Return the training and validation rows while a fold is held out.
 
-        Runs that keep their last weights validate on the held-out rows, which select nothing. Runs that keep their
-        best weights validate on a part of the other rows, which selects the epoch; a refit then trains on it, too. The
-        weights of an ensemble's members are fitted on such a part.
+        Without a configuration, and for runs that keep their last weights, the validation rows are the held-out ones,
+        which select nothing. Runs that keep their best weights validate on a part of the other rows, which selects the
+        epoch; a refit then trains on it, too. The weights of an ensemble's members are fitted on such a part.
         """
         others = np.flatnonzero(self.fold != fold if self.table.time is None else self.fold < fold)
         parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
-        if config.training.keep == "best" or config.members:
+        if config is not None and (config.training.keep == "best" or config.members):
             parts = split_table(parts[0], config)
         return Split(*parts, [self.rejected], self.leaks, own=True)
 

@@ -113,9 +113,8 @@ def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSetting
     _check_numbers(given)
     if text := names_of(options.get("text"), "text"):
         given["text"] = tuple(text)
-    chosen = dict(layer.get("backbone", {})) | option_layer(
-        {name: options.get(name) for name in ("weights", "random_weights")}
-    ).get("backbone", {})
+    weights = option_layer({name: options.get(name) for name in ("weights", "random_weights")})
+    chosen = dict(layer.get("backbone", {})) | weights.get("backbone", {})
     return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
 
 

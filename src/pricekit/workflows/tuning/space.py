@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from pricekit.config import RunConfig, Search, build_config
 from pricekit.config.resolve import CHOICES
 from pricekit.config.settings import searched
@@ -70,9 +72,8 @@ def known_values(config: RunConfig, space: Sequence[Dimension]) -> list[dict[str
     Options declare them as pydantic does for a JSON schema: `ConfigDict(json_schema_extra={"examples": [...]})`.
     """
     found, names = [], {each.name for each in space}
-    for kind, name, prefix, _ in _plugins(config):
-        model = options_model(registry().get(kind, name).load())
-        extra = model.model_config.get("json_schema_extra") if model else None
+    for model, prefix, _ in _plugins(config):
+        extra = model.model_config.get("json_schema_extra")
         examples = extra.get("examples", []) if isinstance(extra, Mapping) else []
         for example in examples if isinstance(examples, list) else []:
             given = example if isinstance(example, Mapping) else {}
@@ -96,9 +97,8 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 
 def _declared(config: RunConfig) -> Iterator[tuple[str, Search, Any]]:
     """Yield the name, the range and the value of each setting that declares one."""
-    for kind, name, prefix, options in _plugins(config):
-        model = options_model(registry().get(kind, name).load())
-        for option, search in searched(model).items() if model else ():
+    for model, prefix, options in _plugins(config):
+        for option, search in searched(model).items():
             yield f"{prefix}.{option}", search, options.get(option)
     for section in _SECTIONS:
         settings = getattr(config, section)
@@ -106,10 +106,13 @@ def _declared(config: RunConfig) -> Iterator[tuple[str, Search, Any]]:
             yield f"{section}.{name}", search, getattr(settings, name)
 
 
-def _plugins(config: RunConfig) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Yield the plugins of a configuration: kind, name, where their options are, and the options."""
-    for kind in CHOICES:
-        choice = getattr(config, kind)
-        yield kind, choice.name, kind, choice.options
+def _plugins(config: RunConfig) -> Iterator[tuple[type[BaseModel], str, Mapping[str, Any]]]:
+    """Yield the plugins of a configuration that have options: the model of these, where they are, and their values."""
+    choices = {kind: getattr(config, kind) for kind in CHOICES}
+    plugins = [(kind, choice.name, kind, choice.options) for kind, choice in choices.items()]
     for name in config.features:
-        yield "feature", name, f"feature_options.{name}", config.feature_options.get(name, {})
+        plugins.append(("feature", name, f"feature_options.{name}", config.feature_options.get(name, {})))
+    for kind, name, prefix, options in plugins:
+        model = options_model(registry().get(kind, name).load())
+        if model is not None:
+            yield model, prefix, options

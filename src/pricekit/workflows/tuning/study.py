@@ -76,10 +76,7 @@ class SearchRows:
 
     def fold(self, number: int) -> Split:
         """Return the rows of a fold of a trial, which trains on the other folds, or on earlier rows."""
-        plan = self.plan
-        others = np.flatnonzero(plan.fold != number if plan.table.time is None else plan.fold < number)
-        parts = replace(plan.table, together=plan.groups).take(others), plan.held_out(number)
-        return Split(*parts, [plan.rejected], plan.leaks, own=True)
+        return self.plan.split(number)
 
     def whole(self, config: RunConfig) -> Split:
         """Return all rows that trials see, in the parts that `train` makes of a table."""
@@ -316,7 +313,7 @@ def trials_table(study: Study, space: Sequence[Dimension]) -> pd.DataFrame:
         {
             "trial": trial.number,
             "state": "failed" if ERROR in trial.user_attrs else names[trial.state.name],
-            "score": trial.value if trial.value is not None else _last(trial.intermediate_values),
+            "score": _score(trial),
             "seconds": trial.user_attrs.get(SECONDS),
             "error": trial.user_attrs.get(ERROR, ""),
             **{each.name: trial.params.get(each.name) for each in space},
@@ -328,9 +325,10 @@ def trials_table(study: Study, space: Sequence[Dimension]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _last(values: Mapping[int, float]) -> float | None:
-    """Return what was known of the score when a trial was stopped."""
-    return values[max(values)] if values else None
+def _score(trial: FrozenTrial) -> float | None:
+    """Return the score, or what was known of it when the trial was stopped."""
+    values = trial.intermediate_values
+    return trial.value if trial.value is not None or not values else values[max(values)]
 
 
 def importances(study: Study) -> pd.DataFrame:

@@ -208,7 +208,13 @@ def _begin(
     # Without one, the rows are of a search that was interrupted while its folder was created or deleted.
     if not resume and not is_free(out) and (begun or not names_rows(out / ROWS)):
         check_replaceable(out, "search", own=begun, overwrite=overwrite, resumable=True)
-    saved = _read_rows(out) if resume else {}
+    saved: dict[str, Any] = {}
+    if resume:
+        check_intact(out, [ROWS, START], "start again")
+        try:
+            saved = dict(json.loads((out / ROWS).read_text("utf-8")))
+        except ValueError as error:
+            raise TrainingError(f"{out / ROWS} is damaged ({error}); start again", path=str(out)) from None
     folds = int(saved.get("folds", order.folds or 3))
     if order.folds not in (None, folds):
         raise ConfigError(
@@ -232,14 +238,6 @@ def _begin(
     repair(out)
     shutil.rmtree(out / RUNS, ignore_errors=True)
     return Task(out, source.table_name, config, space, rows)
-
-
-def _read_rows(out: Path) -> dict[str, Any]:
-    check_intact(out, [ROWS, START], "start again")
-    try:
-        return dict(json.loads((out / ROWS).read_text("utf-8")))
-    except ValueError as error:
-        raise TrainingError(f"{out / ROWS} is damaged ({error}); start again", path=str(out)) from None
 
 
 def _search(task: Task, order: Order) -> dict[str, Any]:
