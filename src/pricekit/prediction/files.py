@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.monitoring.differences import require_sketch
 from pricekit.monitoring.priced_rows import PricedRows, Watch
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.prediction.workers import Found, price_in_processes, worthwhile
+from pricekit.prediction.workers import Found, TablePricer, price_in_processes, worthwhile
 from pricekit.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.support.digests import tells_damage
 from pricekit.support.files import behind_link, write_text
@@ -46,10 +46,6 @@ from pricekit.table import (
     table_files,
 )
 from pricekit.table.many_files import warn_of_other_formats
-
-if TYPE_CHECKING:
-    from pricekit.prediction.predictor import Predictor
-
 
 _WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
 _NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
@@ -199,7 +195,7 @@ class Pace:
     preparing: float = 0.0
     pricing: float = 0.0
 
-    def price(self, predictor: Predictor, table: Table, counting: bool) -> Found:
+    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
         """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
         began = time.perf_counter()
         inputs = predictor.prepare(table)
@@ -211,7 +207,7 @@ class Pace:
 
 
 def priced(
-    predictor: Predictor,
+    predictor: TablePricer,
     tables: Iterable[Table],
     size: int,
     *,
@@ -262,7 +258,7 @@ WINDOW, WINDOW_BYTES = 8192, 64 << 20
 
 
 def predict_file(
-    predictor: Predictor,
+    predictor: TablePricer,
     source: Location,
     out: Location,
     columns: Columns,
@@ -347,7 +343,7 @@ def _is_stream(location: Location) -> bool:
     return isinstance(location, Address) and location.is_stream
 
 
-def check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
+def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
     """Raise errors that would otherwise occur at the end of the work."""
     if interval is not None:
         predictor.check_interval(interval)
@@ -419,7 +415,7 @@ def _store(
 
 
 def _write(
-    out: Location, checkpoint: PredictionCheckpoint, predictor: Predictor, interval: float | None
+    out: Location, checkpoint: PredictionCheckpoint, predictor: TablePricer, interval: float | None
 ) -> None:
     """Write all windows as one file."""
     with PredictionWriter(out) as writer:

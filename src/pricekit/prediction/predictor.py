@@ -90,15 +90,12 @@ class Shipped:
         """Return the predictor, which a process opens once; raises PluginError if it lacks a plugin or an engine."""
         key = (self.bundle.digest, self.engine, self.batch_tokens)
         if key not in _opened:
-            predictor = _open(self.bundle, self.engine).with_batches(self.batch_tokens)
+            predictor = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine).with_batches(
+                self.batch_tokens
+            )
             _opened.clear()
             _opened[key] = predictor
         return _opened[key]
-
-
-def _open(bundle: Bundle, engine: str) -> Predictor:
-
-    return Predictor.from_bundle(BundleReader.of(bundle), engine)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,8 +30,50 @@ from pricekit.support.log import silence
 from pricekit.table import Table
 
 if TYPE_CHECKING:
-    from pricekit.prediction.predictor import Predictor
+    from pricekit.monitoring.sketch import Sketch
+    from pricekit.prediction.members import Member
+    from pricekit.preprocess import Inputs
 
+
+class TablePricer(Protocol):
+    """What the pricing of tables needs of a `Predictor`, which describes the members."""
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The models."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the model by its contents."""
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """The sketch of the training table, if the model has one."""
+
+    @property
+    def origin(self) -> object | None:
+        """Where the model was loaded from; None if other processes cannot open it."""
+
+    def prepare(self, table: Table) -> list[Inputs]:
+        """Return each member's inputs of a table's rows."""
+
+    def price(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return the prices, float32 (N,)."""
+
+    def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
+        """Return the counts of priced rows."""
+
+    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds around prices; raises ConfigError."""
+
+    def check_interval(self, level: float) -> None:
+        """Raise ConfigError unless the model has intervals of that level."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to open the model."""
+
+
+P = TypeVar("P", bound=TablePricer)
 
 _ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 """Several processes with several threads each would wait for each other's CPUs."""
@@ -113,7 +155,7 @@ AHEAD = 2
 """Windows that wait for each process, so that none is idle while the next ones are read."""
 
 
-def check_processes(predictor: Predictor, processes: int | None) -> None:
+def check_processes(predictor: TablePricer, processes: int | None) -> None:
     """Raise ConfigError unless a number of processes is possible."""
     if processes is not None and processes < 1:
         raise ConfigError(
@@ -128,7 +170,7 @@ def check_processes(predictor: Predictor, processes: int | None) -> None:
 
 
 def price_in_processes(
-    predictor: Predictor, tables: Iterable[Table], processes: int, *, counting: bool = False
+    predictor: TablePricer, tables: Iterable[Table], processes: int, *, counting: bool = False
 ) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
     """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
 
@@ -171,7 +213,7 @@ def _next(
     return table, *found.result()
 
 
-def worthwhile(predictor: Predictor, preparing: float, pricing: float, left: float) -> int:
+def worthwhile(predictor: TablePricer, preparing: float, pricing: float, left: float) -> int:
     """Return the number of processes that price faster than threads, 1 if that is none.
 
     Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
@@ -191,12 +233,12 @@ def worthwhile(predictor: Predictor, preparing: float, pricing: float, left: flo
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(Generic[P]):
     """Returns an open predictor. Pickled, it becomes a `Recipe`, because an open engine belongs to its process."""
 
-    predictor: Predictor = field(repr=False)
+    predictor: P = field(repr=False)
 
-    def __call__(self) -> Predictor:
+    def __call__(self) -> P:
         """Return the predictor."""
         return self.predictor
 
@@ -206,7 +248,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Generic[P]):
     """Opens a model when it is called, so that an error reaches whoever waits for prices.
 
     Attributes:
@@ -214,19 +256,19 @@ class Recipe:
         arguments: of `load`.
     """
 
-    load: Callable[..., Predictor]
+    load: Callable[..., P]
     arguments: tuple[Any, ...]
 
-    def __call__(self) -> Predictor:
+    def __call__(self) -> P:
         """Return the predictor; raises BundleError if the model has changed."""
         return self.load(*self.arguments)
 
 
-_models: list[Callable[[], Predictor]] = []
+_models: list[Callable[[], TablePricer]] = []
 """Returns the predictor of this process, if it is a worker."""
 
 
-def _keep(model: Callable[[], Predictor]) -> None:
+def _keep(model: Callable[[], TablePricer]) -> None:
     _models[:] = [model]
 
 
