@@ -51,7 +51,9 @@ COMMANDS = {
     "demo": "Generate a catalogue, train, export and predict, in two minutes.",
     "completion": "Print a script that completes commands and values in a shell.",
 }
+"""The built-in commands with their summaries. Each is in the module of its name, unless `_MODULES` names another."""
 
+_MODULES = dict.fromkeys(("sign", "push", "pull", "inspect"), "bundles")
 
 COMPLETE_VARIABLE = "_PRICEKIT_COMPLETE"
 """The environment variable that the scripts of `pricekit completion` set to request completions."""
@@ -66,7 +68,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, also of an installed package."""
-        command = _built_in(name) if name in COMMANDS else packaged_command(name)
+        if name in COMMANDS:
+            module = import_module(f"pricekit.cli.{_MODULES.get(name, name)}")
+            return with_common_options(getattr(module, name))
+        command = packaged_command(name)
         return None if command is None else with_common_options(command)
 
     def resolve_command(
@@ -83,12 +88,6 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items(), *installed().items()])
-
-
-def _built_in(name: str) -> click.Command:
-    module = "bundles" if name in ("inspect", "sign", "push", "pull") else name
-    command: click.Command = getattr(import_module(f"pricekit.cli.{module}"), name)
-    return command
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -169,10 +168,8 @@ def main() -> None:
 
 
 def _report(error: Exception) -> None:
-    if (
-        isinstance(error, LostProcessError) and launched_rank()
-    ):  # the process that was lost and the first one say more
-        return
+    if isinstance(error, LostProcessError) and launched_rank():
+        return  # the process that was lost and the first one say more
     if isinstance(error, OSError) and error.filename is None and _failed_to_print(error):
         error.filename = "standard output"
     facts = {"facts": error.facts, "parameters": error.parameters} if isinstance(error, PricekitError) else {}
@@ -188,9 +185,8 @@ def _show_usage_error(error: click.ClickException) -> None:
     """Print a usage error with the nearest name; as JSON if the arguments ask for it."""
     if near := getattr(error, "possibilities", None):
         error.possibilities = near[:1]  # type: ignore[attr-defined]
-    if prints_json() or "--log-format json" in " ".join(sys.argv).replace(
-        "=", " "
-    ):  # it may not be parsed yet
+    arguments = " ".join(sys.argv).replace("=", " ")  # the option may not be parsed yet
+    if prints_json() or "--log-format json" in arguments:
         print_json()
         logger.error(error.format_message())
     else:
