@@ -14,7 +14,9 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 EXTRAS = "train,cpu,plots,report,tune"
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each process compiles all that it imports: 9 to 26 s
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # otherwise each process compiles all that it imports: 9 to 26 s
 
 
 def install(session: nox.Session, *packages: str) -> None:
@@ -225,7 +227,7 @@ def scaffold(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as folder:
         install(session, f"pricekit[train,cpu] @ {build(session, ROOT, folder)}", "pytest")
         session.chdir(folder)
-        session.run("python", str(ROOT / "tests/scaffold/new_plugins.py"))
+        session.run("python", str(ROOT / "tests/cli/new_plugins.py"))
 
 
 @nox.session(reuse_venv=False)

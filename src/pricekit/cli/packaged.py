@@ -6,7 +6,6 @@ from importlib.util import find_spec
 
 import click
 
-from pricekit.core.packages import install_command
 from pricekit.errors import PluginError
 
 GROUP = "pricekit.commands"
@@ -34,7 +33,7 @@ def packaged_command(name: str) -> click.Command | None:
     Raises:
         PluginError: it cannot be imported, or is no command, or the package that has it is not installed.
     """
-    from pricekit.core.packages import load_provided, provided  # slow to import
+    from pricekit.core.packages import install_command, load_provided, provided  # slow to import
 
     point = provided(GROUP).get(name)
     if point is None and name in PACKAGES:

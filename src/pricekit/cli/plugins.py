@@ -37,7 +37,7 @@ def new(kind: str, name: str, folder: Path) -> None:
     pip install -e my-encoder
     pricekit plugins check my-encoder
     """
-    from pricekit.scaffold.new import new_package
+    from pricekit.cli.new_package import new_package
 
     path = new_package(kind, name, folder)
     show_result(

@@ -115,5 +115,5 @@ def _class_name(module: str) -> str:
 
 
 def _filled(template: str, values: dict[str, str]) -> bytes:
-    text = files("pricekit.scaffold").joinpath("templates", template).read_text("utf-8")
+    text = files("pricekit.cli").joinpath("templates", template).read_text("utf-8")
     return Template(text).substitute(values).encode()

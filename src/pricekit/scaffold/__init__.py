@@ -1,1 +1,0 @@
-"""Write a complete plugin package from templates; behind `pricekit plugins new`."""
