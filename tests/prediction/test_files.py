@@ -13,7 +13,7 @@ import pytest
 from filelock import SoftFileLease
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.prediction import files as predict_module
+from pricekit.prediction import files
 from pricekit.prediction.predictor import Predictor
 
 
@@ -29,7 +29,7 @@ def texts(catalog):
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
 def test_every_row_gets_one_price_in_order(predictor, texts, catalog, tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)  # several windows
+    monkeypatch.setattr(files, "WINDOW", 64)  # several windows
     out = tmp_path / f"prices.{suffix}"
     assert predictor.predict_file(catalog, out) == 400
     read = {"parquet": pd.read_parquet, "jsonl": lambda p: pd.read_json(p, lines=True)}
@@ -60,7 +60,7 @@ def suffix():
 @pytest.fixture
 def interrupted(predictor, catalog, tmp_path, monkeypatch, suffix, logged):
     """Return the output path of an interrupted prediction with three finished windows."""
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    monkeypatch.setattr(files, "WINDOW", 64)
     out = tmp_path / f"prices.{suffix}"
     with pytest.raises(KeyboardInterrupt):
         _with(predictor, Failing(predictor, 200)).predict_file(catalog, out)
@@ -226,7 +226,7 @@ def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeyp
     monkeypatch.setattr(
         Predictor, "prepare", lambda self, table: sizes.append(len(table)) or prepare(self, table)
     )
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    monkeypatch.setattr(files, "WINDOW", 64)
     predictor.predict_file(tmp_path, tmp_path / "prices.csv")
     assert sizes == [60, 40, 50]
     found = pd.read_csv(tmp_path / "prices.csv", dtype=str)
@@ -234,7 +234,7 @@ def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeyp
         *map(str, frame["sample_id"].head(100)),
         *(f"0{row}" for row in range(100, 150)),
     ]
-    monkeypatch.setattr(predict_module, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(files, "WINDOW_BYTES", 1)
     sizes.clear()
     predictor.predict_file(tmp_path, tmp_path / "prices.csv")
     assert sizes == [5] * 30
@@ -248,7 +248,7 @@ def test_finished_windows_are_kept_if_the_output_cannot_be_written(
 
     engine = Failing(predictor)
     with monkeypatch.context() as patch:
-        patch.setattr(predict_module, "_write", refuse)
+        patch.setattr(files, "_write", refuse)
         with pytest.raises(DataError, match="no space"):
             _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
     assert "predict again with resume" in logged().splitlines()[-1]
@@ -281,7 +281,7 @@ def test_a_prediction_works_on_a_file_system_without_locks(predictor, catalog, t
 
 
 def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    monkeypatch.setattr(files, "WINDOW", 64)
     out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
 
     def meddling(batch):
@@ -312,7 +312,7 @@ def test_a_linked_folder_of_windows_is_not_touched(predictor, catalog, tmp_path)
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_whole_numbers_with_gaps_are_still_ids(predictor, catalog, tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    monkeypatch.setattr(files, "WINDOW", 64)
     ids = pd.Series(range(9007199254740993, 9007199254740993 + 150), dtype="Int64")
     ids[100] = pd.NA
     pd.read_csv(catalog).head(150).assign(sample_id=ids).to_parquet(tmp_path / "in.parquet")

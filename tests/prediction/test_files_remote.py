@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.prediction import files as predict_module
+from pricekit.prediction import files
 from pricekit.prediction.predictor import Predictor
 from pricekit.storage import Address, working_path
 from pricekit.support.locks import owned
@@ -23,7 +23,7 @@ def predictor(bundle):
 
 @pytest.fixture
 def remote(memory, catalog, monkeypatch):
-    monkeypatch.setattr(predict_module, "WINDOW", 64)  # several windows
+    monkeypatch.setattr(files, "WINDOW", 64)  # several windows
     memory.pipe("/in/new.csv", catalog.read_bytes())
     return memory
 
@@ -94,14 +94,14 @@ def test_windows_of_a_replaced_table_are_not_used(predictor, remote, catalog, ex
 
 
 def test_a_table_that_is_replaced_during_the_prediction_is_an_error(predictor, remote, catalog, monkeypatch):
-    fingerprints = predict_module._fingerprints
+    fingerprints = files._fingerprints
 
     def change(files):
         found = fingerprints(files)
         remote.pipe("/in/new.csv", catalog.read_bytes())
         return found
 
-    monkeypatch.setattr(predict_module, "_fingerprints", change)
+    monkeypatch.setattr(files, "_fingerprints", change)
     with pytest.raises(DataError, match="changed during the prediction"):
         predictor.predict_file(NEW, OUT)
     assert not remote.exists("/out/prices.csv")

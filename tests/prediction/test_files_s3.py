@@ -8,7 +8,7 @@ import io
 import pandas as pd
 import pytest
 
-from pricekit.prediction import files as predict_module
+from pricekit.prediction import files
 from pricekit.prediction.predictor import Predictor
 from tests.storage.s3_server import s3_server
 
@@ -20,7 +20,7 @@ def s3(catalog, monkeypatch, tmp_path):
     monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("pricekit.storage.connect.PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("pricekit.storage.local.PART_BYTES", 2000)  # many requests for each file
-    monkeypatch.setattr(predict_module, "WINDOW", 64)
+    monkeypatch.setattr(files, "WINDOW", 64)
     with s3_server() as (system, faults):
         table = pd.read_csv(catalog)
         rows = len(table) // FILES

@@ -15,7 +15,6 @@ import pytest
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.prediction import folders
-from pricekit.prediction import folders as job_module
 from pricekit.prediction.folders import Job, parts_of
 from pricekit.support.files import machine
 
@@ -204,8 +203,8 @@ with write_atomically(Path(sys.argv[1])):
 KILLED = """
 import sys, time
 import pricekit as pk
-from pricekit.prediction.folders import run
-follow = run._follow
+from pricekit.prediction import folders
+follow = folders._follow
 def slowly(outcomes, parts, tally):
     def each():
         for outcome in outcomes:
@@ -213,7 +212,7 @@ def slowly(outcomes, parts, tally):
             print(outcome.name, flush=True)
             time.sleep(600)
     follow(each(), parts, tally)
-run._follow = slowly
+folders._follow = slowly
 pk.predict(*sys.argv[1:], engine="ort-cpu", processes=1)
 """
 
@@ -244,7 +243,7 @@ def test_a_record_never_describes_another_file(predictor, source, tmp_path, monk
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(job_module, "write_record", killed)
+    monkeypatch.setattr(folders, "write_record", killed)
     with pytest.raises(KeyboardInterrupt):
         Job.of(predictor, interval=0.9)(part)  # its file is complete, but not its record
     part.target.write_bytes(b"x" * size)  # another file may have the same size
