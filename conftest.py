@@ -1,10 +1,14 @@
 """Shared fixtures: a small catalogue, a run trained on it, and its bundle."""
 
+import hashlib
+import io
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
+import cloudpickle
 import fsspec
 import hypothesis
 import numpy as np
@@ -15,6 +19,7 @@ from fsspec import AbstractFileSystem
 from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
+from pricekit.core.contracts import Batch
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut
@@ -111,6 +116,45 @@ def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)
     return out
+
+
+class ModelPickler(cloudpickle.Pickler):
+    """Pickles equal models to equal bytes; what holds a tensor in memory differs from process to process."""
+
+    def persistent_id(self, value: object) -> object:
+        """Return the type, shape and content of a tensor; None for anything else."""
+        from torch import Tensor
+
+        if not isinstance(value, Tensor):
+            return None
+        return str(value.dtype), tuple(value.shape), value.detach().numpy().tobytes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _equal_models_are_traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Copy the graph of a model that was exported before: torch takes seconds to trace one, and tests share runs."""
+    from pricekit.exporting import export
+
+    traced: dict[bytes, Path] = {}
+
+    def export_graph(
+        model: object,
+        example: Batch,
+        path: Path,
+        call: Callable[..., None] = export.export_graph,
+        **options: object,
+    ) -> None:
+        pickled = io.BytesIO()
+        ModelPickler(pickled).dump((model, options))
+        key = hashlib.sha256(pickled.getvalue()).digest()
+        if key not in traced:
+            call(model, example, path, **options)
+            traced[key] = shutil.copytree(path.parent, tmp_path_factory.mktemp("graphs") / "graph")
+        shutil.copytree(traced[key], path.parent, dirs_exist_ok=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "export_graph", export_graph)
+        yield
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ def install_sources(session: nox.Session, *groups: str) -> None:
 
 def run_tests(session: nox.Session, marked: str, *paths: str) -> None:
     """Run tests in one single-threaded process per core: threads of several processes would wait for each other."""
-    session.run("pytest", "-n", "logical", "-m", marked, *paths, env={"OMP_NUM_THREADS": "1"})
+    command = ("pytest", "-n", "logical", "--durations=25", "-m", marked)
+    session.run(*command, *paths, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
@@ -76,7 +77,7 @@ def tests(session: nox.Session) -> None:
 def slow(session: nox.Session) -> None:
     """Run the slow tests."""
     install_sources(session, "test")
-    session.run("pytest", "-m", "slow", *(session.posargs or ["tests"]))
+    run_tests(session, "slow", *(session.posargs or ["tests"]))
 
 
 def check_style(session: nox.Session) -> None:
