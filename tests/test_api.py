@@ -15,12 +15,8 @@ TINY = {
     "epochs": 1,
     "max_length": 64,
     "refit": False,
-    "settings": {
-        "backbone.vocab_size": 500,
-        "backbone.buckets": 64,
-        "backbone.width": 4,
-        "feature_options.trees.rounds": 8,
-    },
+    "features": ["fast15", "columns"],
+    "settings": {"backbone.vocab_size": 500, "backbone.buckets": 64, "backbone.width": 4},
 }
 
 

@@ -18,7 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import pricekit as pk
 
 SMALL = {"backbone.vocab_size": 300, "backbone.buckets": 64, "backbone.width": 4, "backbone.members": 2}
-SMALL |= {"training.refit": False, "feature_options.trees.rounds": 8}
+SMALL |= {"training.refit": False, "features": ["fast15"]}
+TREES = {"features": ["fast15", "trees"], "feature_options.trees.rounds": 8}
 
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 is one row in a batch, and two rows are two"
@@ -37,7 +38,8 @@ def catalog() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def fitted(catalog) -> pk.PriceRegressor:
-    return small().fit(catalog[["catalog_content"]], catalog["price"])
+    model = small().set_params(settings=SMALL | TREES)
+    return model.fit(catalog[["catalog_content"]], catalog["price"])
 
 
 @pytest.mark.slow  # some eighty fits

@@ -63,10 +63,17 @@ def test_a_damaged_file_of_a_run_is_named(copy, name):
         open_run(copy)
 
 
+@pytest.fixture(scope="module")
+def another(catalog, tmp_path_factory):
+    """A run of another seed; read only."""
+    out = tmp_path_factory.mktemp("another") / "run"
+    train(Source(catalog), tiny_config({"seed": 1, "training": {"epochs": 1}}), out)
+    return out
+
+
 @pytest.mark.parametrize("name", ["source.json", "run.json", "config.toml", BEST])
-def test_a_file_of_another_run_is_named(copy, catalog, tmp_path, name):
-    train(Source(catalog), tiny_config({"seed": 1, "training": {"epochs": 1}}), tmp_path / "other")
-    shutil.copyfile(tmp_path / "other" / name, copy / name)
+def test_a_file_of_another_run_is_named(copy, another, name):
+    shutil.copyfile(another / name, copy / name)
     with pytest.raises(TrainingError, match=f"copy/{name} was altered"):
         open_run(copy)
 
@@ -138,8 +145,19 @@ def test_a_finished_run_that_is_resumed_replaces_its_damaged_facts(copy, catalog
     assert open_run(copy).facts["metrics"]["smape"] == smape
 
 
-@pytest.mark.parametrize("name", ["backbone.json", "files.json", "source.json", "config.toml", "run.json"])
-@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    ("finished", "name"),
+    [
+        (True, "backbone.json"),
+        (False, "source.json"),
+        *(
+            pytest.param(finished, name, marks=pytest.mark.slow)
+            for finished in (True, False)
+            for name in ("backbone.json", "files.json", "source.json", "config.toml", "run.json")
+            if (finished, name) not in ((True, "backbone.json"), (False, "source.json"))
+        ),
+    ],
+)
 def test_a_damaged_run_is_overwritten(run, stopped, catalog, pricekit, tmp_path, finished, name):
     """Also an unfinished one, in its place, and an unfinished replacement of a run."""
     copy = shutil.copytree(run if finished else stopped, tmp_path / "run")
@@ -244,7 +262,7 @@ def test_damaged_results_of_a_cross_validation_are_named_and_made_again(catalog,
     assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
 
 
-@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("finished", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_damaged_cross_validation_is_overwritten(catalog, folders, tmp_path, finished):
     copy = shutil.copytree(folders / "cv", tmp_path / "copy")
     for name in ("files.json", "plan.json", "fold-0/files.json", "fold-1/source.json"):

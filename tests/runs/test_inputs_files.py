@@ -52,7 +52,11 @@ def _assert_equal(run, other):
     assert {path.name for path in run.iterdir()} == {path.name for path in other.iterdir()}
 
 
-@pytest.mark.parametrize("settings", [{}, {**TREES, **REFIT}], ids=["tiny", "trees and refit"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({**TREES, **REFIT}, marks=pytest.mark.slow)],
+    ids=["tiny", "trees and refit"],
+)
 def test_the_model_is_the_same_as_in_memory(catalog, tmp_path, large, settings, monkeypatch):
     config = tiny_config(settings)
     train(Source(catalog), config, tmp_path / "files")
@@ -79,7 +83,10 @@ def train_until_killed(given):
     train(Source(catalog), tiny_config(settings), out)
 
 
-@pytest.mark.parametrize("damage", ["none", "missing", "flipped", "empty"])
+@pytest.mark.parametrize(
+    "damage",
+    ["none", *(pytest.param(name, marks=pytest.mark.slow) for name in ("missing", "flipped", "empty"))],
+)
 def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large, damage, monkeypatch):
     out = tmp_path / "runs" / "run"
     given = (catalog, out, {"training": {"save_steps": 1}})

@@ -29,6 +29,7 @@ from pricekit.training.machine import Monitor
 from pricekit.training.session import Session, start_session
 from pricekit.training.time_budget import TimeBudget
 
+SLOW = pytest.mark.slow  # more moments of the same kind
 REFITTED = {"training": {"refit": True, "epochs": 4, "save_steps": 4}}
 FIRST_PASS_FILES = ("held_out.parquet", "intervals.json")
 
@@ -165,7 +166,7 @@ def resumed_equals(catalog, out, expected):
 
 
 # Each pass of 4 epochs of 6 or 7 steps saves at its start, every 4 steps, and twice after an epoch.
-@pytest.mark.parametrize("saves", [1, 4, 8, 14, 15, 16, 20, 24])
+@pytest.mark.parametrize("saves", [*(pytest.param(n, marks=SLOW) for n in (1, 4, 8, 14, 15, 20, 24)), 16])
 def test_a_run_killed_in_either_pass_continues_to_the_same_weights(catalog, refitted, tmp_path, saves):
     out = tmp_path / "run"
     with killed_after(saves, Session, "save", Session.save), pytest.raises(Killed):
@@ -195,7 +196,14 @@ def killed_and_resumed(catalog, out, refitted, replace_file):
 
 
 @pytest.mark.parametrize(
-    "name", ["source.json", "held_out.parquet", "tokenizer.json", "backbone.json", "run.json"]
+    "name",
+    [
+        *(
+            pytest.param(name, marks=SLOW)
+            for name in ("source.json", "held_out.parquet", "backbone.json", "run.json")
+        ),
+        "tokenizer.json",
+    ],
 )
 def test_a_run_killed_while_the_second_pass_writes_a_file_continues(catalog, refitted, tmp_path, name):
     out = tmp_path / "run"
@@ -208,7 +216,7 @@ def test_a_run_killed_while_the_second_pass_writes_a_file_continues(catalog, ref
     killed_and_resumed(catalog, out, refitted, replace_file)
 
 
-@pytest.mark.parametrize("moves", [1, 4, 9, 14, 15])
+@pytest.mark.parametrize("moves", [*(pytest.param(n, marks=SLOW) for n in (1, 4, 14, 15)), 9])
 def test_a_run_killed_while_the_passes_change_places_continues(catalog, refitted, tmp_path, moves):
     out, done = tmp_path / "run", []
 
@@ -228,7 +236,13 @@ def test_a_finished_run_can_be_resumed(catalog, refitted, tmp_path):
     resumed_equals(catalog, out, refitted)
 
 
-@pytest.mark.parametrize("name", ["held_out.parquet", "intervals.json", "preprocess.json", "source.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=SLOW) for name in ("intervals.json", "preprocess.json", "source.json")),
+        "held_out.parquet",
+    ],
+)
 def test_damaged_files_of_the_second_pass_are_named(catalog, refitted, tmp_path, name):
     out = tmp_path / "run"
     with killed_after(20, Session, "save", Session.save), pytest.raises(Killed):
@@ -397,7 +411,7 @@ def test_every_report_says_that_the_metrics_are_of_the_first_pass(
 
 TINY_FLAGS = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
-    *("--epochs", "2", "--max-length", "32", "--set", "feature_options.trees.rounds=8"),
+    *("--epochs", "2", "--max-length", "32", "--features", "fast15"),
 )
 
 

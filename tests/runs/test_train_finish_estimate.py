@@ -13,7 +13,7 @@ from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from pricekit.workflows.cross_validation import config_of_folds
 
-TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 20, "words": 50}}}
+TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 10, "words": 20}}}
 WEAK = {"training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rate": 1e-6}}
 """The network learns nothing, so the estimate of the trees is the better price."""
 
@@ -50,7 +50,7 @@ def test_the_share_is_the_one_with_the_lowest_error_on_the_validation_rows(catal
     assert facts["metrics"]["smape"] == min(scores.values())
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_a_bundle_has_the_share_of_its_run(weak, tmp_path, catalog, precision):
     api.export(weak, out=tmp_path / "bundle", precision=precision)
     texts = load_split(Source(catalog), open_run(weak).config).valid.text.tolist()
