@@ -14,15 +14,17 @@ from pricekit.cli.main import COMMANDS
 from pricekit.datasets import make_catalog
 from pricekit.prediction.files import PredictionCheckpoint
 
-TINY = (
+SMALL = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
-    *("--epochs", "2", "--max-length", "64", "--set", "feature_options.trees.rounds=8"),
+    *("--epochs", "2", "--max-length", "64"),
 )
+TINY = (*SMALL, "--features", "fast15")
+WITH_TREES = (*SMALL, "--set", "feature_options.trees.rounds=8")
 
 
 def test_the_demo_runs_all_steps(pricekit, catalog, tmp_path):
     run, bundle, prices = tmp_path / "run", tmp_path / "bundle", tmp_path / "prices.csv"
-    code, _, err = pricekit("train", catalog, "--out", run, *TINY)
+    code, _, err = pricekit("train", catalog, "--out", run, *WITH_TREES)
     assert code == 0, err
     assert "validation SMAPE" in err
     code, _, err = pricekit("export", run, "--out", bundle)
@@ -218,7 +220,7 @@ def test_options_that_would_change_a_resumed_run_are_rejected(pricekit, catalog,
 
 @pytest.mark.examples
 def test_the_demo_shows_prices(pricekit, tmp_path, monkeypatch):
-    monkeypatch.setattr("pricekit.cli.demo.TRAINING", TINY)
+    monkeypatch.setattr("pricekit.cli.demo.TRAINING", WITH_TREES)
     code, _, err = pricekit("demo", "--out", tmp_path / "demo", "--rows", "1000")
     assert code == 0, err
     assert "true price" in err

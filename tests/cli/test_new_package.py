@@ -14,8 +14,12 @@ from pricekit.core.loader import load
 from pricekit.core.registry import KINDS
 from pricekit.testing import checks_of
 
+SLOW = ("backbone", "engine", "loss")  # their checks export a graph
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS]
+)
 def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
     name, module = f"new-{kind}", f"new_{kind}"
     code, _, err = pricekit("plugins", "new", kind, name, "--dir", tmp_path)

@@ -70,6 +70,7 @@ def test_doctor_names_all_twelve_plugins_and_the_fixes(with_broken):
     assert "Traceback" in with_broken("plugins", "doctor", "--traceback").stdout
 
 
+@pytest.mark.slow
 def test_the_built_ins_work_next_to_twelve_broken_packages(with_broken, catalog, tmp_path):
     assert with_broken("--help").stderr == ""
     listed = json.loads(with_broken("plugins", "list", "--json").stdout)

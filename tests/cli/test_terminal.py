@@ -16,7 +16,7 @@ from pricekit.support.log import logger
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),
-    *("--epochs", "1", "--max-length", "32", "--set", "feature_options.trees.rounds=8"),
+    *("--epochs", "1", "--max-length", "32", "--features", "fast15"),
 )
 
 

@@ -44,8 +44,8 @@ SMALL = [
     "backbone.width=8",
     "--set",
     "backbone.buckets=64",
-    "--set",
-    "feature_options.trees.rounds=8",
+    "--features",
+    "fast15",
 ]
 
 

@@ -163,6 +163,7 @@ def test_every_column_is_an_input(log, pricekit, catalog, tmp_path):
         'features=["numbers"]',
         "--set",
         "training.epochs=1",
+        *("--no-refit", "--set", "backbone.buckets=64", "--set", "backbone.width=8"),
     )
     assert pricekit("train", tmp_path / "t.csv", "--out", tmp_path / "run", "--quiet", *settings)[0] == 0
     arguments = ("--out", tmp_path / "b", "--triton", tmp_path / "models")

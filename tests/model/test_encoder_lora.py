@@ -78,6 +78,7 @@ def test_an_encoder_without_adapters_is_its_own_merged_one(folders):
     assert encoder.merged() is encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["roberta", pytest.param("deberta-v2", marks=pytest.mark.slow)])
 def test_it_passes_the_checks_of_backbones(folders, kind):
     for check in check_backbone(lambda: backbone_of(folders(kind))):

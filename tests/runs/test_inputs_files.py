@@ -83,10 +83,28 @@ def train_until_killed(given):
     train(Source(catalog), tiny_config(settings), out)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    ["none", *(pytest.param(name, marks=pytest.mark.slow) for name in ("missing", "flipped", "empty"))],
-)
+def test_a_stopped_run_continues_from_its_files(catalog, run, tmp_path, large, monkeypatch):
+    def count_step(self, rows, *, skipped, call=Session.count_step):
+        call(self, rows, skipped=skipped)
+        if self.state.epoch == 1 and self.state.steps_in_epoch == 2:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "count_step", count_step)
+        with pytest.raises(KeyboardInterrupt):
+            train(Source(catalog), tiny_config({"training": {"save_steps": 1}}), out)
+    assert all((out / name).is_file() for name in FILES)
+    monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # they are not computed again
+    monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
+    train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
+    weights, expected = (open_run(path).model.state_dict() for path in (out, run))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
+    assert not any((out / name).exists() for name in FILES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["none", "missing", "flipped", "empty"])
 def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large, damage, monkeypatch):
     out = tmp_path / "runs" / "run"
     given = (catalog, out, {"training": {"save_steps": 1}})

@@ -405,6 +405,14 @@ def test_every_report_says_that_the_metrics_are_of_the_first_pass(
     assert "- 400 rows of `products.csv`" in card
     code, said, _ = pricekit("inspect", tmp_path / "bundle")
     assert "on all 400 rows; the metrics are of the pass before" in said
+
+
+@pytest.mark.slow
+def test_the_card_of_an_ensemble_says_that_the_metrics_are_of_the_first_pass(
+    refitted, single, tmp_path, pricekit
+):
+    ensemble = tmp_path / "ensemble"
+    assert pricekit("ensemble", refitted, single, "--out", ensemble)[0] == 0
     assert pricekit("export", ensemble, "--out", tmp_path / "both")[0] == 0
     assert "the first of two passes" in (tmp_path / "both" / "README.md").read_text()
 

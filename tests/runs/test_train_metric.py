@@ -12,7 +12,12 @@ from pricekit.config.settings import MetricName
 from pricekit.evaluation.scores import goal_of
 from pricekit.metrics import METRICS
 
-TINY = {"epochs": 3, "features": ["optimized22"], "refit": False, "settings": {"backbone.members": 1}}
+TINY = {
+    "epochs": 3,
+    "features": ["optimized22"],
+    "refit": False,
+    "settings": {"backbone.members": 1, "backbone.buckets": 64, "backbone.width": 8},
+}
 
 
 def test_the_setting_accepts_every_metric():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -172,10 +173,11 @@ def test_a_table_without_the_columns_is_an_error(catalog, yesterday, tmp_path):
         pk.train(catalog.rename(columns={"catalog_content": "title"}), out=tmp_path / "run", init=yesterday)
 
 
-def test_what_is_no_run_is_an_error(catalog, yesterday, tmp_path):
-    bundle = tmp_path / "bundle"
-    yesterday.export(bundle)
-    for folder in (bundle, tmp_path / "missing"):
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
+
+
+def test_what_is_no_run_is_an_error(catalog, tmp_path):
+    for folder in (GOLDEN, tmp_path / "missing"):
         with pytest.raises(TrainingError, match="is not a finished run to continue from"):
             pk.train(catalog, out=tmp_path / "run", init=folder)
 

@@ -68,7 +68,7 @@ def start(code):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "code",
     [STUBBORN_COMMAND, SLOW_IMPORT, THREAD, BEFORE_MAIN_HANDLES_IT],

@@ -31,8 +31,10 @@ def _weights(run):
     return open_run(run).model.state_dict()
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize(
+    ("epochs", "killed"),
+    [(2, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0), (1, 1), (2, 1)))],
+)
 def test_a_run_killed_during_validation_resumes_there(catalog, tmp_path, monkeypatch, epochs, killed):
     """The last checkpoint is from the epoch's last step: only the validation is missing."""
     config = tiny_config({"training": {"epochs": epochs, "save_steps": 1}})
@@ -55,7 +57,7 @@ def test_a_run_killed_during_validation_resumes_there(catalog, tmp_path, monkeyp
     assert all(torch.equal(t, whole[n]) for n, t in _weights(tmp_path / "run").items())
 
 
-@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("epoch", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_signal_while_it_validates_stops_it_with_a_checkpoint(catalog, tmp_path, monkeypatch, epoch):
     config = tiny_config({"training": {"epochs": 2, "save_epochs": 9}})
 
@@ -98,6 +100,7 @@ KILLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [14, 15])
 def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path, batch):
     """Kill the process inside an epoch and an accumulation, resume, and compare with an uninterrupted run."""
@@ -132,7 +135,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
         ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_writes_a_checkpoint_inside_the_epoch(run, catalog, tmp_path, monkeypatch, number):
     out, calls = tmp_path / "run", []
 

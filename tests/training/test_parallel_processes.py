@@ -71,7 +71,7 @@ def test_sharing_a_step_leaves_no_single_row(sizes, processes):
         assert min(len(rows) for _, rows, _ in dealt_rows) > 1
 
 
-@pytest.mark.parametrize("backbone", ["bag", "transformer"])
+@pytest.mark.parametrize("backbone", ["bag", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_two_processes_train_the_same_weights_as_one(catalog, tmp_path, backbone):
     alone = run(*words(catalog, "one", backbone), folder=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     assert alone.code == 0, alone
@@ -89,6 +89,7 @@ def test_two_processes_train_the_same_weights_as_one(catalog, tmp_path, backbone
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "ranks", "number"),
     [
@@ -112,6 +113,7 @@ def test_processes_stop_after_the_same_step_and_continue(catalog, tmp_path, whol
     assert_equal_runs(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_ends_the_other_one_and_they_continue(catalog, tmp_path, whole, rank):
     given = {"before": "tests.training.test_parallel_processes:send_itself", "value": ("step", (rank,), 9)}
@@ -129,6 +131,7 @@ def test_a_killed_process_ends_the_other_one_and_they_continue(catalog, tmp_path
     assert_equal_runs(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_waits_for_the_others_says_so_and_can_be_interrupted(catalog, tmp_path, rank):
     patience = {"before": "tests.training.test_parallel_processes:leave_or_wait", "value": 1 - rank}
@@ -141,6 +144,7 @@ def test_a_process_that_waits_for_the_others_says_so_and_can_be_interrupted(cata
     assert "start all again" in ended.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threaded", [False, True])
 def test_python_trains_in_a_process_group_that_exists(catalog, tmp_path, whole, threaded):
     given = {
@@ -239,6 +243,7 @@ def train_in_group(given):
     sys.exit(0 if found else 1)
 
 
+@pytest.mark.slow
 def test_a_process_whose_first_one_is_lost_at_the_start_prints_nothing(catalog, tmp_path):
     """The main process says why; torch would print the stack of its C++ code."""
     store = torch.distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)

@@ -197,7 +197,9 @@ def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path
     assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
 
 
-@pytest.mark.parametrize("name", [cv.PLAN, cv.FOLDS, cv.CONFIG])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in (cv.PLAN, cv.CONFIG)), cv.FOLDS]
+)
 def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, monkeypatch, name):
     out = tmp_path / "cv"
 

@@ -111,7 +111,7 @@ def test_a_member_without_weight_is_deleted(catalog, tmp_path):
 
 
 # Each member saves 4 times in each of its two passes of 2 epochs.
-@pytest.mark.parametrize("saves", [1, 5, 9, 12, 15])
+@pytest.mark.parametrize("saves", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5, 9, 15)), 12])
 def test_a_killed_training_continues_to_the_same_ensemble(catalog, trained, tmp_path, saves):
     out = tmp_path / "out"
     with killed_after(saves, Session, "save"), pytest.raises(Killed):
@@ -123,7 +123,16 @@ def test_a_killed_training_continues_to_the_same_ensemble(catalog, trained, tmp_
     assert_same(run.path, trained)
 
 
-@pytest.mark.parametrize("name", ["held_out.parquet", "ensemble.json", "files.json", "run.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("held_out.parquet", "ensemble.json", "files.json")
+        ),
+        "run.json",
+    ],
+)
 def test_a_training_killed_while_it_writes_the_ensemble_continues(catalog, trained, tmp_path, name):
     out = tmp_path / "out"
 

@@ -181,7 +181,13 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
     ("broken", "error", "epochs", "cure"),
     [
         ("torch.save", RuntimeError("unexpected pos 576"), 2, "pretrain again"),
-        ("transformers.PreTrainedModel.save_pretrained", SafetensorError("No space"), 1, "pretrain again"),
+        pytest.param(
+            "transformers.PreTrainedModel.save_pretrained",
+            SafetensorError("No space"),
+            1,
+            "pretrain again",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_full_disk_is_reported_with_a_fix(table, tmp_path, monkeypatch, broken, error, epochs, cure):
@@ -238,6 +244,7 @@ def test_a_library_that_does_not_name_a_full_disk(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monkeypatch):
     """Also with the settings of the old weights, which had another table."""
     settings, out = replace(TINY, epochs=2, limit=20), tmp_path / "out"
@@ -259,6 +266,7 @@ def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monke
     )
 
 
+@pytest.mark.slow
 def test_deberta_1_is_pretrained_in_float32_where_others_are_in_bf16(table, tmp_path, monkeypatch):
     """Its mask of float32 does not fit into scores of half precision."""
     monkeypatch.setattr(pretraining, "choose_precision", lambda speed, device: "bf16")

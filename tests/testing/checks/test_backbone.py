@@ -252,14 +252,17 @@ def right(layers):
 
 
 def each():
-    """All checks of all backbones; the export, which takes seconds, is checked with one layer."""
+    """All checks of all backbones; the export, which takes seconds, has one layer, and is mostly a slow test."""
     for name, make in right(layers=2).items():
-        yield from ((name, check) for check in check_backbone(make) if check.name != "exports exactly")
+        yield from ((name, check, ()) for check in check_backbone(make) if check.name != "exports exactly")
     for name, make in list(right(layers=1).items())[:5]:
-        yield from ((name, check) for check in check_backbone(make) if check.name == "exports exactly")
+        marks = () if name in ("bag", "lstm") else pytest.mark.slow
+        yield from ((name, check, marks) for check in check_backbone(make) if check.name == "exports exactly")
 
 
-@pytest.mark.parametrize("check", [pytest.param(check, id=f"{name}: {check}") for name, check in each()])
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, id=f"{name}: {check}", marks=marks) for name, check, marks in each()]
+)
 def test_a_correct_backbone_passes(check):
     check()
 

@@ -281,6 +281,7 @@ def test_the_best_trial_is_chosen_only_if_it_is_better_beyond_chance(frame, tmp_
         assert found.scores["tuned"] == found.scores["default"]
 
 
+@pytest.mark.slow
 def test_an_overwritten_search_stays_until_the_new_one_is_complete(frame, tmp_path, monkeypatch):
     out = tmp_path / "tuned"
     first = _search(frame, out)
@@ -294,6 +295,7 @@ def test_an_overwritten_search_stays_until_the_new_one_is_complete(frame, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["tuned"]
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_trials(frame, tmp_path, monkeypatch):
     """Both take part, and a limit holds for all of them."""
     frame.to_csv(tmp_path / "products.csv", index=False)
