@@ -3,6 +3,7 @@
 import hashlib
 import io
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Callable, Container, Iterator
@@ -74,6 +75,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("PRICEKIT_LOAD_PLUGINS", "")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks() -> Iterator[None]:
+    """Sync no file to its disk, which is a third of a small training: only a loss of power would show it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

@@ -21,7 +21,7 @@ VOCABULARY = 500
 @pytest.fixture
 def small_batches(monkeypatch):
     """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
-    monkeypatch.setattr(choose, "BATCH_TOKENS", (512,))
+    monkeypatch.setattr(choose, "BATCH_CHOICES", (512,))
 
 
 def slowed(graph):
@@ -93,7 +93,7 @@ def failing(graph):
     return run
 
 
-def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines):
+def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_batches):
     engines(unreadable=unreadable, failing=failing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     with pytest.raises(BundleError, match="one of its operations"):
@@ -109,7 +109,7 @@ def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, en
 
 
 @pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
-def test_an_engine_with_other_prices_is_not_used(graph, engines, wrong):
+def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, wrong):
     engines(wrong=wrong)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_an_engine_with_other_prices_is_not_used(graph, engines, wrong):
             open_engine("wrong", graph, VOCABULARY)
 
 
-def test_the_prices_of_an_engine_are_checked_once(graph, engines, monkeypatch):
+def test_the_prices_of_an_engine_are_checked_once(graph, engines, small_batches, monkeypatch):
     checked, difference = [], choose._difference
     monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
     engines(right=lambda graph: load_cpu(graph.model))
@@ -133,14 +133,14 @@ def unmasked(graph):
     return lambda batch: price({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
 
 
-def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines):
+def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batches):
     engines(unmasked=unmasked)
     with pytest.raises(PluginError, match="differ from those of ort-cpu"):
         open_engine("unmasked", graph, VOCABULARY)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
 
 
-def test_prices_of_a_similar_graph_are_checked_too(graph, engines, monkeypatch, tmp_path):
+def test_prices_of_a_similar_graph_are_checked_too(graph, engines, small_batches, monkeypatch, tmp_path):
     checked, difference = [], choose._difference
     monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
     wrong = [1.0]
@@ -188,7 +188,7 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines):
         open_engine("nonsense", graph, VOCABULARY)
 
 
-def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, monkeypatch):
+def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, small_batches, monkeypatch):
     engines(wrong=constant(2.0))
     monkeypatch.setattr("pricekit.engines.ort.load_cpu", lambda model, threads: constant(float("nan"))(None))
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
