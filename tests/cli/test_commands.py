@@ -277,7 +277,15 @@ def test_a_model_that_is_no_better_than_a_constant_price_exits_with_5(pricekit, 
     frame["price"] = np.exp(np.random.default_rng(0).normal(2, 1, len(frame)))
     frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--epochs", "6", "--set", "training.learning_rate=0.1", "--set", "training.keep=last"]
-    options += ["--features", "optimized22"]
+    options += [
+        "--features",
+        "optimized22",
+        "--no-refit",
+        "--set",
+        "backbone.buckets=512",
+        "--set",
+        "backbone.width=8",
+    ]
     for command, out, more in (("train", tmp_path / "run", []), ("cv", tmp_path / "cv", ["--folds", "2"])):
         code, _, err = pricekit(command, tmp_path / "t.csv", "--out", out, *options, *more)
         assert (code, "not below that of a constant price" in " ".join(err.split())) == (5, True), err
