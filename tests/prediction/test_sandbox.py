@@ -49,6 +49,7 @@ def copy(tmp_path):
     return shutil.copytree(GOLDEN, tmp_path / "copy")
 
 
+@pytest.mark.slow
 def test_the_memory_of_the_process_that_inspects_does_not_count():
     script = (
         "import numpy, pricekit as pk; held = numpy.ones(150_000_000)\n"

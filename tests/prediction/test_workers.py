@@ -69,6 +69,7 @@ print("ended", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_guard(bundle, catalog, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     words = [sys.executable, tmp_path / "script.py", bundle, catalog, tmp_path / "out.csv"]

@@ -11,11 +11,12 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import METRICS
 
-TINY = {"epochs": 2, "features": ["optimized22"], "settings": {"backbone.members": 1}}
+SMALL = {"backbone.members": 1, "backbone.buckets": 256, "backbone.width": 8}
+TINY = {"epochs": 2, "features": ["optimized22"], "settings": SMALL}
 WITH_TREES = {
     "epochs": 2,
     "features": ["optimized22", "trees"],
-    "settings": {"backbone.members": 1, "feature_options.trees.rounds": 10},
+    "settings": SMALL | {"feature_options.trees.rounds": 10},
 }
 
 
@@ -70,9 +71,10 @@ def test_weights_move_the_prices_towards_rows_that_count():
         }
     )
     given = {"text": "title", "loss": "log-l1", "metric": "mae", "epochs": 15, "allow_leak": True}
-    for features in (["optimized22"], ["trees"]):
-        one = pk.train(frame, features=features, settings={"backbone.members": 1}, **given)
-        other = pk.train(frame, features=features, settings={"backbone.members": 1}, weight="weight", **given)
+    for features, more in (["optimized22"], {}), (["trees"], {"feature_options.trees.rounds": 60}):
+        settings = {"backbone.members": 1, **more}
+        one = pk.train(frame, features=features, settings=settings, **given)
+        other = pk.train(frame, features=features, settings=settings, weight="weight", **given)
         middle = [run.held_out["predicted"].median() for run in (one, other)]
         assert middle[1] > 38
         assert middle[0] < 30
@@ -140,7 +142,7 @@ def test_large_groups_are_held_out_too():
 
 def test_folds_keep_groups_together():
     frame = catalog(shop=[f"shop {i % 9}" for i in range(240)])
-    held = pk.cross_validate(frame, folds=3, group="shop", **WITH_TREES).held_out
+    held = pk.cross_validate(frame, folds=3, group="shop", refit=False, **WITH_TREES).held_out
     folds = held.groupby(frame["shop"].iloc[held["row"]].to_numpy())["fold"].nunique()
     assert folds.max() == 1
     assert len(held) == 240
