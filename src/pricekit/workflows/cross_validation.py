@@ -33,12 +33,12 @@ from pricekit.runs.folder import (
     clear_ensemble,
     clear_run,
     is_own,
+    is_own_of_ensemble,
     is_replaceable,
     is_run,
     names_rows,
     working_folder,
 )
-from pricekit.runs.folder import is_own_of_ensemble as is_own_of_ensemble
 from pricekit.runs.load import load_model
 from pricekit.runs.resume import in_budget
 from pricekit.runs.split import Source, load_rows

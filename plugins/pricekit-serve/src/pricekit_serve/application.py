@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from pricekit.options import Keys
 from pricekit.bundle.keys import read_trust
+from pricekit.options import Keys
 from pricekit_serve.access.middleware import Access, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
