@@ -160,6 +160,7 @@ def test_another_engine_is_opened_when_it_is_set(fitted, catalog):
         copy.set_params(engine="nonsense").predict(catalog[["catalog_content"]][:2])
 
 
+@pytest.mark.slow
 def test_a_series_with_a_missing_text_is_texts(catalog):
     texts = catalog["catalog_content"].where(catalog.index != 7)
     model = small().fit(texts, catalog["price"])

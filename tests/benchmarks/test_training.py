@@ -157,6 +157,7 @@ def test_json_contains_every_metric(capsys):
     assert found["switches"] == []
 
 
+@pytest.mark.slow
 def test_rows_come_from_a_table(capsys, catalog):
     training_speed.main([str(catalog), *COMMAND])
     out = capsys.readouterr().out
@@ -164,6 +165,7 @@ def test_rows_come_from_a_table(capsys, catalog):
     assert "tokens computed for each real one" in out
 
 
+@pytest.mark.slow
 def test_a_token_budget_is_timed(capsys):
     training_speed.main([*COMMAND, "--set", "training.batch_tokens=128", "--json"])
     assert json.loads(capsys.readouterr().out)["own"]["rows_per_second"] > 0

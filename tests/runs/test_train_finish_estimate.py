@@ -18,7 +18,9 @@ WEAK = {"training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rat
 """The network learns nothing, so the estimate of the trees is the better price."""
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["one pass", "refit"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["one pass", "refit"]
+)
 def weak(request, catalog, tmp_path_factory):
     """A run of a weak network; read only."""
     out = tmp_path_factory.mktemp("runs") / "run"

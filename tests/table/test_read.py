@@ -232,6 +232,7 @@ def test_invalid_utf_8_in_parquet_text_is_repaired_and_reported(
     assert ["not UTF-8: 1;" in sentence for sentence in told] == [True]
 
 
+@pytest.mark.slow
 def test_a_dictionary_encoded_text_counts_once_per_row(tmp_path: Path) -> None:
     texts = pa.array(["a" * 100_000, "b" * 100_000]).take(pa.array([0, 1] * 2000))
     pq.write_table(pa.table({"t": texts}), tmp_path / "t.parquet")

@@ -248,7 +248,7 @@ def test_a_time_budget_ends_the_run_inside_it_with_its_schedule_done(catalog, tm
         return call(self, batch)
 
     monkeypatch.setattr(Objective, "forward", slow)
-    config = tiny_config({"training": {"epochs": 1000, "batch_size": 32, "time_budget": "6s"}})
+    config = tiny_config({"training": {"epochs": 1000, "batch_size": 32, "time_budget": "4s"}})
     began = time.perf_counter()
     train(Source(catalog), config, tmp_path / "run")
     assert time.perf_counter() - began < 60  # not the minutes of 1,000 epochs
