@@ -17,7 +17,7 @@ from pricekit.tokens import encode
 from tests.bundle.hostile import change
 
 GOLDEN = Path("tests/golden/bundle")
-FEW, MANY = ["tea ☃", "coffee"], [f"tea ☃ {number}" for number in range(20)]
+FEW, MANY = ["tea ☃ 茶", "coffee"], [f"tea ☃ 茶 {number}" for number in range(20)]
 
 
 def _template(*pieces):
