@@ -19,7 +19,7 @@ import numpy as np
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.explanation.attribution import EVALUATIONS, Explanation
+from pricekit.insight.explanations import EVALUATIONS, Explanation
 from pricekit.table import read_table
 
 WORDS = 5

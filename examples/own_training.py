@@ -15,9 +15,9 @@ import torch
 from pydantic import BaseModel, Field
 
 import pricekit as pk
-from pricekit.model.bpe import train_bpe
 from pricekit.model.losses import LogPrice
 from pricekit.optim.optimizers import adamw
+from pricekit.tokens import train_bpe
 
 # %%
 # A policy for a short look

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pricekit.cli.main import COMMANDS, cli
-from pricekit.cli.packaged import PACKAGES
+from pricekit.cli.main import COMMANDS, PACKAGES, cli
 from pricekit.core.registry import KINDS
 
 ROOT = Path(__file__).parents[1]

@@ -4,9 +4,7 @@ The public names are lazy: importing pricekit imports neither torch nor transfor
 """
 
 import os
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from pricekit.support.cpus import limit_spinning
@@ -62,21 +60,6 @@ _PUBLIC = {
 _PACKAGES = ("plots",)
 
 __all__ = ["__version__", *_PUBLIC, *_PACKAGES]
-
-
-class _Package(ModuleType):
-    """The package `pricekit`: the import of `pricekit.comparables` does not replace the function of this name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the name: Spark and Ray send the modules that a function uses."""
-        return import_module, (self.__name__,)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

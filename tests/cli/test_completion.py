@@ -8,8 +8,7 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
-from pricekit.cli.main import COMMANDS, cli
-from pricekit.cli.packaged import installed
+from pricekit.cli.main import COMMANDS, cli, installed
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from pricekit.model.bpe import train_bpe
 from pricekit.model.families import family_of
+from pricekit.tokens import train_bpe
 
 TEXTS = [f"Item Name: green tea number {n}, {n % 7} x {n} Count" for n in range(60)]
 

@@ -11,8 +11,8 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError
-from pricekit.monitoring import priced_rows
-from pricekit.monitoring.priced_rows import read_priced_rows
+from pricekit.insight import priced_rows
+from pricekit.insight.priced_rows import read_priced_rows
 from pricekit.prediction import files
 from pricekit.support.locks import owned
 
@@ -141,7 +141,7 @@ def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, ske
 KILLED = """
 import os, sys
 import pricekit as pk
-from pricekit.monitoring.priced_rows import Watch
+from pricekit.insight.priced_rows import Watch
 from pricekit.prediction import files
 from pricekit.prediction.files import PredictionCheckpoint
 

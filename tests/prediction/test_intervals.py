@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.errors import BundleError, ConfigError
-from pricekit.evaluation.calibration import fit_intervals
-from pricekit.prediction.intervals import Intervals, read_intervals
+from pricekit.prediction.intervals import Intervals, fit_intervals, read_intervals
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.opened import open_run
 

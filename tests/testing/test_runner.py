@@ -41,7 +41,7 @@ def test_a_check_has_a_name_and_is_callable():
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "pricekit.testing.models", raising=False)
-    monkeypatch.delitem(sys.modules, "pricekit.testing.checks.loss", raising=False)
+    monkeypatch.delitem(sys.modules, "pricekit.testing.loss", raising=False)
     with pytest.raises(PluginError, match=r"the checks of a loss need torch.*pricekit\[train\]"):
         checks_of("loss", never)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.explanation.parts import Cells
+from pricekit.insight.parts import Cells
 from pricekit.metrics import METRICS
 from pricekit.table import Columns, table_of_texts
 from pricekit.workflows.importance import (

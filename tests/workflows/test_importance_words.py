@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.explanation.attribution import Explanation, Factor
+from pricekit.insight.explanations import Explanation, Factor
 from pricekit.workflows import importance
 from pricekit.workflows.importance import LEAST_ROWS_OF_A_WORD, MOST_WORDS, explain_some, word_effects
 from tests.workflows.models_of_importance import member, share

@@ -9,13 +9,12 @@ from tokenizers import Tokenizer
 
 from pricekit.errors import ConfigError
 from pricekit.model import families
-from pricekit.model.bpe import train_bpe
 from pricekit.model.transformer import (
     DebertaOptions,
     Pretrained,
     PretrainedOptions,
 )
-from pricekit.tokens import encode, pad_id_of, pad_rows
+from pricekit.tokens import encode, pad_id_of, pad_rows, train_bpe
 from pricekit.workflows.masked_tokens import Masking, attach_masking, make_masking, total_loss
 from tests.model.test_contract import TEXTS, tiny
 

@@ -15,12 +15,11 @@ from safetensors.torch import load_file
 from pricekit.cli.common import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.model.bpe import train_bpe
 from pricekit.model.pretrained import PRETRAINED, find_weights
 from pricekit.model.transformer import (
     SmallTransformer,
 )
-from pricekit.tokens import encode
+from pricekit.tokens import encode, train_bpe
 from pricekit.workflows import pretraining
 from pricekit.workflows.pretraining import PretrainCallback, PretrainSettings, explain_write_errors, pretrain
 from tests.model.test_contract import TEXTS

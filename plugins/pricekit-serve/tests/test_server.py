@@ -24,7 +24,7 @@ from pricekit_serve.limits import Limits
 from pricekit_serve.server import _listen, graceful_seconds
 
 from pricekit.errors import ConfigError
-from pricekit.monitoring.priced_rows import WAIT_SECONDS
+from pricekit.insight.priced_rows import WAIT_SECONDS
 
 ROW = {"catalog_content": "Green Tea, 20 Count"}
 

@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.monitoring import counts as count_module
-from pricekit.monitoring import priced_rows as priced_module
-from pricekit.monitoring.priced_rows import BusyError, add_to_file, read_priced_rows
+from pricekit.insight import counts as count_module
+from pricekit.insight import priced_rows as priced_module
+from pricekit.insight.priced_rows import BusyError, add_to_file, read_priced_rows
 from pricekit.support.locks import owned
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from pricekit.comparables.similar import K
 from pricekit.errors import ConfigError, DataError
-from pricekit.explanation.attribution import EVALUATIONS
-from pricekit.monitoring.alarms import limits_of
+from pricekit.insight.alarms import limits_of
+from pricekit.insight.comparables import K
+from pricekit.insight.explanations import EVALUATIONS
 from pricekit.options import (
     Keys,
     PathLike,
@@ -31,11 +31,11 @@ from pricekit.storage import Address, check_bucket, location_of
 from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
-    from pricekit.comparables.similar import Comparables
-    from pricekit.explanation.attribution import Explanation
-    from pricekit.monitoring.counts import ComparedRows
-    from pricekit.monitoring.differences import Drift
-    from pricekit.monitoring.priced_rows import PricedRows
+    from pricekit.insight.comparables import Comparables
+    from pricekit.insight.counts import ComparedRows
+    from pricekit.insight.drift import Drift
+    from pricekit.insight.explanations import Explanation
+    from pricekit.insight.priced_rows import PricedRows
     from pricekit.prediction.predictor import Predictor
     from pricekit.table import Table, TableSource
     from pricekit.workflows.importance import Importance
@@ -138,7 +138,7 @@ def comparables(
         >>> [len(each.products) for each in found]
         [3, 3]
     """
-    from pricekit.comparables.similar import check_request
+    from pricekit.insight.comparables import check_request
     from pricekit.runs.load import read_model
     from pricekit.table import read_table
 
@@ -234,7 +234,7 @@ def drift(
         out: also write an HTML page, which needs no network; an existing file is replaced.
         engine: as for `load`.
         fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that are
-            exceeded. `pricekit.monitoring.alarms.MEASURES` lists the measures.
+            exceeded. `pricekit.insight.alarms.MEASURES` lists the measures.
         **options: see below.
 
     Returns:
@@ -271,7 +271,7 @@ def drift(
 
 def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
     """Return the content of a sketch of priced rows, None for a table; raises ConfigError, DataError."""
-    from pricekit.monitoring.priced_rows import is_priced_rows, read_priced_rows
+    from pricekit.insight.priced_rows import is_priced_rows, read_priced_rows
 
     source = path_or_frame(table)
     if not isinstance(source, Path) or not is_priced_rows(source):
@@ -285,8 +285,8 @@ def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
 
 
 def _rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> ComparedRows:
-    from pricekit.monitoring.counts import read_rows
-    from pricekit.monitoring.differences import require_sketch
+    from pricekit.insight.counts import read_rows
+    from pricekit.insight.drift import require_sketch
 
     return read_rows(
         path_or_frame(table),

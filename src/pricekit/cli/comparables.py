@@ -10,7 +10,7 @@ from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
 from pricekit.cli.show import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
-    from pricekit.comparables.similar import Comparable, Comparables
+    from pricekit.insight.comparables import Comparable, Comparables
 
 
 @click.command(short_help="Show the products with known prices that are most similar to a row.")

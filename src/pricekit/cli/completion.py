@@ -132,7 +132,7 @@ def measure_names(
     context: click.Context, parameter: click.Parameter, typed: str
 ) -> list[CompletionItem[str]]:
     """Complete the name of a measure of drift."""
-    from pricekit.monitoring.alarms import MEASURES
+    from pricekit.insight.alarms import MEASURES
 
     return [
         CompletionItem(f"{name}=", help=what) for name, what in MEASURES.items() if name.startswith(typed)

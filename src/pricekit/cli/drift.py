@@ -15,7 +15,7 @@ from pricekit.cli.terminal import begin, show_result, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pricekit.monitoring.differences import Drift
+    from pricekit.insight.drift import Drift
 
 
 @click.command(short_help="Show whether a table differs from what a model was trained on.")
@@ -102,7 +102,7 @@ def _measures(found: Drift) -> list[list[str]]:
 
 def _cells(frame: pd.DataFrame, *texts: str) -> list[list[str]]:
     """Return the first rows of a frame as text; shares and other numbers have three digits."""
-    from pricekit.monitoring.differences import SHOWN
+    from pricekit.insight.drift import SHOWN
 
     names = [name for name in frame if name not in ("kind", "chance")]
     return [

@@ -10,7 +10,7 @@ from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options, tr
 from pricekit.cli.show import json_option, row_option, show_rows
 
 if TYPE_CHECKING:
-    from pricekit.explanation.attribution import Explanation, Factor
+    from pricekit.insight.explanations import Explanation, Factor
 
 
 @click.command(short_help="Show which words and columns make a row's price.")
@@ -51,7 +51,7 @@ def _show(explanation: Explanation) -> None:
     from rich.text import Text
 
     from pricekit.cli.show import fit_width
-    from pricekit.explanation.attribution import SHOWN
+    from pricekit.insight.explanations import SHOWN
     from pricekit.support.text import printable
 
     console = Console()
@@ -76,7 +76,7 @@ def _line(factor: Factor, width: int, *, with_column: bool) -> Any:
     from rich.text import Text
 
     from pricekit.cli.show import fit_width
-    from pricekit.explanation.attribution import name_of
+    from pricekit.insight.explanations import name_of
     from pricekit.support.text import printable
 
     sign, style = ("▲", "blue") if factor.factor > 1 else ("▼", "dark_orange")

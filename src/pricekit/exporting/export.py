@@ -20,7 +20,6 @@ from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
 from pricekit.bundle.keys import SigningKey
 from pricekit.bundle.limits import check_members
 from pricekit.bundle.manifest import MOST_MEMBERS
-from pricekit.comparables.products import files_of, some_rows
 from pricekit.core.calls import notify, tracked_by
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
@@ -38,10 +37,11 @@ from pricekit.exporting.verify import (
     verify_graph,
 )
 from pricekit.features.assets import is_asset
+from pricekit.insight.products import files_of, some_rows
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import Sketch
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals
 from pricekit.prediction.self_test import FILE as SELF_TEST
 from pricekit.prediction.self_test import make_self_test

@@ -17,7 +17,6 @@ from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
-from pricekit.model.bpe import train_bpe
 from pricekit.model.deberta import export_by_distance, slice_positions
 from pricekit.model.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
 from pricekit.model.families import (
@@ -47,7 +46,7 @@ from pricekit.model.pretrained import (
 )
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
-from pricekit.tokens import Tokens
+from pricekit.tokens import Tokens, train_bpe
 
 _TRAINED_VOCABULARY = 30_000
 _HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")

@@ -23,8 +23,7 @@ from pricekit.plots.drawing import style
 from pricekit.plots.effects import FeatureEffectDisplay
 from pricekit.plots.groups import DecileDisplay, GroupDisplay
 from pricekit.plots.learning import LearningCurveDisplay
-from pricekit.plots.predictions import PredictionDisplay
-from pricekit.plots.residuals import ResidualDisplay
+from pricekit.plots.predictions import PredictionDisplay, ResidualDisplay
 
 __all__ = [
     "CoverageDisplay",

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
-from pricekit.monitoring.differences import require_sketch
-from pricekit.monitoring.priced_rows import PricedRows, Watch
+from pricekit.insight.drift import require_sketch
+from pricekit.insight.priced_rows import PricedRows, Watch
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.workers import Found, TablePricer, price_in_processes, worthwhile
 from pricekit.storage import Address, Location, fingerprint, for_all, working_path

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 
 from pricekit.bundle import Bundle, is_bundle, open_bundle
-from pricekit.comparables.products import ROWS, Products, chosen_products, read_products
-from pricekit.comparables.similar import Comparables, K, check_request, find_comparables
 from pricekit.engines.choose import AUTO
 from pricekit.errors import BundleError, ConfigError, check_limit
-from pricekit.explanation.attribution import EVALUATIONS, Explanation, explain_rows
-from pricekit.monitoring.alarms import Limits, limits_of
-from pricekit.monitoring.counts import ComparedRows, read_rows, rows_of
-from pricekit.monitoring.differences import Drift, compare, compare_priced, require_sketch
-from pricekit.monitoring.priced_rows import PricedRows, count_priced, watch_file
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.sketch import Sketch, read_sketch
+from pricekit.insight.alarms import Limits, limits_of
+from pricekit.insight.comparables import Comparables, K, check_request, find_comparables
+from pricekit.insight.counts import ComparedRows, read_rows, rows_of
+from pricekit.insight.drift import Drift, compare, compare_priced, require_sketch
+from pricekit.insight.explanations import EVALUATIONS, Explanation, explain_rows
+from pricekit.insight.priced_rows import PricedRows, count_priced, watch_file
+from pricekit.insight.products import ROWS, Products, chosen_products, read_products
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import Sketch, read_sketch
 from pricekit.prediction import files, workers
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import (
@@ -244,7 +244,7 @@ class Predictor:
         """Return, for each row, the factors whose product is its price: of lines, phrases, words and columns.
 
         The row is priced without some of its parts, so the features see the change, too. This works for every model and
-        engine; `pricekit.explanation.attribution` has the formulas.
+        engine; `pricekit.insight.explanations` has the formulas.
 
         Args:
             rows: as of `predict`.

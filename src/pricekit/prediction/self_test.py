@@ -19,7 +19,7 @@ from pricekit.engines.choose import MAX_DIFFERENCE, REFERENCE
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, first_invalid_field
-from pricekit.monitoring.sketch import MOST_OTHERS
+from pricekit.insight.sketch import MOST_OTHERS
 from pricekit.prediction.members import BundleReader, Member, table_of, weighted_mean
 from pricekit.preprocess import LONGEST_NAME, MOST_TEXT_COLUMNS
 from pricekit.support.log import quiet

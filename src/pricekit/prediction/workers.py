@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
-from pricekit.monitoring.priced_rows import PricedRows
+from pricekit.insight.priced_rows import PricedRows
 from pricekit.support.cpus import CPUS, available_memory, used_memory
 from pricekit.support.log import silence
 from pricekit.table import Table
 
 if TYPE_CHECKING:
-    from pricekit.monitoring.sketch import Sketch
+    from pricekit.insight.sketch import Sketch
     from pricekit.prediction.members import Member
     from pricekit.preprocess import Inputs
 

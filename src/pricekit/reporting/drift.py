@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.monitoring.alarms import ALARMS, MEASURES
-from pricekit.monitoring.differences import Drift
+from pricekit.insight.alarms import ALARMS, MEASURES
+from pricekit.insight.drift import Drift
 from pricekit.plots.drawing import (
     DASHES,
     PLAIN,

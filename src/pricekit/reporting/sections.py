@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.comparables.similar import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.evaluation.comparison import Comparison
 from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.groups import amount
 from pricekit.evaluation.scores import constant_score, goal_of
-from pricekit.explanation.attribution import Explanation, Factor, name_of
+from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
+from pricekit.insight.explanations import Explanation, Factor, name_of
 from pricekit.plots import (
     CoverageDisplay,
     DecileDisplay,

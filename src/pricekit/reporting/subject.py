@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.comparables.products import Products, products_of
 from pricekit.errors import DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.held_out import (
@@ -24,6 +23,7 @@ from pricekit.evaluation.held_out import (
 )
 from pricekit.evaluation.scores import Scores, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
+from pricekit.insight.products import Products, products_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of
 from pricekit.prediction.predictor import Predictor

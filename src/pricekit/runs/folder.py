@@ -54,8 +54,8 @@ from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.features.assets import assets_in, is_asset
 from pricekit.formats import check_run_format
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.sketch import Sketch, read_sketch
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import Sketch, read_sketch
 from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
 from pricekit.preprocess import Preprocessor, load_preprocessor
 from pricekit.runs.inputs import FILES as INPUTS

@@ -14,10 +14,10 @@ from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError, check_intact
 from pricekit.features.assets import assets_in
 from pricekit.formats import check_run_format
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import Sketch
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.sketch import Sketch
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Predictor

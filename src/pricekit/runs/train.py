@@ -16,16 +16,16 @@ import torch
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
 from pricekit.errors import PluginError, TrainingError, check_intact
-from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict
 from pricekit.model.network import PriceModel
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.training_sketch import first_sketch, second_sketch
+from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     FILES,
     FINISHED,

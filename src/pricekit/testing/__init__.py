@@ -163,7 +163,7 @@ def checks_of(kind: str, make: Make) -> list[Check]:
 
 def _module(kind: str) -> ModuleType:
     try:
-        return import_module(f"pricekit.testing.checks.{kind}")
+        return import_module(f"pricekit.testing.{kind}")
     except ModuleNotFoundError as error:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"

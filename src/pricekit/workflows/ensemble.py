@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import TrainingError, check_intact
-from pricekit.evaluation.calibration import fit_intervals
 from pricekit.evaluation.comparison import row_keys
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, metric_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.training_sketch import prices_of
 from pricekit.metrics import SMAPE, Metric, price_metrics
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.training_sketch import prices_of
+from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE,

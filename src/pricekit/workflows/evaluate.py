@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.bundle.keys import Trust
-from pricekit.comparables.products import Products, products_of
-from pricekit.comparables.similar import mark_far
 from pricekit.errors import ConfigError
 from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.held_out import (
@@ -21,6 +19,8 @@ from pricekit.evaluation.held_out import (
     report_refit,
 )
 from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
+from pricekit.insight.comparables import mark_far
+from pricekit.insight.products import Products, products_of
 from pricekit.options import columns_over, read_options_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model

@@ -20,8 +20,8 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE, HeldOut, held_out_of, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
-from pricekit.explanation.attribution import Explanation, explain_rows, others_read
-from pricekit.explanation.parts import Cells, label_of
+from pricekit.insight.explanations import Explanation, explain_rows, others_read
+from pricekit.insight.parts import Cells, label_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over
 from pricekit.prediction.predictor import Predictor

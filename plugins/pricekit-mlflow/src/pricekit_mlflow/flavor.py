@@ -12,8 +12,8 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
 from pricekit.bundle import files_of_bundle
-from pricekit.monitoring.sketch import FILE as SKETCH
-from pricekit.monitoring.sketch import MOST_OTHERS, read_sketch
+from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import MOST_OTHERS, read_sketch
 from pricekit.prediction.members import BundleReader
 from pricekit_mlflow.model import CONFIG
 

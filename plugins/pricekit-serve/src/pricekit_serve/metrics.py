@@ -7,9 +7,9 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pricekit.monitoring.counts import Counts
-from pricekit.monitoring.fields import OWN
-from pricekit.monitoring.sketch import Sketch
+from pricekit.insight.counts import Counts
+from pricekit.insight.fields import OWN
+from pricekit.insight.sketch import Sketch
 
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -14,8 +14,8 @@ import numpy as np
 
 import pricekit as pk
 from pricekit.errors import ConfigError, PricekitError
-from pricekit.monitoring.differences import require_sketch
-from pricekit.monitoring.priced_rows import (
+from pricekit.insight.drift import require_sketch
+from pricekit.insight.priced_rows import (
     WAIT_SECONDS,
     BusyError,
     PricedRows,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import pricekit as pk
-from pricekit.monitoring.sketch import MOST_OTHERS
+from pricekit.insight.sketch import MOST_OTHERS
 from pricekit.support.text import did_you_mean, nearest, shorten
 from pricekit.table import MAX_TEXT_CHARS, Columns
 from pricekit.table.columns import text_array

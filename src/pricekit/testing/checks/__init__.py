@@ -1,1 +1,0 @@
-"""The conformance checks, one module per plugin kind."""

@@ -1,0 +1,285 @@
+"""The checks of a backbone: built-in backbones pass, and each check detects a faulty one."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import models, processors
+from torch import nn
+
+from pricekit.model import families
+from pricekit.model.bag import Bag
+from pricekit.model.lstm import Lstm
+from pricekit.model.mlp import Mlp
+from pricekit.model.transformer import (
+    DebertaOptions,
+    SmallTransformer,
+    UnpaddedOptions,
+)
+from pricekit.testing import CheckFailed, check_backbone
+from pricekit.tokens import train_bpe
+from tests.model.test_contract import tiny
+
+WIDTH = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Tiny models wait for their threads longer than they compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class MeanEncoder(nn.Module):
+    """The mean of the token embeddings, through one layer."""
+
+    hidden_size, members = WIDTH, 1
+
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    @property
+    def layers(self):
+        return [self.embedding, self.linear]
+
+    def pooled(self, input_ids, attention_mask):
+        mask = attention_mask[:, :, None].float()
+        return (self.embedding(input_ids) * mask).sum(1) / mask.sum(1)
+
+    def forward(self, input_ids, attention_mask):
+        return torch.tanh(self.linear(self.pooled(input_ids, attention_mask)))
+
+
+class Right:
+    max_length = 24
+    encoder_class = MeanEncoder
+
+    def tokenizer(self, texts):
+        return train_bpe(texts, 300, ["[PAD]", "[UNK]"], unknown="[UNK]")
+
+    def architecture(self, tokenizer):
+        return {"size": tokenizer.get_vocab_size()}
+
+    def encoder(self, architecture, tokenizer, tokens):
+        return self.encoder_class(architecture["size"])
+
+
+def changed(**parts):
+    return type("Wrong", (Right,), parts)
+
+
+def encoding(**parts):
+    """Right, with parts of its encoder changed."""
+    return changed(encoder_class=type("Encoder", (MeanEncoder,), parts))
+
+
+def after(change):
+    """Right, with its encoding changed by a function of (encoder, encoding, ids, mask)."""
+    return encoding(
+        forward=lambda self, ids, mask: change(self, MeanEncoder.forward(self, ids, mask), ids, mask)
+    )
+
+
+def tokenizing(change):
+    """Right, with its tokenizer changed."""
+
+    def tokenizer(self, texts):
+        found = Right.tokenizer(self, texts)
+        return change(found) or found
+
+    return changed(tokenizer=tokenizer)
+
+
+def drop_merges(tokenizer):
+    tokenizer.model.dropout = 0.5
+
+
+def end_with_unknown_id(tokenizer):
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A [X]", special_tokens=[("[X]", 9999)])
+
+
+class WithUnused(MeanEncoder):
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.pooler = nn.Linear(WIDTH, WIDTH)
+
+
+class Checkpointed(MeanEncoder):
+    scale = 1.0
+
+    def gradient_checkpointing_enable(self):
+        self.scale = 2.0
+
+    def forward(self, input_ids, attention_mask):
+        return self.scale * super().forward(input_ids, attention_mask)
+
+
+class Closure(MeanEncoder):
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.look_up = lambda ids: self.embedding(ids)
+
+    def pooled(self, input_ids, attention_mask):
+        mask = attention_mask[:, :, None].float()
+        return (self.look_up(input_ids) * mask).sum(1) / mask.sum(1)
+
+
+class KeepsOutside(MeanEncoder):
+    """Stores a value in an attribute that no checkpoint contains."""
+
+    made = itertools.count(1)
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.scale = next(self.made)
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, attention_mask) * self.scale
+
+
+class ZeroGate(MeanEncoder):
+    """A gate that starts at zero hides the layers below; this is not an error."""
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.gate = nn.Parameter(torch.zeros(WIDTH))
+
+    def forward(self, input_ids, attention_mask):
+        return self.gate * super().forward(input_ids, attention_mask)
+
+
+WRONG = {
+    "has tokenizer, architecture and encoder": [
+        (changed(architecture=None), "no method architecture"),
+        (changed(Options=type("Options", (), {})), "not a pydantic model"),
+    ],
+    "max_length is None or a number": [
+        (changed(max_length=0), "max_length is 0"),
+        (changed(max_length="512"), "max_length is '512'"),
+    ],
+    "trains a tokenizer": [
+        (tokenizing(lambda t: t.model), "BPE; expected a tokenizers.Tokenizer"),
+        (tokenizing(lambda t: t.enable_padding(pad_id=300)), "padding id is 300, the vocabulary size 300"),
+        (tokenizing(lambda t: setattr(t, "model", models.WordLevel({"[PAD]": 0}, "[U]"))), "[U]"),
+    ],
+    "tokenizer survives JSON": [(tokenizing(drop_merges), "different ids for")],
+    "tokenizer accepts every text": [(tokenizing(end_with_unknown_id), "ids from .* to 9999")],
+    "architecture is JSON": [
+        (changed(architecture=lambda s, t: {"size": np.int64(300)}), "int64 is not JSON"),
+        (changed(architecture=lambda s, t: ["a"]), "expected a dict"),
+    ],
+    "hidden_size and members": [
+        (encoding(members=3), "4 is not a multiple of members 3"),
+        (encoding(hidden_size=None), "hidden_size is None"),
+        (changed(encoder=lambda s, a, t, tokens: len), "expected a torch.nn.Module"),
+    ],
+    "layers and embedding belong to the encoder": [
+        (encoding(layers=property(lambda s: [s.embedding, s.embedding])), "twice, or a parameter"),
+        (encoding(layers=property(lambda s: [nn.Linear(1, 1)])), "not the encoder's"),
+    ],
+    "encodes as float32 (B, hidden_size)": [
+        (encoding(hidden_size=5), r"shape \(8, 4\); expected float32 of shape \(8, 5\)"),
+        (after(lambda s, x, ids, mask: x.double()), "torch.float64"),
+        (after(lambda s, x, ids, mask: x / (mask.sum(1, keepdim=True) > 1)), "not finite"),
+    ],
+    "padding changes nothing": [
+        (
+            encoding(pooled=lambda s, ids, mask: s.embedding(ids).mean(1)),
+            "Apply attention_mask",
+        ),
+        (after(lambda s, x, ids, mask: x / ids.shape[1]), "with different ids and more padding"),
+    ],
+    "independent of the other rows of the batch": [
+        (after(lambda s, x, ids, mask: x - x.mean(0)), "alone in a batch")
+    ],
+    "deterministic": [
+        (after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True)), "only if self.training")
+    ],
+    "gradient reaches every parameter": [
+        (changed(encoder_class=WithUnused), "reaches pooler.weight, pooler.bias"),
+        (after(lambda s, x, ids, mask: x.detach() + s.linear.bias), "embedding.weight, linear.weight"),
+        (after(lambda s, x, ids, mask: x - x), "embedding.weight, linear.weight, linear.bias"),
+    ],
+    "checkpointing changes nothing": [(changed(encoder_class=Checkpointed), "gradient_checkpointing_enable")],
+    "a deep copy is independent": [(changed(encoder_class=Closure), "no closure over the module")],
+    "reopens from a run": [
+        (changed(encoder_class=KeepsOutside), "different encoding"),
+        (
+            changed(encoder=lambda s, a, t, tokens: MeanEncoder(len(tokens.ids))),
+            r"test_backbone.py, line .*NoneType",
+        ),
+    ],
+    "exports exactly": [
+        (
+            after(lambda s, x, ids, mask: x * (1.01 if torch.compiler.is_exporting() else 1.0)),
+            "prices of ONNX Runtime and torch differ",
+        ),
+        (after(lambda s, x, ids, mask: x if x.sum() > 0 else 2 * x), "torch cannot export"),
+    ],
+}
+
+
+def right(layers):
+    """The built-in plugins in tiny sizes, and a toy."""
+    random = {"random_weights": True}
+
+    def pretrained(architecture, options, **numbers):
+        return lambda: tiny(architecture, options, num_hidden_layers=layers, **numbers)
+
+    bag = Bag.Options(vocab_size=300, buckets=64, width=4, members=2)
+    lstm = Lstm.Options(vocab_size=300, embedding=6, width=5, layers=layers)
+    small = SmallTransformer.Options(vocab_size=300, width=16, layers=layers, heads=2, pooling="lead")
+    whole = DebertaOptions(**random, slice_positions=False, pooling="cls")
+    return {
+        "bag": lambda: Bag(bag),
+        "lstm": lambda: Lstm(lstm),
+        "mlp": Mlp,
+        "roberta-base": pretrained(families.ROBERTA_BASE, UnpaddedOptions(**random, pooling="cls")),
+        "deberta-v3-small": pretrained(
+            families.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8
+        ),
+        # Their graphs are like those of the two above.
+        "transformer": lambda: SmallTransformer(small),
+        "distilroberta": pretrained(families.DISTILROBERTA, UnpaddedOptions(**random)),
+        "deberta-v3-base": pretrained(families.DEBERTA_V3_BASE, whole, position_buckets=8),
+        "right": Right,
+    }
+
+
+def each():
+    """All checks of all backbones; the export, which takes seconds, has one layer, and is mostly a slow test."""
+    for name, make in right(layers=2).items():
+        yield from ((name, check, ()) for check in check_backbone(make) if check.name != "exports exactly")
+    for name, make in list(right(layers=1).items())[:5]:
+        marks = () if name in ("bag", "lstm") else pytest.mark.slow
+        yield from ((name, check, marks) for check in check_backbone(make) if check.name == "exports exactly")
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, id=f"{name}: {check}", marks=marks) for name, check, marks in each()]
+)
+def test_a_correct_backbone_passes(check):
+    check()
+
+
+def test_a_gate_that_starts_at_0_is_not_an_error():
+    make = changed(encoder_class=ZeroGate)
+    next(check for check in check_backbone(make) if check.name.startswith("gradient"))()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
+)
+def test_a_faulty_backbone_fails_its_check(name, make, message):
+    check = next(check for check in check_backbone(make) if check.name == name)
+    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+        check()
+
+
+def test_every_check_has_a_faulty_plugin_that_fails_it():
+    assert set(WRONG) == {check.name for check in check_backbone(Right)}
