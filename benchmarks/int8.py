@@ -11,7 +11,7 @@ price alone and in a batch of all rows, padded to the longest.
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from speed.timing import Run, interleaved, ratio
 
 from pricekit.cli.terminal import logging_to_terminal, show_table
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.engines.loaded import batches_of
+from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
 from pricekit.engines.ort import OrtCpu, load_cpu
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
@@ -96,7 +96,7 @@ def measure(graphs: dict[str, bytes], inputs: Inputs, repeats: int) -> list[list
 def _graphs(run: LoadedRun) -> dict[str, bytes]:
     inputs = run.preprocessor(read_sample(run))
     example = inputs.batch(np.arange(2) % len(inputs))
-    batches = [*shapes(inputs, run.config.max_length), *(batch for _, batch in batches_of(inputs))]
+    batches = [*shapes(inputs, run.config.max_length), *(inputs.batch(rows) for rows in _batches(inputs))]
     with tempfile.TemporaryDirectory() as folder:
         exported, of_batch = Path(folder) / "model.onnx", Path(folder) / "dynamic.onnx"
         longest = max(2, example["input_ids"].shape[1])
@@ -125,9 +125,13 @@ def _over(engine: PriceBatch, batches: Sequence[Batch]) -> Run:
 
 def _prices(engine: PriceBatch, inputs: Inputs) -> np.ndarray:
     found = np.empty(len(inputs))
-    for rows, batch in batches_of(inputs):
-        found[rows] = engine(batch)
+    for rows in _batches(inputs):
+        found[rows] = engine(inputs.batch(rows))
     return found
+
+
+def _batches(inputs: Inputs) -> Iterator[np.ndarray]:
+    return batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), BATCH_SIZE, BATCH_TOKENS)
 
 
 def _sensitivity(engine: PriceBatch, inputs: Inputs) -> float:

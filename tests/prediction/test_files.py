@@ -248,7 +248,7 @@ def test_finished_windows_are_kept_if_the_output_cannot_be_written(
 
     engine = Failing(predictor)
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_write", refuse)
+        patch.setattr(files, "write_prices", refuse)
         with pytest.raises(DataError, match="no space"):
             _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
     assert "predict again with resume" in logged().splitlines()[-1]

@@ -205,13 +205,13 @@ import sys, time
 import pricekit as pk
 from pricekit.prediction import folders
 follow = folders._follow
-def slowly(outcomes, parts, tally):
+def slowly(outcomes, parts):
     def each():
         for outcome in outcomes:
             yield outcome
             print(outcome.name, flush=True)
             time.sleep(600)
-    follow(each(), parts, tally)
+    return follow(each(), parts)
 folders._follow = slowly
 pk.predict(*sys.argv[1:], engine="ort-cpu", processes=1)
 """
@@ -243,7 +243,7 @@ def test_a_record_never_describes_another_file(predictor, source, tmp_path, monk
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folders, "write_record", killed)
+    monkeypatch.setattr(folders, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
         Job.of(predictor, interval=0.9)(part)  # its file is complete, but not its record
     part.target.write_bytes(b"x" * size)  # another file may have the same size

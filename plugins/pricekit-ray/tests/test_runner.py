@@ -134,16 +134,16 @@ def test_a_file_whose_worker_is_killed_is_priced_again_a_few_times(
 KILLED = """
 import sys, time
 import pricekit as pk
-from pricekit.prediction.folders import run
-follow = run._follow
-def slowly(outcomes, parts, tally):
+from pricekit.prediction import folders
+follow = folders._follow
+def slowly(outcomes, parts):
     def each():
         for outcome in outcomes:
             yield outcome
             print(outcome.name, flush=True)
             time.sleep(600)
-    follow(each(), parts, tally)
-run._follow = slowly
+    return follow(each(), parts)
+folders._follow = slowly
 bundle, source, out, address = sys.argv[1:]
 pk.predict(bundle, source, out, engine="ort-cpu", runner="ray", address=address, processes=1)
 """

@@ -70,16 +70,16 @@ def test_another_address_than_that_of_the_active_session_is_refused(spark):
 KILLED = """
 import sys, time
 import pricekit as pk
-from pricekit.prediction.folders import run
-follow = run._follow
-def slowly(outcomes, parts, tally):
+from pricekit.prediction import folders
+follow = folders._follow
+def slowly(outcomes, parts):
     def each():
         for outcome in outcomes:
             yield outcome
             print(outcome.name, flush=True)
             time.sleep(600)
-    follow(each(), parts, tally)
-run._follow = slowly
+    return follow(each(), parts)
+folders._follow = slowly
 pk.predict(*sys.argv[1:], engine="ort-cpu", runner="spark", processes=1)
 """
 

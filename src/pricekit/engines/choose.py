@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import platform
@@ -56,14 +55,8 @@ class EngineRecord:
 
     def save(self, **changes: Any) -> None:
         """Write the record with some changes. If that fails, the engines are measured again next time."""
-        changed = replace(self, **changes)
-        found = {
-            "machine": _machine(),
-            "fastest": changed.fastest,
-            "batch_tokens": changed.batch_tokens,
-            "checked": changed.checked,
-            "without_gpu": changed.without_gpu,
-        }
+        found = {"machine": _machine(), **vars(replace(self, **changes))}
+        del found["path"]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps(found) + "\n")
@@ -102,12 +95,12 @@ def _machine() -> str:
 def _library_versions(package: str) -> dict[str, str]:
     """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
     found = {}
-    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
+    with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
         for requirement in metadata.requires(package) or []:
             if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
                 continue
             name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-            with contextlib.suppress(metadata.PackageNotFoundError):
+            with suppress(metadata.PackageNotFoundError):
                 found[name] = metadata.version(name)
     return found
 
@@ -184,7 +177,9 @@ def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
         found = []
         for place, engine in enumerate(engines):
             some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
-            seconds = _seconds(engine, inputs, some)
+            began = time.perf_counter()
+            for_each(partial(engine.price_rows, inputs), some, engine.streams)
+            seconds = time.perf_counter() - began
             found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
             if not number:
                 repeats[place] = 1 + int(LEAST_S / seconds)
@@ -193,16 +188,6 @@ def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
         if rounds and time.perf_counter() - started > ENOUGH_S:
             break
     return np.array(rounds).T
-
-
-def _seconds(engine: LoadedEngine, inputs: Inputs, batches: list[np.ndarray]) -> float:
-    started = time.perf_counter()
-    for_each(partial(_price, engine, inputs), batches, engine.streams)
-    return time.perf_counter() - started
-
-
-def _price(engine: LoadedEngine, inputs: Inputs, rows: np.ndarray) -> None:
-    engine.price_batch(engine.batch(inputs, rows))
 
 
 AUTO = "auto"
@@ -257,8 +242,15 @@ def _open_named(
 
 def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
     """Open the engine that was fastest before; None if it is unknown or cannot be loaded, or if a GPU is now usable."""
-    reason = _load_failure(GPU, graph) if record.without_gpu else None
-    if not record.fastest or (record.without_gpu and reason is None):
+    reason: PricekitError | None = None
+    if record.without_gpu:
+        try:
+            _load(GPU, graph)
+        except (PluginError, BundleError) as error:
+            reason = error
+        else:
+            return None
+    if not record.fastest:
         return None
     try:
         opened = _load(record.fastest, graph)
@@ -271,8 +263,11 @@ def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
 def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
     logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
     found, failed = _load_all(graph)
-    if len(found) > 1:
-        found = _agreeing(found, sample_batch(graph, vocab_size))
+    reference = next((engine for engine in found if engine.name == REFERENCE), None)
+    if reference is not None and len(found) > 1:
+        batch = sample_batch(graph, vocab_size)
+        expected = reference.price_batch(batch)
+        found = [engine for engine in found if engine is reference or _agrees(engine, batch, expected)]
     inputs = sample_inputs(graph, vocab_size)
     with progress("choosing the fastest engine", len(found) * (len(BATCH_CHOICES) - 1) + 1) as advance:
         found = [with_best_batch_size(engine, inputs, advance) for engine in found]
@@ -319,15 +314,6 @@ def _load_all(graph: Graph) -> tuple[list[LoadedEngine], dict[str, PricekitError
     return opened, failed
 
 
-def _agreeing(opened: list[LoadedEngine], batch: Batch) -> list[LoadedEngine]:
-    """Return the engines whose prices agree with the reference's; all of them if there is no reference."""
-    reference = next((engine for engine in opened if engine.name == REFERENCE), None)
-    if reference is None:
-        return opened
-    expected = reference.price_batch(batch)
-    return [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
-
-
 def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:
     try:
         return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
@@ -355,15 +341,6 @@ def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.max(np.abs(found - expected) / expected))
-
-
-def _load_failure(name: str, graph: Graph) -> PricekitError | None:
-    """Return why an engine cannot load a graph, None if it can."""
-    try:
-        _load(name, graph)
-    except (PluginError, BundleError) as error:
-        return error
-    return None
 
 
 def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:

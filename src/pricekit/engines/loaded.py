@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -53,7 +53,7 @@ class LoadedEngine:
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            found = np.asarray(self.price_batch(self.batch(inputs, some)))
+            found = np.asarray(self.price_rows(inputs, some))
             if found.shape != (len(some),):
                 raise BundleError(
                     f"the engine {self.name} returns prices of shape {found.shape} for {len(some)} rows; expected "
@@ -65,23 +65,18 @@ class LoadedEngine:
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
         for_each(fill, longest_first, min(self.streams, len(longest_first)))
-        self._check(prices[rows])
-        return prices
-
-    def _check(self, prices: np.ndarray) -> None:
-        invalid = int((~(np.isfinite(prices) & (prices > 0))).sum())
+        wanted = prices[rows]
+        invalid = int((~(np.isfinite(wanted) & (wanted > 0))).sum())
         if not invalid:
-            return
-        in_torch = self.name == "torch"
-        fix = (
-            "train again with a lower learning rate"
-            if in_torch
-            else "float16 may overflow; export the run in fp32, or choose another engine"
-        )
+            return prices
+        fix = "float16 may overflow; export the run in fp32, or choose another engine"
+        parameters: tuple[str, ...] = ("precision", "engine")
+        if self.name == "torch":
+            fix, parameters = "train again with a lower learning rate", ()
         raise BundleError(
-            f"the engine {self.name} returns {invalid:,} of {len(prices):,} prices that are not finite or not above "
+            f"the engine {self.name} returns {invalid:,} of {len(wanted):,} prices that are not finite or not above "
             f"0: {fix}",
-            parameters=() if in_torch else ("precision", "engine"),
+            parameters=parameters,
             rows=invalid,
         )
 
@@ -89,17 +84,15 @@ class LoadedEngine:
         """Return the padded inputs of some rows."""
         return inputs.batch(rows, self.length_multiple, self.max_length)
 
+    def price_rows(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Return the prices of some rows as one batch, whatever they are."""
+        return self.price_batch(self.batch(inputs, rows))
+
     def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the row numbers of each batch; batches contain rows of similar length, shortest first."""
         wanted = np.arange(len(inputs)) if rows is None else rows
         padded = round_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
         return list(batches_by_length(padded, wanted, BATCH_SIZE, self.batch_tokens))
-
-
-def batches_of(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (row numbers, batch) for all rows; a batch contains rows of similar length."""
-    for rows in batches_by_length(inputs.tokens.lengths, np.arange(len(inputs)), BATCH_SIZE, BATCH_TOKENS):
-        yield rows, inputs.batch(rows)
 
 
 def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:

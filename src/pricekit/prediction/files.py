@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +24,7 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.insight.drift import require_sketch
 from pricekit.insight.priced_rows import PricedRows, Watch
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.prediction.workers import Found, TablePricer, price_in_processes, worthwhile
+from pricekit.prediction.workers import Pace, TablePricer, price_in_processes, worthwhile
 from pricekit.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.support.digests import tells_damage
 from pricekit.support.files import behind_link, write_text
@@ -183,29 +182,6 @@ def _digest(window: Path) -> str:
 Item = TypeVar("Item")
 
 
-@dataclass
-class Pace:
-    """The seconds that rows took so far.
-
-    Attributes:
-        preparing: for tokens and features.
-        pricing: in the engine.
-    """
-
-    preparing: float = 0.0
-    pricing: float = 0.0
-
-    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
-        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
-        began = time.perf_counter()
-        inputs = predictor.prepare(table)
-        prepared = time.perf_counter()
-        prices = predictor.price(inputs)
-        self.preparing += prepared - began
-        self.pricing += time.perf_counter() - prepared
-        return prices, predictor.count(table, inputs, prices) if counting else None
-
-
 def priced(
     predictor: TablePricer,
     tables: Iterable[Table],
@@ -234,7 +210,7 @@ def priced(
         yield first, *pace.price(predictor, first, counting)
         if processes is None:
             windows_left = (size - first.position) / max(1, first.position) * (done + 1)
-            processes = worthwhile(predictor, pace.preparing, pace.pricing, windows_left)
+            processes = worthwhile(predictor, pace, windows_left)
     if processes is not None and processes > 1:
         yield from price_in_processes(predictor, tables, processes, counting=counting)
         return
@@ -271,12 +247,27 @@ def predict_file(
     watch: Path | None,
 ) -> int:
     """Price a table file; see `Predictor.predict_file`."""
-    files = _files_of(source, out)
+    files = table_files(source)
+    warn_of_other_formats(source)
+    check_output(out, files)
     check_request(predictor, columns, interval)
     watching = None if watch is None else Watch(watch, require_sketch(predictor.sketch), out)
-    _check_resumable(resume, source, out)
+    resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
+    if resume and not resumable:
+        raise ConfigError(
+            "standard input and output cannot be resumed; read and write files, or predict from the first row",
+            parameters=("resume",),
+        )
     fingerprints = _fingerprints(files)
-    key = _key(predictor.digest, columns, read_options, limit, fingerprints, watched=watch is not None)
+    key: dict[str, object] = {
+        "model": predictor.digest,
+        "columns": str(columns),
+        "read options": str(read_options),
+        "limit": limit,
+        "table": fingerprints,
+        "pricekit version": [WINDOW, __version__],
+        **({} if watch is None else {"sketch of priced rows": True}),
+    }
     tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
     with (
         working_path(out) as place,
@@ -284,7 +275,7 @@ def predict_file(
         PredictionCheckpoint(place, key) as checkpoint,
     ):
         _resume_or_start(checkpoint, resume, watching)
-        with _announcing_what_is_kept(checkpoint, resumable=not (_is_stream(source) or _is_stream(out))):
+        with _announcing_what_is_kept(checkpoint, resumable=resumable):
             size, done, counting = files_size(files), checkpoint.count, watching is not None
             windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
             rows, empty = _store(windows, size, checkpoint, watching)
@@ -293,7 +284,9 @@ def predict_file(
                 raise DataError(
                     f"{source} changed during the prediction; predict again when the file is complete."
                 )
-            _write(out, checkpoint, predictor, interval)
+            with PredictionWriter(out) as writer:
+                for ids, prices in checkpoint:
+                    write_prices(writer, ids, prices, predictor, interval)
         if watching is not None:
             watching.finish(checkpoint.prediction)
         checkpoint.clear()
@@ -301,46 +294,6 @@ def predict_file(
         logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
     _warn_of_new_files(source, [*files, out])
     return rows
-
-
-def _key(
-    model: str,
-    columns: Columns,
-    read_options: ReadOptions,
-    limit: int | None,
-    table: list[list[object]],
-    *,
-    watched: bool,
-) -> dict[str, object]:
-    """Return what finished windows depend on."""
-    key: dict[str, object] = {
-        "model": model,
-        "columns": str(columns),
-        "read options": str(read_options),
-        "limit": limit,
-        "table": table,
-        "pricekit version": [WINDOW, __version__],
-    }
-    return key | ({"sketch of priced rows": True} if watched else {})
-
-
-def _files_of(source: Location, out: Location) -> list[Location]:
-    files = table_files(source)
-    warn_of_other_formats(source)
-    check_output(out, files)
-    return files
-
-
-def _check_resumable(resume: bool, *locations: Location) -> None:
-    if resume and any(map(_is_stream, locations)):
-        raise ConfigError(
-            "standard input and output cannot be resumed; read and write files, or predict from the first row",
-            parameters=("resume",),
-        )
-
-
-def _is_stream(location: Location) -> bool:
-    return isinstance(location, Address) and location.is_stream
 
 
 def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
@@ -414,14 +367,16 @@ def _store(
     return rows, empty
 
 
-def _write(
-    out: Location, checkpoint: PredictionCheckpoint, predictor: TablePricer, interval: float | None
+def write_prices(
+    writer: PredictionWriter,
+    ids: pd.Series,
+    prices: np.ndarray,
+    predictor: TablePricer,
+    interval: float | None,
 ) -> None:
-    """Write all windows as one file."""
-    with PredictionWriter(out) as writer:
-        for ids, prices in checkpoint:
-            bounds = () if interval is None else predictor.interval(prices, interval)
-            writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+    """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
+    bounds = () if interval is None else predictor.interval(prices, interval)
+    writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
 
 
 def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
@@ -430,16 +385,15 @@ def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
     rows = size = 0
     for table in tables:
         rows, size = rows + len(table), size + _text_bytes(table)
-        if merged and (rows > WINDOW or size > WINDOW_BYTES or not _same_columns(merged[-1], table)):
+        same_columns = not merged or (
+            merged[-1].ids.dtype == table.ids.dtype and merged[-1].frame.dtypes.equals(table.frame.dtypes)
+        )
+        if merged and (rows > WINDOW or size > WINDOW_BYTES or not same_columns):
             yield concat_tables(merged)
             merged, rows, size = [], len(table), _text_bytes(table)
         merged.append(table)
     if merged:
         yield concat_tables(merged)
-
-
-def _same_columns(one: Table, other: Table) -> bool:
-    return one.ids.dtype == other.ids.dtype and one.frame.dtypes.equals(other.frame.dtypes)
 
 
 def _text_bytes(table: Table) -> int:

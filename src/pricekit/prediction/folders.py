@@ -1,15 +1,12 @@
 """Prediction from folder to folder: one output file for each input file, by any number of workers.
 
-parts.py     which input file becomes which output file
-record.py    what is remembered of a finished file, so that it is not priced again
-job.py       prices one file; workers on any machine receive it
-run.py       finds what is left to do, lets a runner do it, and lists the failures
-runners.py   who works: this process, several processes, or a cluster through a plugin package
+A part is an input file and its output. A job prices parts; workers on any machine receive it. A record remembers a
+finished part, so that it is not priced again. Who works is this process, several processes, or a runner: a cluster
+through a plugin package.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,15 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from pricekit import __version__
 from pricekit.core.packages import load_provided, provided
 from pricekit.errors import BundleError, DataError, NoRowsError, PluginError, PricekitError
-from pricekit.prediction.files import Pace, check_request, priced
-from pricekit.prediction.intervals import BOUNDS
+from pricekit.prediction.files import check_request, priced, write_prices
 from pricekit.prediction.predictor import Shipped
-from pricekit.prediction.workers import Opened, ended_early, in_new_processes, worthwhile
+from pricekit.prediction.workers import Opened, Pace, ended_early, in_new_processes, kept, worthwhile
 from pricekit.storage import (
     Address,
     Location,
@@ -56,8 +52,6 @@ from pricekit.table.source import DEFAULT_READ_OPTIONS, format_of
 from pricekit.table.table import Notices
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pricekit.prediction.predictor import Predictor
 
 
@@ -97,7 +91,11 @@ def parts_of(source: Location, out: Location) -> list[Part]:
         )
     files = table_files(source)
     warn_of_other_formats(source)
-    return [_part(file, fixed, out) for file in files]
+    names = [str(file)[len(str(fixed)) :].lstrip("/\\").replace("\\", "/") for file in files]
+    return [
+        Part(file, out / name, out / RECORDS / f"{name}.json", name)
+        for file, name in zip(files, names, strict=True)
+    ]
 
 
 def is_folder_output(out: Location, source: Location) -> bool:
@@ -109,11 +107,6 @@ def is_folder_output(out: Location, source: Location) -> bool:
     except DataError:
         return fixed_part(source) != source or is_folder(source)
     return is_folder(out)
-
-
-def _part(file: Location, fixed: Location, out: Location) -> Part:
-    name = str(file)[len(str(fixed)) :].lstrip("/\\").replace("\\", "/")
-    return Part(file, out / name, out / RECORDS / f"{name}.json", name)
 
 
 def _contains(folder: Location, other: Location) -> bool:
@@ -133,31 +126,11 @@ class Record(BaseModel):
         bytes: the size of the file of prices.
     """
 
-    model_config = ConfigDict(extra="ignore")
-
     table: list[Any]
     model: str
     request: dict[str, Any]
     rows: int
     bytes: int
-
-    def covers(self, table: list[Any], model: str, request: dict[str, Any], target: Location) -> bool:
-        """Return whether the file of prices is there, and pricing the table again would give the same."""
-        same = (self.table, self.model, self.request) == (table, model, request)
-        return same and exists(target) and size_of(target) == self.bytes
-
-
-def read_record(file: Location) -> Record | None:
-    """Return a record; None if it is missing or damaged, so that its file is priced again."""
-    try:
-        return Record.model_validate_json(read_text(file)) if exists(file) else None
-    except (DataError, OSError, ValueError, ValidationError):
-        return None
-
-
-def write_record(file: Location, record: Record) -> None:
-    """Write a record, atomically."""
-    write_text(file, json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n")
 
 
 WINDOW = 8192
@@ -255,9 +228,18 @@ class Job:
 
     def finished(self, part: Part) -> Record | None:
         """Return the record of a part that need not be priced again; None if it is not finished."""
-        record = read_record(part.record)
-        done = record and record.covers(fingerprint(part.source), self.digest, self.request, part.target)
-        return record if done else None
+        try:
+            text = read_text(part.record) if exists(part.record) else ""
+            record = Record.model_validate_json(text)
+        except (DataError, OSError, ValueError):  # it is missing or damaged
+            return None
+        same = (record.table, record.model, record.request) == (
+            fingerprint(part.source),
+            self.digest,
+            self.request,
+        )
+        complete = same and exists(part.target) and size_of(part.target) == record.bytes
+        return record if complete else None
 
     def __call__(self, part: Part, processes: int | None = 1) -> Outcome:
         """Price one part: its file appears when it is complete, then its record.
@@ -292,11 +274,11 @@ class Job:
             tables = self._tables(part, notices)
             for table, prices, _ in priced(predictor, tables, size, processes=processes, pace=pace):
                 assert prices is not None
-                self._write(writer, table.ids, prices)
+                write_prices(writer, table.ids, prices, predictor, self.interval)
                 rows += len(table)
             if not rows:  # readers of the folder expect the columns of the other files
                 ids = ids_without_rows(part.source, self.columns, self.read_options)
-                self._write(writer, ids, np.empty(0))
+                write_prices(writer, ids, np.empty(0), predictor, self.interval)
             if fingerprint(part.source) != before:
                 raise DataError(
                     f"{part.source} changed during the prediction; predict again when the file is complete."
@@ -305,15 +287,9 @@ class Job:
         if isinstance(part.record, Path):
             part.record.parent.mkdir(parents=True, exist_ok=True)
         size = size_of(part.target)
-        write_record(
-            part.record,
-            Record(table=before, model=self.digest, request=self.request, rows=rows, bytes=size),
-        )
+        record = Record(table=before, model=self.digest, request=self.request, rows=rows, bytes=size)
+        write_text(part.record, record.model_dump_json(indent=1) + "\n")
         return rows
-
-    def _write(self, writer: PredictionWriter, ids: pd.Series, prices: np.ndarray) -> None:
-        bounds = () if self.interval is None else self.model().interval(prices, self.interval)
-        writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
 
     def _tables(self, part: Part, notices: Notices) -> Iterator[Table]:
         try:
@@ -372,57 +348,11 @@ def runner_of(name: str) -> Runner:
     return cast(Runner, load_provided(found[name], "runner", ("runner",)))
 
 
-def in_turn(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
-    """Price one file after the other; large ones in several processes."""
-    for part in parts:
-        yield job(part, processes)
-
-
-def in_processes(job: Job, parts: Sequence[Part], processes: int) -> Iterator[Outcome]:
-    """Price several files at a time, each in a process on one CPU; raises PluginError if a process is killed."""
-    with in_new_processes(min(processes, len(parts)), _keep, job) as pool:
-        waiting = [pool.submit(_price, part) for part in parts]
-        try:
-            for future in as_completed(waiting):
-                yield future.result()
-        except BrokenProcessPool:
-            raise ended_early() from None
-
-
-_jobs: list[Job] = []
-"""The job of this process, if it is a worker."""
-
-
-def _keep(job: Job) -> None:
-    _jobs[:] = [job]
-
-
-def _price(part: Part) -> Outcome:
-    (job,) = _jobs
-    return job(part)
-
-
-__all__ = ["Job", "Outcome", "Part", "Runner"]
-
-
 AT_A_TIME = 16
 """Records that are read at a time."""
 
 SHOWN = 20
 """Failures that the error at the end quotes."""
-
-
-@dataclass
-class Tally:
-    """What became of the parts so far.
-
-    Attributes:
-        rows: of the priced parts and of those that were finished before.
-        failed: the problems by the name of the part.
-    """
-
-    rows: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
 
 
 def predict_folder(
@@ -457,8 +387,10 @@ def predict_folder(
     check_request(job.model(), job.columns, job.interval)
     parts = parts_of(source, out)
     _check_folder(out)
+    if isinstance(out, Path):
+        (out / RECORDS).mkdir(parents=True, exist_ok=True)
     with (
-        _working_folder(out) as place,
+        working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
         _cleared(parts, out),
     ):
@@ -466,13 +398,14 @@ def predict_folder(
         left = [part for part in parts if part.name not in finished]
         if resume:
             logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
-        tally = Tally(sum(finished.values()))
+        rows, failed = sum(finished.values()), dict[str, str]()
         if left:
             outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
-            _follow(outcomes, left, tally)
-    if tally.failed:
-        raise _failure(tally.failed, len(parts))
-    return tally.rows
+            priced_rows, failed = _follow(outcomes, left)
+            rows += priced_rows
+    if failed:
+        raise _failure(failed, len(parts))
+    return rows
 
 
 def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
@@ -483,18 +416,29 @@ def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
 
 
 def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
+    """Price the parts in this process, large ones in several; or several parts at a time, each in a process."""
     if processes is None:
-        first = job(parts[0], None)
-        yield first
+        yield (first := job(parts[0], None))
         parts = parts[1:]
-        processes = _worthwhile(job, first, parts)
-        if processes == 1:
-            yield from in_turn(job, parts, None)
-            return
-    if processes == 1 or len(parts) == 1:
-        yield from in_turn(job, parts, processes)
-    elif parts:
-        yield from in_processes(job, parts, processes)
+        at_a_time = _worthwhile(job, first, parts)
+    else:
+        at_a_time = min(processes, len(parts))
+    if at_a_time <= 1:
+        for part in parts:
+            yield job(part, processes)
+        return
+    with in_new_processes(at_a_time, job) as pool:
+        waiting = [pool.submit(_price, part) for part in parts]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BrokenProcessPool:
+            raise ended_early() from None
+
+
+def _price(part: Part) -> Outcome:
+    job: Job = kept()
+    return job(part)
 
 
 def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
@@ -503,23 +447,25 @@ def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
         return 1
     measured = first.preparing + first.pricing
     times = len(left) * first.seconds / measured if measured else 0.0
-    return min(len(left), worthwhile(job.model(), first.preparing, first.pricing, times))
+    return min(len(left), worthwhile(job.model(), Pace(first.preparing, first.pricing), times))
 
 
-def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], tally: Tally) -> None:
-    """Count outcomes and show progress in bytes."""
+def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part]) -> tuple[int, dict[str, str]]:
+    """Show progress in bytes; return the number of rows, and the problems of failed parts by their names."""
+    rows, failed = 0, {}
     sizes = dict(
         zip([part.name for part in parts], for_all(size_of, [part.source for part in parts]), strict=True)
     )
     with progress("pricing", sum(sizes.values())) as advance:
         for number, outcome in enumerate(outcomes, start=1):
-            tally.rows += outcome.rows
+            rows += outcome.rows
             for sentence in outcome.notices:
                 logger.warning(sentence)
             if outcome.problem:
-                tally.failed[outcome.name] = outcome.problem
+                failed[outcome.name] = outcome.problem
                 logger.warning(f"{outcome.name} failed: {outcome.problem}")
-            advance(sizes[outcome.name], f"{number:,} of {len(parts):,} files  {tally.rows:,} rows")
+            advance(sizes[outcome.name], f"{number:,} of {len(parts):,} files  {rows:,} rows")
+    return rows, failed
 
 
 def _check_folder(out: Location) -> None:
@@ -533,15 +479,6 @@ def _check_folder(out: Location) -> None:
             parameters=("out",),
             path=str(out),
         )
-
-
-@contextmanager
-def _working_folder(out: Location) -> Iterator[Path]:
-    """Yield the local path whose neighbour is the lock of the output; create a local output."""
-    if isinstance(out, Path):
-        (out / RECORDS).mkdir(parents=True, exist_ok=True)
-    with working_path(out) as place:
-        yield place
 
 
 @contextmanager

@@ -26,25 +26,15 @@ Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray |
 
 
 def table_of(rows: Rows, columns: Columns) -> Table:
-    """Return rows in memory as a table with the columns of a model."""
+    """Return rows in memory as a table with the columns of a model, but without prices."""
     if isinstance(rows, Table):
         return rows
+    columns = replace(columns, price=None)
     if is_frame(rows):
         return read_frame(cast(TableSource, rows), columns)
     table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
     check_labelled(table.text.tolist(), columns)
     return table
-
-
-def named_columns(columns: Columns, text: str | Sequence[str] | None, id_: str | None) -> Columns:
-    """Return a model's columns without the price, with the given text and id columns."""
-    names = (text,) if isinstance(text, str) else tuple(text or ())
-    columns = replace(columns, price=None, text=names or columns.text)
-    return columns if id_ is None else replace(columns, id=id_, id_required=True)
-
-
-MIN_SIZE_RATIO = 0.9
-"""Two graphs are similar if the smaller one has more than this share of the larger one's bytes."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ class BundleReader:
             >>> batch["input_ids"].shape, batch["attention_mask"].dtype.name, batch["features"].shape
             ((2, 32), 'int64', (2, 15))
         """
-        table = table_of(rows, replace(self.columns, price=None))
+        table = table_of(rows, self.columns)
         return [preprocessor(table) for preprocessor in self.preprocessors]
 
     def open_members(self, engine: str) -> tuple[Member, ...]:
@@ -154,6 +144,17 @@ class BundleReader:
         return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 
+MIN_SIZE_RATIO = 0.9
+"""Two graphs are similar if the smaller one has more than this share of the larger one's bytes."""
+
+
+def _similar(one: Graph, other: Graph) -> bool:
+    """Return whether two members' graphs have the same architecture, like those of a cross-validation's folds."""
+    sizes = len(one.model), len(other.model)
+    same = (one.max_length, one.features) == (other.max_length, other.features)
+    return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)
+
+
 def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
@@ -177,10 +178,3 @@ def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     location = location_of(path, "path")
     folder = location if isinstance(location, Path) else fetch_model(location, trust)
     return BundleReader.of(open_bundle(folder, trust))
-
-
-def _similar(one: Graph, other: Graph) -> bool:
-    """Return whether two members' graphs have the same architecture, like those of a cross-validation's folds."""
-    sizes = len(one.model), len(other.model)
-    same = (one.max_length, one.features) == (other.max_length, other.features)
-    return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)

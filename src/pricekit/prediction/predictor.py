@@ -30,7 +30,6 @@ from pricekit.prediction.members import (
     BundleReader,
     Member,
     Rows,
-    named_columns,
     read_bundle,
     table_of,
     weighted_mean,
@@ -232,8 +231,7 @@ class Predictor:
         """
         if interval is not None:
             self.check_interval(interval)
-        table = table_of(rows, replace(self.columns, price=None))
-        price = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+        price = self._prices(table_of(rows, self.columns))
         if interval is None:
             return price
         bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
@@ -267,8 +265,8 @@ class Predictor:
                 f"an explanation has {evaluations} evaluations; expected at least 2",
                 parameters=("evaluations",),
             )
-        table = replace(table_of(rows, replace(self.columns, price=None)), currency=self.currency)
-        return explain_rows(table, self.columns, lambda some: self.price(self.prepare(some)), evaluations)
+        table = replace(table_of(rows, self.columns), currency=self.currency)
+        return explain_rows(table, self.columns, self._prices, evaluations)
 
     def comparables(
         self, rows: Rows, k: int = K, *, same: Sequence[str] = (), among: Rows | Products | None = None
@@ -298,9 +296,8 @@ class Predictor:
         products = chosen_products(
             cast("TableSource | Products | None", among), self.own_products, self.columns, self.currency
         )
-        table = table_of(rows, replace(self.columns, price=None))
-        prices = self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
-        return find_comparables(table, prices, products, k, same, self.currency)
+        table = table_of(rows, self.columns)
+        return find_comparables(table, self._prices(table), products, k, same, self.currency)
 
     def own_products(self) -> Products | None:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
@@ -336,7 +333,7 @@ class Predictor:
         if is_frame(rows) and not isinstance(rows, Table):
             rows = read_rows(rows, self.columns, sketch.others)
         elif not isinstance(rows, ComparedRows):
-            rows = rows_of(table_of(rows, replace(self.columns, price=None)))
+            rows = rows_of(table_of(rows, self.columns))
         preprocessor = self.members[0].preprocessor
         return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
@@ -376,7 +373,7 @@ class Predictor:
         """
         where = "the model" if self.origin is None else self.origin.path
         test = require_self_test(self.invented)
-        return test.check(self.columns, lambda some: self.price(self.prepare(some)), self.engine, where)
+        return test.check(self.columns, self._prices, self.engine, where)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
@@ -443,19 +440,17 @@ class Predictor:
         """
         check_limit(limit)
         workers.check_processes(self, processes)
-        meant = named_columns(self.columns, text, id)
+        texts = (text,) if isinstance(text, str) else tuple(text or ())
+        meant = replace(self.columns, price=None, text=texts or self.columns.text)
+        if id is not None:
+            meant = replace(meant, id=id, id_required=True)
         names = (columns,) if isinstance(columns, str) else tuple(columns)
-        read_options = ReadOptions(
-            encoding=encoding,
-            delimiter=delimiter,
-            names=names,
-        )
         return files.predict_file(
             self,
             location_of(table, "table"),
             location_of(out, "out"),
             meant,
-            read_options,
+            ReadOptions(encoding=encoding, delimiter=delimiter, names=names),
             limit=limit,
             interval=interval,
             resume=resume,
@@ -472,17 +467,15 @@ class Predictor:
         prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
         return weighted_mean(prices, [member.weight for member in self.members])
 
+    def _prices(self, table: Table) -> np.ndarray:
+        return self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
         if self.origin is None:
             raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
-        return reopen, (
-            self.origin.load,
-            self.origin.path,
-            self.digest,
-            self.origin.engine,
-            self.batch_tokens,
-        )
+        load, path, engine = self.origin.load, self.origin.path, self.origin.engine
+        return reopen, (load, path, self.digest, engine, self.batch_tokens)
 
     @property
     def batch_tokens(self) -> tuple[int, ...]:

@@ -92,13 +92,18 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     Raises:
         BundleError: the bundle cannot be used, or exceeds the limits.
     """
-    if note := _unavailable():
-        return Inspection(bundle, note=note)
+    if sys.platform != "linux":
+        return Inspection(bundle, note="only Linux limits the memory of a process")
+    if find_spec("onnxruntime") is None:
+        return Inspection(bundle, note="onnxruntime is not installed: pip install 'pricekit[cpu]'")
+    import resource
+
+    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY  # so the child is, too
     size = sum(map(len, bundle.files.values()))
     usual = memory if size <= memory // 8 else 4 * size + memory // 2
     allowed = int(min(usual, available_memory()))
     report = _run_child(bundle.path, seconds, allowed)
-    if report["kind"] == _MEMORY and (allowed < usual or _is_limited()):
+    if report["kind"] == _MEMORY and (allowed < usual or is_limited):
         return Inspection(
             bundle, note="it needs more memory than this process may take; try a larger machine"
         )
@@ -124,22 +129,6 @@ def with_self_test(found: Inspection, engine: str | None) -> Inspection:
         require_self_test(None)
     predictor = Predictor.from_bundle(BundleReader.of(found.bundle), engine or AUTO)
     return replace(found, self_test=predictor.self_test())
-
-
-def _is_limited() -> bool:
-    """Return whether the user limits the address space of this process, and so of the sandbox."""
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def _unavailable() -> str:
-    """Return why there is no sandbox here, "" if there is one."""
-    if sys.platform != "linux":
-        return "only Linux limits the memory of a process"
-    if find_spec("onnxruntime") is None:
-        return "onnxruntime is not installed: pip install 'pricekit[cpu]'"
-    return ""
 
 
 def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
@@ -208,25 +197,25 @@ def _failed_start(message: str) -> dict[str, Any]:
 
 
 def run(path: str, seconds: str, memory: str) -> None:
-    """Open a bundle under limits, and print a report as JSON; the child's main function."""
+    """Open a bundle under limits, and print a report as JSON; the child's main function.
+
+    Libraries and plugins are loaded before the limits begin.
+    """
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
     sys.stdout = sys.stderr  # stdout is for the report
     try:
-        _load_libraries()
+        for name in ("onnxruntime", "pricekit.datasets", "pricekit.prediction.predictor"):
+            __import__(name)
+        loader.registry()
         _set_limits(int(seconds), int(memory))
     except Exception as error:
         reason = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
         _end(_failed_start(f"the sandbox cannot start: {reason}{shorten(str(error), _REPORT_CHARACTERS)}"))
-    _write(_STARTED)
-    _open(path, int(memory))
-
-
-def _open(path: str, memory: int) -> None:
-    """Open a bundle, report on it, and end the process."""
     from pricekit.prediction.predictor import Predictor
 
+    _write(_STARTED)
     began, kind, message = time.perf_counter(), "", ""
-    needs = f"it needs more than {memory >> 20:,} MiB of memory"
+    needs = f"it needs more than {int(memory) >> 20:,} MiB of memory"
     try:
         _price(Predictor.load(path, "ort-cpu"))
     except MemoryError:
@@ -237,8 +226,11 @@ def _open(path: str, memory: int) -> None:
             kind, message = _MEMORY, needs
     except Exception as error:
         kind, message = "BundleError", f"{type(error).__name__}: {shorten(str(error), 300)}. Do not trust it"
-    seconds = time.perf_counter() - began
-    _end({"kind": kind, "message": message, "seconds": seconds, "megabytes": _most_memory() / 1e6})
+    elapsed = time.perf_counter() - began
+    # `getrusage` also counts the memory of the parent.
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    most = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
+    _end({"kind": kind, "message": message, "seconds": elapsed, "megabytes": most / 1e6})
 
 
 def _end(report: dict[str, Any]) -> NoReturn:
@@ -250,15 +242,6 @@ def _end(report: dict[str, Any]) -> NoReturn:
 def _write(text: str) -> None:
     sys.__stdout__.write(text)  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
-
-
-def _load_libraries() -> None:
-    """Load libraries and plugins before the limits begin."""
-    from pricekit.core.loader import registry
-
-    for name in ("onnxruntime", "pricekit.datasets", "pricekit.engines.ort", "pricekit.prediction.predictor"):
-        __import__(name)
-    registry()
 
 
 def _price(predictor: Any) -> None:
@@ -289,9 +272,3 @@ def _set_limits(seconds: int, memory: int) -> None:
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (most, most))
     signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _most_memory() -> int:
-    """Return the most bytes of memory that this process had; `getrusage` also counts those of its parent."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024

@@ -6,12 +6,12 @@ The rows are the same for every bundle, but for its columns. None of them is a r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pricekit.bundle import Bundle
 from pricekit.datasets import make_catalog
@@ -88,7 +88,7 @@ class SelfTest(BaseModel):
         tolerance: the largest relative difference of a price.
     """
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
 
     columns: list[_Name] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS + MOST_OTHERS)
     rows: list[list[_Cell]] = Field(min_length=1, max_length=MOST_ROWS)
@@ -142,22 +142,19 @@ def _failure(
     """Return the error about the row that differs most; prices and differences are of rows alone and together."""
     form, row = (int(place) for place in np.unravel_index(difference.argmax(), difference.shape))
     wrong = int((difference > test.tolerance).any(0).sum())
+    advice = f"Choose the engine {REFERENCE}; if that fails, too, export the run again"
+    if engine == REFERENCE:
+        advice = "Install the versions of pricekit and of the plugins that its manifest names, or export the run again"
     return BundleError(
         f"the self-test of {where} failed in the engine {engine}: the price of row {row + 1} "
         f"({shorten(repr(texts[row]), 40)}) {('alone', 'among the other rows')[form]} is {found[form, row]:.6g}; "
         f"expected {test.prices[row]:.6g}, as when it was exported. {wrong} of {len(texts)} rows differ, by "
-        f"{100 * difference[form, row]:.3g}% at most; the limit is {100 * test.tolerance:g}%. {_advice(engine)}",
+        f"{100 * difference[form, row]:.3g}% at most; the limit is {100 * test.tolerance:g}%. {advice}",
         parameters=() if engine == REFERENCE else ("engine",),
         engine=engine,
         row=row,
         difference=float(difference.max()),
     )
-
-
-def _advice(engine: str) -> str:
-    if engine == REFERENCE:
-        return "Install the versions of pricekit and of the plugins that its manifest names, or export the run again"
-    return f"Choose the engine {REFERENCE}; if that fails, too, export the run again"
 
 
 def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, bool]) -> SelfTest:
@@ -191,7 +188,7 @@ def read_self_test(content: bytes, columns: Columns, where: object) -> SelfTest:
     reason = " (a text column of the model is missing)"
     try:
         found = SelfTest.model_validate_json(content)
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         reason = first_invalid_field(error)
     else:
         if {*columns.text} <= {*found.columns}:
@@ -214,20 +211,21 @@ def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str
     numeric = [*(False for _ in text[1:]), *others.values()]
     rows: list[list[str | float]] = []
     for number, first in enumerate((*make_catalog(4)["catalog_content"], *_TEXTS)):
-        further = (_cell(place, is_number) for place, is_number in enumerate(numeric, start=number))
-        rows.append(
-            [first, *further] if first else ["", *(0.0 if is_number else "" for is_number in numeric)]
+        further = (
+            (0.0 if is_number else "")
+            if not first
+            else _NUMBERS[place % len(_NUMBERS)]
+            if is_number
+            else _CELLS[place % len(_CELLS)]
+            for place, is_number in enumerate(numeric, start=number)
         )
+        rows.append([first, *further])
     return [*text, *others], rows
-
-
-def _cell(place: int, is_number: bool) -> str | float:
-    return _NUMBERS[place % len(_NUMBERS)] if is_number else _CELLS[place % len(_CELLS)]
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | float]], columns: Columns) -> Table:
     frame = pd.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
-    return table_of(frame, replace(columns, price=None))
+    return table_of(frame, columns)
 
 
 def _each_alone(table: Table, price: Callable[[Table], np.ndarray]) -> np.ndarray:

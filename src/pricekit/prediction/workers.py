@@ -11,12 +11,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -80,18 +82,15 @@ _ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
 @contextmanager
-def in_new_processes(
-    processes: int, prepare: Callable[..., object], *given: object
-) -> Iterator[ProcessPoolExecutor]:
+def in_new_processes(processes: int, value: object) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of new processes, which end with the block, or when this process ends.
 
     Args:
         processes: their number.
-        prepare: called once in each process with `given`; a function of a module.
-        given: what can be pickled; each process receives a copy.
+        value: what can be pickled; `kept` returns it in each process.
     """
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
-    pool = ProcessPoolExecutor(processes, context, _begin, (prepare, given))
+    pool = ProcessPoolExecutor(processes, context, _begin, (value,))
     try:
         with _for_children():
             for _ in range(processes):  # a process starts when there is work and no other one is idle
@@ -101,13 +100,22 @@ def in_new_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(prepare: Callable[..., object], given: tuple[object, ...]) -> None:
+_kept: list[Any] = []
+"""What this process received, if it is a worker."""
+
+
+def kept() -> Any:
+    """Return what this worker received when it started."""
+    return _kept[0]
+
+
+def _begin(value: object) -> None:
     """Make this process a worker: it logs nothing, and ends with its parent."""
     silence()
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="parent").start()
-    prepare(*given)
+    _kept[:] = [value]
 
 
 def _end_with(sentinel: int) -> None:
@@ -185,7 +193,7 @@ def price_in_processes(
         BundleError: the model has changed since it was loaded, or returns an invalid price.
     """
     waiting: deque[tuple[Table, Future[Found]]] = deque()
-    with in_new_processes(processes, _keep, Opened(predictor)) as pool:
+    with in_new_processes(processes, Opened(predictor)) as pool:
         try:
             for table in tables:
                 waiting.append((table, pool.submit(_price, table, counting)))
@@ -213,28 +221,54 @@ def _next(
     return table, *found.result()
 
 
-def worthwhile(predictor: TablePricer, preparing: float, pricing: float, left: float) -> int:
+@dataclass
+class Pace:
+    """The seconds that rows took so far.
+
+    Attributes:
+        preparing: for tokens and features.
+        pricing: in the engine.
+    """
+
+    preparing: float = 0.0
+    pricing: float = 0.0
+
+    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
+        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
+        began = time.perf_counter()
+        inputs = predictor.prepare(table)
+        prepared = time.perf_counter()
+        prices = predictor.price(inputs)
+        self.preparing += prepared - began
+        self.pricing += time.perf_counter() - prepared
+        return prices, predictor.count(table, inputs, prices) if counting else None
+
+
+def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
     """Return the number of processes that price faster than threads, 1 if that is none.
 
     Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
 
     Args:
         predictor: of which the processes would have copies.
-        preparing: seconds for tokens and features of some rows.
-        pricing: seconds that the engine took for them.
+        pace: of some rows.
         left: how many times as many rows are left.
     """
     streams = min(member.engine.streams for member in predictor.members)
-    if left * (preparing + pricing) < WORTH_SECONDS:
+    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
         return 1
-    if streams == 1 or predictor.origin is None or preparing < pricing:
+    if streams == 1 or predictor.origin is None:
         return 1
     return int(max(1, min(streams, MOST, available_memory() / 2 / used_memory())))
 
 
 @dataclass(frozen=True)
 class Opened(Generic[P]):
-    """Returns an open predictor. Pickled, it becomes a `Recipe`, because an open engine belongs to its process."""
+    """Returns an open predictor. Pickled, it becomes a function that opens the same model when it is called.
+
+    An open engine belongs to its process. So an error reaches whoever waits for prices; the last model of a process
+    stays open.
+    """
 
     predictor: P = field(repr=False)
 
@@ -244,36 +278,9 @@ class Opened(Generic[P]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle how to open the same model."""
-        return Recipe, self.predictor.__reduce__()
-
-
-@dataclass(frozen=True)
-class Recipe(Generic[P]):
-    """Opens a model when it is called, so that an error reaches whoever waits for prices.
-
-    Attributes:
-        load: opens it; the last model of a process stays open.
-        arguments: of `load`.
-    """
-
-    load: Callable[..., P]
-    arguments: tuple[Any, ...]
-
-    def __call__(self) -> P:
-        """Return the predictor; raises BundleError if the model has changed."""
-        return self.load(*self.arguments)
-
-
-_models: list[Callable[[], TablePricer]] = []
-"""Returns the predictor of this process, if it is a worker."""
-
-
-def _keep(model: Callable[[], TablePricer]) -> None:
-    _models[:] = [model]
+        load, arguments = self.predictor.__reduce__()
+        return partial, (load, *arguments)
 
 
 def _price(table: Table, counting: bool) -> Found:
-    predictor = _models[0]()
-    inputs = predictor.prepare(table)
-    prices = predictor.price(inputs)
-    return prices, predictor.count(table, inputs, prices) if counting else None
+    return Pace().price(kept()(), table, counting)
