@@ -63,6 +63,13 @@ from pricekit.support.log import logger
 from pricekit.support.staging import read_whole
 from pricekit.support.text import shorten
 
+_MARKS = {"run.json", "ensemble.json", "cv.json"}
+"""A folder with one of these files is a model, or several."""
+
+
+_NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
+"""Checkpoints, from which only training continues."""
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -187,8 +194,7 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
     parts = [member[part] for member in _members(manifest) for part in PARTS]
-    required = [*parts, "intervals.json", "sketch.json"]
-    for name in required:
+    for name in (*parts, "intervals.json", "sketch.json"):
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
     check_listed_sizes(path, manifest)
@@ -205,6 +211,17 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     return bundle
 
 
+def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the members of a manifest; a manifest does not list a single member."""
+    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
+    return members
+
+
+def _names(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the file names of each member, by the names that they have in a bundle with one member."""
+    return [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
+
+
 def check_listed_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
     """Raise BundleError if the files that a manifest lists would exceed the limits, or the memory."""
     sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
@@ -216,11 +233,6 @@ def check_listed_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
             "available; end other programs, or open it on a larger machine",
             path=path,
         )
-
-
-def _names(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the file names of each member, by the names that they have in a bundle with one member."""
-    return [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
 
 
 @contextmanager
@@ -236,36 +248,33 @@ def _limits_of(path: Path) -> Iterator[str]:
         ) from None
 
 
-def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a manifest; a manifest does not list a single member."""
-    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
-    return members
-
-
-def _read_file(path: Path, name: str, expected: Any) -> bytes:
+def _read_file(path: Path, name: str, facts: Mapping[str, Any]) -> bytes:
     file = path / name
     check_name(path, name)
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")
-    facts = expected if isinstance(expected, dict) else {}
     size = file.stat().st_size
-    if size != facts.get("bytes"):
+    if size != facts["bytes"]:
         raise BundleError(
             f"{file} was altered or truncated: its {size:,} bytes differ from the size in the manifest; "
             "copy or export the bundle again"
         )
     content = file.read_bytes()
-    if sha256(content) != facts.get("sha256"):
-        raise BundleError(
-            f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
-        )
+    _require_hash(file, sha256(content), facts["sha256"])
     return content
 
 
-_MARKS = ("run.json", "ensemble.json", "cv.json")
-"""A folder with one of these files is a model, or several."""
-_NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
-"""Checkpoints, from which only training continues."""
+def check_hash(file: Path, expected: str) -> None:
+    """Raise BundleError unless a file has the hash that the manifest lists."""
+    with file.open("rb") as content:
+        _require_hash(file, hashlib.file_digest(content, "sha256").hexdigest(), expected)
+
+
+def _require_hash(file: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise BundleError(
+            f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
+        )
 
 
 def fetch_model(address: Address, trust: Trust | None = None) -> Path:
@@ -296,7 +305,10 @@ def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
         raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
     with _new_folder(address) as new, named_as(new, address):
         download(address / MANIFEST, new / MANIFEST, size)
-        signature = _fetch_signature(address, new)
+        signature, length = b"", size_of(address / SIGNATURE)
+        if 0 < length <= MAX_SIGNATURE_BYTES:  # a longer one cannot be read
+            download(address / SIGNATURE, new / SIGNATURE, length)
+            signature = (new / SIGNATURE).read_bytes()
         manifest, digest = read_manifest(new, trust)
         place = _place(sha256(digest.encode() + signature) if signature else digest, address)
         if _is_intact(place):
@@ -312,28 +324,9 @@ def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
     return place
 
 
-def _fetch_signature(address: Address, new: Path) -> bytes:
-    """Fetch the signature of a bundle; return b"" if it has none, or one that is too long to be read."""
-    size = size_of(address / SIGNATURE)
-    if not 0 < size <= MAX_SIGNATURE_BYTES:
-        return b""
-    download(address / SIGNATURE, new / SIGNATURE, size)
-    return (new / SIGNATURE).read_bytes()
-
-
-def check_hash(file: Path, expected: str) -> None:
-    """Raise BundleError unless a file has the hash that the manifest lists."""
-    with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-    if found != expected:
-        raise BundleError(
-            f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
-        )
-
-
 def _fetch_run(address: Address) -> Path:
     sizes, digest = _state(address)
-    if not any(name in sizes for name in _MARKS):
+    if not sizes.keys() & _MARKS:
         found = "contains no model" if sizes else "does not exist"
         raise BundleError(f"{address} {found}; expected the folder of a run, an ensemble or a bundle")
     place = _place(digest, address)
@@ -366,7 +359,7 @@ def _state(address: Address) -> tuple[dict[str, int], str]:
             raise BundleError(
                 f"{address} has a file {shorten(repr(name))}, whose name is invalid; do not trust it"
             )
-    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    digest = sha256(json.dumps(found, sort_keys=True).encode())
     return {name: int(str(facts[1])) for name, facts in found.items()}, digest
 
 

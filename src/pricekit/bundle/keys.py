@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -13,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from pricekit.errors import BundleError, ConfigError, first_invalid_field, path_of
 from pricekit.support.files import describe_failure, mode_for_others
@@ -22,8 +21,22 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 
+SIGNATURE = "signature.json"
+
+
+MAX_SIGNATURE_BYTES = 10_000
+
+
+_SHOWN = 16
+"""Characters of a key id in messages."""
+
+
 _MOST_BYTES = 10_000
+
+
 _MAKE = "openssl genpkey -algorithm ed25519 -out key.pem"
+
+
 _MAKE_PUBLIC = "openssl pkey -in key.pem -pubout -out key.pub"
 
 
@@ -70,7 +83,7 @@ def key_id(key: Ed25519PublicKey) -> str:
 
     `openssl pkey -pubin -in key.pub -outform DER | sha256sum` prints the same.
     """
-    serialization = _cryptography("hazmat.primitives.serialization")
+    serialization = _cryptography("serialization")
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
@@ -86,8 +99,8 @@ def read_signing_key(given: Any, parameter: str) -> SigningKey:
         ConfigError: the file is missing, others can access it, or it holds no Ed25519 key without a passphrase; or the
             package cryptography is not installed.
     """
-    from_pem = _cryptography("hazmat.primitives.serialization").load_pem_private_key
-    kind = _cryptography("hazmat.primitives.asymmetric.ed25519").Ed25519PrivateKey
+    from_pem = _cryptography("serialization").load_pem_private_key
+    kind = _cryptography("asymmetric.ed25519").Ed25519PrivateKey
     file = path_of(given, parameter)
     content, mode = _content(file, parameter)
     if b"BEGIN PUBLIC KEY" in content:
@@ -132,8 +145,8 @@ def read_trust(given: Any, parameter: str = "trust") -> Trust | None:
 
 
 def _public_key(file: Path, parameter: str) -> Ed25519PublicKey:
-    from_pem = _cryptography("hazmat.primitives.serialization").load_pem_public_key
-    kind = _cryptography("hazmat.primitives.asymmetric.ed25519").Ed25519PublicKey
+    from_pem = _cryptography("serialization").load_pem_public_key
+    kind = _cryptography("asymmetric.ed25519").Ed25519PublicKey
     content, _ = _content(file, parameter)
     if b"PRIVATE KEY" in content:
         raise _wrong(
@@ -146,6 +159,17 @@ def _public_key(file: Path, parameter: str) -> Ed25519PublicKey:
         lambda: from_pem(content), kind, file, parameter, f"a public key: {_MAKE_PUBLIC}"
     )
     return key
+
+
+def _content(file: Path, parameter: str) -> tuple[bytes, str]:
+    """Return the contents of a key file, and its mode if others can access it."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_BYTES), mode_for_others(os.fstat(stream.fileno()))
+    except OSError as error:
+        raise ConfigError(
+            f"the key file cannot be read: {describe_failure(error)}", parameters=(parameter,)
+        ) from None
 
 
 def _parsed(parse: Any, kind: type, file: Path, parameter: str, expected: str) -> Any:
@@ -163,30 +187,13 @@ def _wrong(file: Path, parameter: str, found: str, expected: str) -> ConfigError
     return ConfigError(f"the key file {file} {found}; expected {expected}", parameters=(parameter,))
 
 
-def _content(file: Path, parameter: str) -> tuple[bytes, str]:
-    """Return the contents of a key file, and its mode if others can access it."""
-    try:
-        with file.open("rb") as stream:
-            return stream.read(_MOST_BYTES), mode_for_others(os.fstat(stream.fileno()))
-    except OSError as error:
-        raise ConfigError(
-            f"the key file cannot be read: {describe_failure(error)}", parameters=(parameter,)
-        ) from None
-
-
 def _cryptography(module: str) -> Any:
     try:
-        return import_module(f"cryptography.{module}")
+        return import_module(f"cryptography.hazmat.primitives.{module}")
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"signatures need the package {error.name}, which is not installed: pip install 'pricekit[sign]'"
         ) from None
-
-
-SIGNATURE = "signature.json"
-MAX_SIGNATURE_BYTES = 10_000
-_SHOWN = 16
-"""Characters of a key id in messages."""
 
 
 class Signature(BaseModel):
@@ -218,7 +225,20 @@ def check_signature(path: Path, manifest: bytes, trust: Trust) -> str:
     Raises:
         BundleError: the signature is missing, damaged, of another manifest or of another key.
     """
-    found = _read(path)
+    file = path / SIGNATURE
+    if file.is_symlink() or not file.is_file():
+        raise _refused(
+            f"the bundle {path} is unsigned: it has no file {SIGNATURE}. Do not use it, or ask its author for a signed "
+            "one, or sign it yourself once you have checked where it comes from"
+        )
+    with file.open("rb") as stream:
+        content = stream.read(MAX_SIGNATURE_BYTES + 1)
+    try:
+        if len(content) > MAX_SIGNATURE_BYTES:
+            raise ValueError
+        found = Signature.model_validate_json(content, strict=True)
+    except ValueError as error:
+        raise _damaged(file, first_invalid_field(error)) from None
     if found.key_id not in trust.keys:
         trusted = ", ".join(f"{key[:_SHOWN]}…" for key in sorted(trust.keys))
         raise _refused(
@@ -227,8 +247,8 @@ def check_signature(path: Path, manifest: bytes, trust: Trust) -> str:
         )
     try:
         signature = base64.b64decode(found.signature, validate=True)
-    except (binascii.Error, ValueError):
-        raise _refused(_damaged(path, "")) from None
+    except ValueError:
+        raise _damaged(file, "") from None
     if not trust.verifies(found.key_id, signature, manifest):
         raise _refused(
             f"the signature of the bundle {path} is not that of its manifest: one of both was altered, or is that of "
@@ -245,25 +265,10 @@ def not_signed(model: object) -> BundleError:
     )
 
 
-def _read(path: Path) -> Signature:
-    file = path / SIGNATURE
-    if file.is_symlink() or not file.is_file():
-        raise _refused(
-            f"the bundle {path} is unsigned: it has no file {SIGNATURE}. Do not use it, or ask its author for a signed "
-            "one, or sign it yourself once you have checked where it comes from"
-        )
-    with file.open("rb") as stream:
-        content = stream.read(MAX_SIGNATURE_BYTES + 1)
-    try:
-        if len(content) > MAX_SIGNATURE_BYTES:
-            raise ValueError
-        return Signature.model_validate_json(content, strict=True)
-    except (ValidationError, ValueError) as error:
-        raise _refused(_damaged(path, first_invalid_field(error))) from None
-
-
-def _damaged(path: Path, field: str) -> str:
-    return f"{path / SIGNATURE} is damaged: it is not a signature that this version reads{field}; copy the bundle again"
+def _damaged(file: Path, field: str) -> BundleError:
+    return _refused(
+        f"{file} is damaged: it is not a signature that this version reads{field}; copy the bundle again"
+    )
 
 
 def _refused(message: str) -> BundleError:

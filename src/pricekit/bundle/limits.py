@@ -1,8 +1,8 @@
 """Limits of what a bundle contains, checked before anything is built from its bytes.
 
 A stranger can write a bundle with valid hashes. The limits keep its tokenizer from filling the memory and from taking
-for ever; they are far above what exported bundles contain. `operators` checks the graph. The numbers of members and
-columns are limited where the manifest and preprocess.json are parsed.
+for ever; they are far above what exported bundles contain. The numbers of members and columns are limited where the
+manifest and preprocess.json are parsed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,108 @@ from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
 from pricekit.preprocess import LARGEST_ID
 from pricekit.support.text import shorten
 
+MOST_BYTES = 16 << 30
+"""Bytes of all files together."""
+
+
+COMMON_JSON = {
+    "intervals.json": 1 << 20,
+    "sketch.json": 1 << 20,
+    "self_test.json": 1 << 20,
+    "comparables.json": 256 << 20,
+}
+"""Bytes of the JSON files that all members share."""
+
+
+JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, **COMMON_JSON}
+
+
+FILE_BYTES = {"model.onnx": 2 << 30, "comparables.parquet": 1 << 30, **JSON_BYTES}
+"""Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
+
+
+OTHER_BYTES = 64 << 20
+"""Bytes of all other files together: the model card, and what later versions may add."""
+
+
+TOKENIZERS_BYTES = 256 << 20
+"""Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
+
+
+GRAPHS_FIELDS = 8_000_000
+"""Fields of all members' graphs; equal ones count once."""
+
+
+ASSETS = 64
+"""Assets of all members' features."""
+
+
+MOST_CONTAINERS = 2_000_000
+"""Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
+
+
+def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], where: str) -> None:
+    """Check the sizes of a bundle's files before they are read.
+
+    Args:
+        sizes: bytes by file name.
+        members: the file names of each member, by the names that they have in a bundle with one member.
+        where: names the bundle in errors.
+
+    Raises:
+        BundleError: a limit is exceeded.
+    """
+    check = _Check(where)
+    check.limit(sum(sizes.values()), MOST_BYTES, "bytes")
+    for plain, name in sorted({part for names in members for part in names.items()}):
+        _Check(f"{where}: {plain}").limit(sizes[name], FILE_BYTES[plain], "bytes")
+    used = {name for names in members for name in names.values()}
+    for name in sizes.keys() & FILE_BYTES.keys() - used:
+        _Check(f"{where}: {name}").limit(sizes[name], FILE_BYTES[name], "bytes")
+    assets = sorted(filter(is_asset, sizes.keys() - used))
+    check.limit(len(assets), ASSETS, "assets")
+    for name in assets:
+        _Check(f"{where}: {name}").limit(sizes[name], ASSET_BYTES, "bytes")
+    others = sizes.keys() - used - FILE_BYTES.keys() - set(assets)
+    check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
+
+
+def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
+    """Check the members' files, each object once.
+
+    Args:
+        members: the contents of each member, by the names that they have in a bundle with one member, and the assets of
+            the features. Equal contents are one object: to compare gigabytes would take seconds.
+        where: names the bundle in errors.
+
+    Raises:
+        BundleError: a limit is exceeded, or a file is damaged.
+    """
+    check, fields = _Check(where), 0
+    graphs = {id(graph): (graph, f"the graph of {where}") for graph in _distinct(members, "model.onnx")}
+    for files in members:
+        for name in graphs_among(files):
+            graphs.setdefault(id(files[name]), (files[name], f"{where}: {name}"))
+    for graph, named in graphs.values():
+        fields += check_graph(graph, named)
+        check.limit(fields, GRAPHS_FIELDS, "fields in its graphs")
+    for content in _distinct(members, "preprocess.json"):
+        check_json(content, "preprocess.json", where)
+    tokenizers = _distinct(members, "tokenizer.json")
+    check.limit(sum(map(len, tokenizers)), TOKENIZERS_BYTES, "bytes in its tokenizers")
+    for content in tokenizers:
+        check_tokenizer(content, where)
+
+
+def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:
+    return list({id(files[name]): files[name] for files in members}.values())
+
+
+def check_json(content: bytes, name: str, where: str) -> None:
+    """Check the size of a JSON file before it is parsed; raises BundleError."""
+    _Check(f"{where}: {name}").size(content, name)
+
+
 _NAMES = """
 Abs Acos Add And ArgMax ArgMin Asin Atan AveragePool BatchNormalization BitShift BitwiseAnd BitwiseNot BitwiseOr
 BitwiseXor Cast CastLike Ceil Celu Clip Compress Concat Constant Conv ConvInteger Cos Cosh CumSum DequantizeLinear
@@ -34,27 +136,47 @@ ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Slice Sof
 Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
 """
 
+
 OPERATORS = frozenset(_NAMES.split())
 """Names in the standard domain of ONNX; operators of other domains are refused."""
 
+
 MOST_NODES = 50_000
+
+
 MOST_FIELDS = 1_000_000
 """Fields of a graph's nodes, weights and attributes: about 16 for each node."""
 
+
 _Value: TypeAlias = "int | memoryview"
+
 
 _VARINT, _FIXED64, _MESSAGE, _FIXED32 = 0, 1, 2, 5
 """Wire types of protocol buffers (protobuf.dev, "Encoding"). Types 3 and 4 are groups, which ONNX does not have."""
 
+
 # Numbers of the fields in onnx.proto
 _GRAPH, _TRAINING, _FUNCTIONS = 7, 20, 25  # of ModelProto
+
+
 _NODE, _WEIGHT, _SPARSE_WEIGHT = 1, 5, 15  # of GraphProto
+
+
 _OPERATOR, _ATTRIBUTE, _DOMAIN = 4, 5, 7  # of NodeProto
+
+
 _TENSORS, _SPARSE_TENSORS, _SUBGRAPHS = (5, 10), (22, 23), (6, 11)  # of AttributeProto
+
+
 _PARTS = (1, 2)  # of SparseTensorProto: its values and indices
+
+
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of TensorProto
 
+
 _STANDARD = (b"", b"ai.onnx")
+
+
 _ORT_FORMAT = b"ORTM"
 """Bytes 4 to 7 of a file in ONNX Runtime's own format, which it also loads."""
 
@@ -217,47 +339,43 @@ def _varint(message: memoryview, at: int, bits: int) -> tuple[int, int]:
     raise _NotOnnxError
 
 
-MOST_BYTES = 16 << 30
-"""Bytes of all files together."""
-COMMON_JSON = {
-    "intervals.json": 1 << 20,
-    "sketch.json": 1 << 20,
-    "self_test.json": 1 << 20,
-    "comparables.json": 256 << 20,
-}
-"""Bytes of the JSON files that all members share."""
-JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, **COMMON_JSON}
-FILE_BYTES = {"model.onnx": 2 << 30, "comparables.parquet": 1 << 30, **JSON_BYTES}
-"""Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
-OTHER_BYTES = 64 << 20
-"""Bytes of all other files together: the model card, and what later versions may add."""
-TOKENIZERS_BYTES = 256 << 20
-"""Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
-GRAPHS_FIELDS = 8_000_000
-"""Fields of all members' graphs; equal ones count once."""
-ASSETS = 64
-"""Assets of all members' features."""
-MOST_CONTAINERS = 2_000_000
-"""Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
-
 MOST_TOKENS = 2_000_000
 """Tokens of a vocabulary."""
+
+
 LONGEST_TOKEN = 1_000
 """Characters of a token."""
+
+
 UNIGRAM_CHARACTERS = 4_000_000
 """Characters of a Unigram vocabulary, which becomes a tree with a node for each byte."""
+
+
 MOST_ADDED_TOKENS = 10_000
+
+
 LONGEST_WORD = 1_000
 """Characters of the longest word that WordPiece splits, in a time that grows with their square."""
+
+
 MOST_COMPONENTS = 32
+
+
 MOST_SETTINGS = 1_000
 """Numbers and texts in a component's settings."""
+
+
 LONGEST_SETTING = 256
 """Characters of such a text."""
+
+
 MOST_GROWTH = 16
 """The factor by which the replacements of a tokenizer may lengthen a text."""
+
+
 LONGEST_REPLACEMENT = 64
 """Bytes that a character map (`Precompiled`) puts in place of a character."""
+
 
 COMPONENTS = {
     "normalizer": "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Sequence "
@@ -269,7 +387,9 @@ COMPONENTS = {
 }
 """Types of the components in each part of a tokenizer."""
 
+
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+
 
 _MEMBERS = {
     "normalizer": "normalizers",
@@ -279,9 +399,16 @@ _MEMBERS = {
 }
 """The list in a Sequence of each part."""
 
+
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
+
+
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+
+
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
 PATTERNS = frozenset(
     {
         r"\w+",
@@ -295,68 +422,6 @@ PATTERNS = frozenset(
     }
 )
 """Regular expressions of `bag` and of common encoders (GPT-2, CLIP, Llama 3, Qwen 2). Others may take hours."""
-
-
-def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], where: str) -> None:
-    """Check the sizes of a bundle's files before they are read.
-
-    Args:
-        sizes: bytes by file name.
-        members: the file names of each member, by the names that they have in a bundle with one member.
-        where: names the bundle in errors.
-
-    Raises:
-        BundleError: a limit is exceeded.
-    """
-    check = _Check(where)
-    check.limit(sum(sizes.values()), MOST_BYTES, "bytes")
-    for plain, name in sorted({part for names in members for part in names.items()}):
-        _Check(f"{where}: {plain}").limit(sizes[name], FILE_BYTES[plain], "bytes")
-    used = {name for names in members for name in names.values()}
-    for name in sizes.keys() & FILE_BYTES.keys() - used:
-        _Check(f"{where}: {name}").limit(sizes[name], FILE_BYTES[name], "bytes")
-    assets = sorted(filter(is_asset, sizes.keys() - used))
-    check.limit(len(assets), ASSETS, "assets")
-    for name in assets:
-        _Check(f"{where}: {name}").limit(sizes[name], ASSET_BYTES, "bytes")
-    others = sizes.keys() - used - FILE_BYTES.keys() - set(assets)
-    check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
-
-
-def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
-    """Check the members' files, each object once.
-
-    Args:
-        members: the contents of each member, by the names that they have in a bundle with one member, and the assets of
-            the features. Equal contents are one object: to compare gigabytes would take seconds.
-        where: names the bundle in errors.
-
-    Raises:
-        BundleError: a limit is exceeded, or a file is damaged.
-    """
-    check, fields = _Check(where), 0
-    graphs = {id(graph): (graph, f"the graph of {where}") for graph in _distinct(members, "model.onnx")}
-    for files in members:
-        for name in graphs_among(files):
-            graphs.setdefault(id(files[name]), (files[name], f"{where}: {name}"))
-    for graph, named in graphs.values():
-        fields += check_graph(graph, named)
-        check.limit(fields, GRAPHS_FIELDS, "fields in its graphs")
-    for content in _distinct(members, "preprocess.json"):
-        check_json(content, "preprocess.json", where)
-    tokenizers = _distinct(members, "tokenizer.json")
-    check.limit(sum(map(len, tokenizers)), TOKENIZERS_BYTES, "bytes in its tokenizers")
-    for content in tokenizers:
-        check_tokenizer(content, where)
-
-
-def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:
-    return list({id(files[name]): files[name] for files in members}.values())
-
-
-def check_json(content: bytes, name: str, where: str) -> None:
-    """Check the size of a JSON file before it is parsed; raises BundleError."""
-    _Check(f"{where}: {name}").size(content, name)
 
 
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
