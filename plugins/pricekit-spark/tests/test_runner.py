@@ -72,13 +72,13 @@ import sys, time
 import pricekit as pk
 from pricekit.prediction import folders
 follow = folders._follow
-def slowly(outcomes, parts):
+def slowly(outcomes, *others):
     def each():
         for outcome in outcomes:
             yield outcome
             print(outcome.name, flush=True)
             time.sleep(600)
-    return follow(each(), parts)
+    return follow(each(), *others)
 folders._follow = slowly
 pk.predict(*sys.argv[1:], engine="ort-cpu", runner="spark", processes=1)
 """

@@ -66,7 +66,6 @@ from pricekit.support.text import shorten
 _MARKS = {"run.json", "ensemble.json", "cv.json"}
 """A folder with one of these files is a model, or several."""
 
-
 _NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
 """Checkpoints, from which only training continues."""
 

@@ -20,23 +20,13 @@ from pricekit.support.files import describe_failure, mode_for_others
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-
 SIGNATURE = "signature.json"
-
-
 MAX_SIGNATURE_BYTES = 10_000
-
-
 _SHOWN = 16
 """Characters of a key id in messages."""
 
-
 _MOST_BYTES = 10_000
-
-
 _MAKE = "openssl genpkey -algorithm ed25519 -out key.pem"
-
-
 _MAKE_PUBLIC = "openssl pkey -in key.pem -pubout -out key.pub"
 
 

@@ -24,7 +24,6 @@ from pricekit.support.text import shorten
 MOST_BYTES = 16 << 30
 """Bytes of all files together."""
 
-
 COMMON_JSON = {
     "intervals.json": 1 << 20,
     "sketch.json": 1 << 20,
@@ -33,29 +32,21 @@ COMMON_JSON = {
 }
 """Bytes of the JSON files that all members share."""
 
-
 JSON_BYTES = {"tokenizer.json": 64 << 20, "preprocess.json": 64 << 20, **COMMON_JSON}
-
-
 FILE_BYTES = {"model.onnx": 2 << 30, "comparables.parquet": 1 << 30, **JSON_BYTES}
 """Bytes of a file, by its name in a bundle with one member; protocol buffers have 2 GiB at most."""
-
 
 OTHER_BYTES = 64 << 20
 """Bytes of all other files together: the model card, and what later versions may add."""
 
-
 TOKENIZERS_BYTES = 256 << 20
 """Bytes of all members' tokenizers; equal ones count once. The largest known ones have 33 MB."""
-
 
 GRAPHS_FIELDS = 8_000_000
 """Fields of all members' graphs; equal ones count once."""
 
-
 ASSETS = 64
 """Assets of all members' features."""
-
 
 MOST_CONTAINERS = 2_000_000
 """Lists and objects in a JSON file: an empty one takes 2 bytes there and 64 in memory."""
@@ -136,47 +127,27 @@ ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Slice Sof
 Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
 """
 
-
 OPERATORS = frozenset(_NAMES.split())
 """Names in the standard domain of ONNX; operators of other domains are refused."""
 
-
 MOST_NODES = 50_000
-
-
 MOST_FIELDS = 1_000_000
 """Fields of a graph's nodes, weights and attributes: about 16 for each node."""
 
-
 _Value: TypeAlias = "int | memoryview"
-
 
 _VARINT, _FIXED64, _MESSAGE, _FIXED32 = 0, 1, 2, 5
 """Wire types of protocol buffers (protobuf.dev, "Encoding"). Types 3 and 4 are groups, which ONNX does not have."""
 
-
 # Numbers of the fields in onnx.proto
 _GRAPH, _TRAINING, _FUNCTIONS = 7, 20, 25  # of ModelProto
-
-
 _NODE, _WEIGHT, _SPARSE_WEIGHT = 1, 5, 15  # of GraphProto
-
-
 _OPERATOR, _ATTRIBUTE, _DOMAIN = 4, 5, 7  # of NodeProto
-
-
 _TENSORS, _SPARSE_TENSORS, _SUBGRAPHS = (5, 10), (22, 23), (6, 11)  # of AttributeProto
-
-
 _PARTS = (1, 2)  # of SparseTensorProto: its values and indices
-
-
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of TensorProto
 
-
 _STANDARD = (b"", b"ai.onnx")
-
-
 _ORT_FORMAT = b"ORTM"
 """Bytes 4 to 7 of a file in ONNX Runtime's own format, which it also loads."""
 
@@ -342,40 +313,28 @@ def _varint(message: memoryview, at: int, bits: int) -> tuple[int, int]:
 MOST_TOKENS = 2_000_000
 """Tokens of a vocabulary."""
 
-
 LONGEST_TOKEN = 1_000
 """Characters of a token."""
-
 
 UNIGRAM_CHARACTERS = 4_000_000
 """Characters of a Unigram vocabulary, which becomes a tree with a node for each byte."""
 
-
 MOST_ADDED_TOKENS = 10_000
-
-
 LONGEST_WORD = 1_000
 """Characters of the longest word that WordPiece splits, in a time that grows with their square."""
 
-
 MOST_COMPONENTS = 32
-
-
 MOST_SETTINGS = 1_000
 """Numbers and texts in a component's settings."""
-
 
 LONGEST_SETTING = 256
 """Characters of such a text."""
 
-
 MOST_GROWTH = 16
 """The factor by which the replacements of a tokenizer may lengthen a text."""
 
-
 LONGEST_REPLACEMENT = 64
 """Bytes that a character map (`Precompiled`) puts in place of a character."""
-
 
 COMPONENTS = {
     "normalizer": "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Sequence "
@@ -387,10 +346,7 @@ COMPONENTS = {
 }
 """Types of the components in each part of a tokenizer."""
 
-
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
-
-
 _MEMBERS = {
     "normalizer": "normalizers",
     "pre_tokenizer": "pretokenizers",
@@ -399,16 +355,9 @@ _MEMBERS = {
 }
 """The list in a Sequence of each part."""
 
-
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
-
-
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-
-
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-
-
 PATTERNS = frozenset(
     {
         r"\w+",
@@ -422,7 +371,6 @@ PATTERNS = frozenset(
     }
 )
 """Regular expressions of `bag` and of common encoders (GPT-2, CLIP, Llama 3, Qwen 2). Others may take hours."""
-
 
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
 """What the checks raise for values of unexpected types."""

@@ -32,78 +32,13 @@ from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.tokens import Tokens
 
-_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
+AUTO = "auto"
+GPU = "ort-cuda"
+REFERENCE = "ort-cpu"
+"""The engine whose prices all others must match."""
 
-
-@dataclass(frozen=True)
-class EngineRecord:
-    """Results for one graph; they are valid until the machine or an engine changes.
-
-    Attributes:
-        path: the JSON file.
-        fastest: the engine that `auto` chose; "" before a measurement.
-        batch_tokens: the fastest batch size by engine, in tokens.
-        checked: engines whose prices agree with the reference.
-        without_gpu: there was an NVIDIA GPU that could not be used.
-    """
-
-    path: Path
-    fastest: str = ""
-    batch_tokens: dict[str, int] = field(default_factory=dict)
-    checked: tuple[str, ...] = ()
-    without_gpu: bool = False
-
-    def save(self, **changes: Any) -> None:
-        """Write the record with some changes. If that fails, the engines are measured again next time."""
-        found = {"machine": _machine(), **vars(replace(self, **changes))}
-        del found["path"]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.path, json.dumps(found) + "\n")
-        except OSError as error:
-            logger.warning(
-                f"the measurements cannot be cached in {self.path.parent}: {error.strerror or error}."
-            )
-
-
-def read_record(path: Path) -> EngineRecord:
-    """Read a record; an empty one if there is none for this machine or the file is damaged."""
-    try:
-        found = json.loads(path.read_text("utf-8"))
-        if found["machine"] != _machine():
-            return EngineRecord(path)
-        sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
-        checked = tuple(map(str, found["checked"]))
-        return EngineRecord(path, str(found["fastest"]), sizes, checked, bool(found["without_gpu"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return EngineRecord(path)
-
-
-def _machine() -> str:
-    """Return a hash of the processor, the usable CPUs, and the versions of engines and their libraries."""
-    model = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else platform.processor()
-    names = [line for line in model.splitlines() if line.startswith("model name")][:1] or [model]
-    engines = [(entry.name, entry.package, entry.version) for entry in registry().of_kind("engine")]
-    libraries = {package: _library_versions(package) for _, package, _ in engines}
-    text = json.dumps(
-        [platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines, libraries]
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def _library_versions(package: str) -> dict[str, str]:
-    """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
-    found = {}
-    with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
-        for requirement in metadata.requires(package) or []:
-            if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
-                continue
-            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-            with suppress(metadata.PackageNotFoundError):
-                found[name] = metadata.version(name)
-    return found
-
+MAX_DIFFERENCE = 0.02
+"""Maximum relative price difference from the reference. Engines that differ by more are not used."""
 
 LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 """Tokens of a sample row; rounds of a comparison; seconds after which no further round starts."""
@@ -120,83 +55,7 @@ LEAST_S = 0.05
 BETTER = 1.1
 """A larger batch size must be faster by this factor, because machines are noisy and too large a size costs more."""
 
-
-def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
-    """Return rows of equal length and random tokens, as many as the largest batch may have."""
-    rng = np.random.default_rng(0)
-    length = min(LENGTH, graph.max_length)
-    ids = rng.integers(0, max(1, vocab_size), BATCH_SIZE * length).astype(np.int32)
-    tokens = Tokens(ids, np.arange(BATCH_SIZE + 1) * length)
-    return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
-
-
-def sample_batch(graph: Graph, vocab_size: int) -> Batch:
-    """Return a batch of about `CHECKED` tokens with decreasing row lengths; masked tokens differ from padding."""
-    inputs = sample_inputs(graph, vocab_size)
-    batch = inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0]))))
-    rows, length = batch["input_ids"].shape
-    ends = length - np.arange(rows) * length // (2 * rows)
-    return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}
-
-
-def with_best_batch_size(
-    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None] = lambda _: None
-) -> LoadedEngine:
-    """Return the engine with the largest batch size that is clearly faster than smaller ones.
-
-    The search ends after two consecutive sizes that are not: one may be only slightly faster, and its double much.
-
-    Args:
-        opened: the engine.
-        inputs: the rows to price.
-        advance: called with the number of finished sizes, `len(BATCH_TOKENS) - 1` in all.
-    """
-    best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_CHOICES)
-    failed = 0
-    for number, engine in enumerate(larger):
-        small, large = speeds([best, engine], inputs)
-        if np.median(large / small) >= BETTER:
-            best, failed = engine, 0
-        elif (failed := failed + 1) == 2:
-            advance(len(larger) - number)
-            break
-        advance(1)
-    return best
-
-
-def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
-    """Return tokens per second, (engines, rounds); the engines take turns, each with its own batch size.
-
-    Padding is part of the measured time, as it is for a table.
-    """
-    batches = [engine.batches(inputs) for engine in engines]
-    repeats = [1] * len(engines)
-    rounds: list[list[float]] = []
-    started = time.perf_counter()
-    for number in range(1 + REPEATS):
-        found = []
-        for place, engine in enumerate(engines):
-            some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
-            began = time.perf_counter()
-            for_each(partial(engine.price_rows, inputs), some, engine.streams)
-            seconds = time.perf_counter() - began
-            found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
-            if not number:
-                repeats[place] = 1 + int(LEAST_S / seconds)
-        if number:  # the first round is slower
-            rounds.append(found)
-        if rounds and time.perf_counter() - started > ENOUGH_S:
-            break
-    return np.array(rounds).T
-
-
-AUTO = "auto"
-GPU = "ort-cuda"
-REFERENCE = "ort-cpu"
-"""The engine whose prices all others must match."""
-
-MAX_DIFFERENCE = 0.02
-"""Maximum relative price difference from the reference. Engines that differ by more are not used."""
+_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
 
 
 def open_engine(
@@ -346,3 +205,142 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> float:
 def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:
     if reason:
         logger.warning(f"the engine is {chosen}; the GPU cannot be used: {reason}")
+
+
+def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
+    """Return rows of equal length and random tokens, as many as the largest batch may have."""
+    rng = np.random.default_rng(0)
+    length = min(LENGTH, graph.max_length)
+    ids = rng.integers(0, max(1, vocab_size), BATCH_SIZE * length).astype(np.int32)
+    tokens = Tokens(ids, np.arange(BATCH_SIZE + 1) * length)
+    return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
+
+
+def sample_batch(graph: Graph, vocab_size: int) -> Batch:
+    """Return a batch of about `CHECKED` tokens with decreasing row lengths; masked tokens differ from padding."""
+    inputs = sample_inputs(graph, vocab_size)
+    batch = inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0]))))
+    rows, length = batch["input_ids"].shape
+    ends = length - np.arange(rows) * length // (2 * rows)
+    return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}
+
+
+def with_best_batch_size(
+    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None] = lambda _: None
+) -> LoadedEngine:
+    """Return the engine with the largest batch size that is clearly faster than smaller ones.
+
+    The search ends after two consecutive sizes that are not: one may be only slightly faster, and its double much.
+
+    Args:
+        opened: the engine.
+        inputs: the rows to price.
+        advance: called with the number of finished sizes, `len(BATCH_TOKENS) - 1` in all.
+    """
+    best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_CHOICES)
+    failed = 0
+    for number, engine in enumerate(larger):
+        small, large = speeds([best, engine], inputs)
+        if np.median(large / small) >= BETTER:
+            best, failed = engine, 0
+        elif (failed := failed + 1) == 2:
+            advance(len(larger) - number)
+            break
+        advance(1)
+    return best
+
+
+def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
+    """Return tokens per second, (engines, rounds); the engines take turns, each with its own batch size.
+
+    Padding is part of the measured time, as it is for a table.
+    """
+    batches = [engine.batches(inputs) for engine in engines]
+    repeats = [1] * len(engines)
+    rounds: list[list[float]] = []
+    started = time.perf_counter()
+    for number in range(1 + REPEATS):
+        found = []
+        for place, engine in enumerate(engines):
+            some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
+            began = time.perf_counter()
+            for_each(partial(engine.price_rows, inputs), some, engine.streams)
+            seconds = time.perf_counter() - began
+            found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
+            if not number:
+                repeats[place] = 1 + int(LEAST_S / seconds)
+        if number:  # the first round is slower
+            rounds.append(found)
+        if rounds and time.perf_counter() - started > ENOUGH_S:
+            break
+    return np.array(rounds).T
+
+
+@dataclass(frozen=True)
+class EngineRecord:
+    """Results for one graph; they are valid until the machine or an engine changes.
+
+    Attributes:
+        path: the JSON file.
+        fastest: the engine that `auto` chose; "" before a measurement.
+        batch_tokens: the fastest batch size by engine, in tokens.
+        checked: engines whose prices agree with the reference.
+        without_gpu: there was an NVIDIA GPU that could not be used.
+    """
+
+    path: Path
+    fastest: str = ""
+    batch_tokens: dict[str, int] = field(default_factory=dict)
+    checked: tuple[str, ...] = ()
+    without_gpu: bool = False
+
+    def save(self, **changes: Any) -> None:
+        """Write the record with some changes. If that fails, the engines are measured again next time."""
+        found = {"machine": _machine(), **vars(replace(self, **changes))}
+        del found["path"]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self.path, json.dumps(found) + "\n")
+        except OSError as error:
+            logger.warning(
+                f"the measurements cannot be cached in {self.path.parent}: {error.strerror or error}."
+            )
+
+
+def read_record(path: Path) -> EngineRecord:
+    """Read a record; an empty one if there is none for this machine or the file is damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if found["machine"] != _machine():
+            return EngineRecord(path)
+        sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
+        checked = tuple(map(str, found["checked"]))
+        return EngineRecord(path, str(found["fastest"]), sizes, checked, bool(found["without_gpu"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return EngineRecord(path)
+
+
+def _machine() -> str:
+    """Return a hash of the processor, the usable CPUs, and the versions of engines and their libraries."""
+    model = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else platform.processor()
+    names = [line for line in model.splitlines() if line.startswith("model name")][:1] or [model]
+    engines = [(entry.name, entry.package, entry.version) for entry in registry().of_kind("engine")]
+    libraries = {package: _library_versions(package) for _, package, _ in engines}
+    text = json.dumps(
+        [platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines, libraries]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _library_versions(package: str) -> dict[str, str]:
+    """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
+    found = {}
+    with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
+        for requirement in metadata.requires(package) or []:
+            if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
+                continue
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            with suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
+    return found

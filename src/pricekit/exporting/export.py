@@ -26,7 +26,7 @@ from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.exporting.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.exporting.graph import OPSET, export_graph
 from pricekit.exporting.inventory import INVENTORY, make_inventory
-from pricekit.exporting.precision import Converted, convert
+from pricekit.exporting.precision import convert
 from pricekit.exporting.priced_once import PricedOnce, RowPrices
 from pricekit.exporting.tensors import in_file, token_count
 from pricekit.exporting.verify import (
@@ -39,13 +39,10 @@ from pricekit.exporting.verify import (
 from pricekit.features.assets import is_asset
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import FILE as SKETCH
-from pricekit.insight.sketch import Sketch
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import PriceModel
-from pricekit.prediction.intervals import Intervals
 from pricekit.prediction.self_test import FILE as SELF_TEST
 from pricekit.prediction.self_test import make_self_test
-from pricekit.preprocess import Inputs
 from pricekit.runs.folder import check_replaceable, is_ensemble
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
 from pricekit.support.files import is_free, temporary_folder
@@ -106,19 +103,20 @@ def export_run(
             except (BundleError, OSError):
                 own, foreign = False, []
             check_replaceable(out, "bundle", own=own, overwrite=overwrite, foreign=foreign, error=ExportError)
-        if is_ensemble(path):
-            ensemble = open_ensemble(path)
-            runs = [run for run, _ in ensemble.members]
-            products = _read_products(comparables, runs[0], ensemble.facts)
-            report, files, facts = _export_members(ensemble, precision)
+        opened = open_ensemble(path) if is_ensemble(path) else open_run(path)
+        runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]
+        products = _read_products(comparables, runs[0], opened.facts)
+        if isinstance(opened, Ensemble):
+            report, files, facts = _export_members(opened, runs, precision)
+            card = ensemble_card(opened, facts)
         else:
-            run = open_run(path)
-            runs = [run]
-            products = _read_products(comparables, run, run.facts)
-            exported = _export_model(run, precision)
+            exported = _export_model(opened, precision)
             report, files = exported.report, exported.files
-            facts = _facts(precision, run.facts | _training_rows_in([run]), exported.float32_nodes, report)
-            files |= _common_files(model_card(run, facts), run.intervals, run.sketch)
+            facts = _facts(precision, opened.facts, runs, exported.float32_nodes, report)
+            card = model_card(opened, facts)
+        intervals = json.dumps(opened.intervals.to_json()) + "\n"
+        texts = {CARD: card, "intervals.json": intervals, SKETCH: opened.sketch.to_text()}
+        files |= {name: text.encode() for name, text in texts.items()}
         files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
         if products is not None:
             members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
@@ -152,7 +150,7 @@ def _in_training_order(table: Table, run: Path) -> Table:
 
 
 def _export_members(
-    ensemble: Ensemble, precision: str
+    ensemble: Ensemble, runs: Sequence[LoadedRun], precision: str
 ) -> tuple[VerificationReport, dict[str, bytes], dict[str, Any]]:
     """Export each member; its number precedes the names of its files."""
     if len(ensemble.members) > MOST_MEMBERS:
@@ -181,10 +179,11 @@ def _export_members(
         if field.name != "checks"
     }
     report = VerificationReport([check for each in reports for check in each.checks], **largest)
-    held = _training_rows_in([run for run, _ in ensemble.members])
-    facts = {"members": members, **_facts(precision, ensemble.facts | held, float32_nodes, report)}
-    common = _common_files(ensemble_card(ensemble, facts), ensemble.intervals, ensemble.sketch)
-    return report, files | common, facts
+    return (
+        report,
+        files,
+        {"members": members, **_facts(precision, ensemble.facts, runs, float32_nodes, report)},
+    )
 
 
 def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
@@ -207,7 +206,22 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
         files = {"model.onnx": converted.model, **texts, **run.preprocessor.features.assets()}
         _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
-        report = _verified(run, sample, inputs, precision, converted, float32, reference)
+        verify = partial(
+            verify_graph,
+            run.model,
+            inputs=inputs,
+            max_length=run.config.max_length,
+            price=sample.price,
+            precision=precision,
+            float32=None if precision == "fp32" else float32,
+            reference=reference,
+        )
+        # The report is that of the simulation of the target hardware.
+        report = verify(in_file(converted.simulated, folder / "simulated.onnx"), engine=converted.engine)
+        if converted.engine is not None:
+            converted.engine.close()
+        if converted.model != converted.simulated:
+            verify(in_file(converted.model, folder / "converted.onnx"))
     return ExportedModel(files, converted.float32_nodes, report)
 
 
@@ -230,36 +244,6 @@ def _free_weights(model: PriceModel) -> None:
             storage.resize_(0)
 
 
-def _verified(
-    run: LoadedRun,
-    sample: Table,
-    inputs: Inputs,
-    precision: str,
-    converted: Converted,
-    float32: Path,
-    reference: PriceBatch,
-) -> VerificationReport:
-    """Verify the graph, and the simulation of its target hardware, whose report is returned."""
-    verify = partial(
-        verify_graph,
-        run.model,
-        inputs=inputs,
-        max_length=run.config.max_length,
-        price=sample.price,
-        precision=precision,
-        float32=None if precision == "fp32" else float32,
-        reference=reference,
-    )
-    report = verify(
-        in_file(converted.simulated, float32.with_name("simulated.onnx")), engine=converted.engine
-    )
-    if converted.engine is not None:
-        converted.engine.close()
-    if converted.model != converted.simulated:
-        verify(in_file(converted.model, float32.with_name("converted.onnx")))
-    return report
-
-
 def _check_opens(members: Sequence[Mapping[str, bytes]], what: str) -> None:
     """Raise ExportError if the files of the members exceed the limits of bundles."""
     same: dict[bytes, bytes] = {}
@@ -280,12 +264,6 @@ def _within_limits() -> Iterator[None]:
         ) from error
 
 
-def _common_files(card: str, intervals: Intervals, sketch: Sketch) -> dict[str, bytes]:
-    """Return the files that all members of a bundle share."""
-    saved = (json.dumps(intervals.to_json()) + "\n").encode()
-    return {CARD: card.encode(), "intervals.json": saved, SKETCH: sketch.to_text().encode()}
-
-
 def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dict[str, bytes]:
     """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
     names = {name for run in runs for name in run.sketch.others}
@@ -304,8 +282,14 @@ def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dic
 
 
 def _facts(
-    precision: str, facts: Mapping[str, Any], float32_nodes: list[str], report: VerificationReport
+    precision: str,
+    facts: Mapping[str, Any],
+    runs: Sequence[LoadedRun],
+    float32_nodes: list[str],
+    report: VerificationReport,
 ) -> dict[str, Any]:
+    """Return the facts of a manifest; `training_rows_in` names the features whose state contains training rows."""
+    holding = {name for run in runs for name in run.preprocessor.features.holding_training_rows}
     return {
         "pricekit_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -313,14 +297,9 @@ def _facts(
         "float32_nodes": float32_nodes,
         "opset": OPSET,
         **{name: value for name, value in facts.items() if name != "format"},
+        **({"training_rows_in": sorted(holding)} if holding else {}),
         "verified": _verification_facts(report),
     }
-
-
-def _training_rows_in(runs: Sequence[LoadedRun]) -> dict[str, list[str]]:
-    """Return the fact for the manifest that names the features with training rows in their state, if there are any."""
-    names = {name for run in runs for name in run.preprocessor.features.holding_training_rows}
-    return {"training_rows_in": sorted(names)} if names else {}
 
 
 def _verification_facts(report: VerificationReport) -> dict[str, Any]:

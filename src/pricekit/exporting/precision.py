@@ -122,7 +122,10 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
     graph = without_weights(graph)
     waiting = list(batches)
     for left in reversed(range(MAX_REPAIRS + 1)):
-        half, simulated = _halved(model, kept)
+        half = to_float16(model, kept)
+        simulated: Stored = simulate_float16(half).SerializeToString()
+        if isinstance(model, Path):
+            simulated = in_file(simulated, model.with_name("simulated.onnx"))
         engine = PricedOnce(partial(load_cpu, simulated, threads=1))
         found = _first_wrong(model, simulated, engine, expected, waiting) if left else None
         if found is None:
@@ -131,16 +134,7 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
         kept |= _nodes_to_keep(graph, wrong, kept)
         waiting = waiting[at:] + waiting[:at]  # the repaired batch first
     names = [node.name for node in graph.graph.node if node.name in kept]
-    return Converted(half, simulated, names, engine)
-
-
-def _halved(model: Stored, kept: set[str]) -> tuple[bytes, Stored]:
-    """Return the graph in float16, and its simulation, in a file if the graph is in one."""
-    half = to_float16(model, kept)
-    simulated: Stored = simulate_float16(half).SerializeToString()
-    if isinstance(model, Path):
-        simulated = in_file(simulated, model.with_name("simulated.onnx"))
-    return half.SerializeToString(), simulated
+    return Converted(half.SerializeToString(), simulated, names, engine)
 
 
 def _range_critical(graph: onnx.ModelProto) -> set[str]:
@@ -213,7 +207,52 @@ def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
         model: a float32 graph without subgraphs.
         kept: names of the nodes that stay in float32, in addition to nodes without a float16 form.
     """
-    return _Conversion(model, kept).converted()
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
+
+    opened = open_graph(model)
+    types = {name: FLOAT for name, kind in tensor_types(opened).items() if kind == FLOAT}
+    weights = {weight.name: weight for weight in opened.graph.initializer}
+    outputs = {output.name for output in opened.graph.output}
+    nodes: list[NodeProto] = []
+    casts: set[str] = set()
+
+    def in_type(name: str, kind: int) -> str:
+        """Return the name of a tensor in a type; add a cast if there is none."""
+        if types.get(name, kind) == kind:
+            return name
+        cast = f"{name}_{'float16' if kind == FLOAT16 else 'float32'}"
+        if name in weights:
+            if cast not in weights:
+                weights[cast] = _tensor_as(with_values(weights[name], model), kind, cast)
+        elif cast not in casts:
+            casts.add(cast)
+            nodes.append(_cast(name, cast, kind))
+        return cast
+
+    found = without_weights(opened)
+    graph = found.graph
+    for node in graph.node:
+        floats = any(name in types for name in (*node.input, *node.output))
+        half = floats and node.name not in kept and node.op_type not in DEFAULT_OP_BLOCK_LIST
+        for index, name in enumerate(node.input):
+            node.input[index] = in_type(name, FLOAT16 if half else FLOAT)
+        nodes.append(node)
+        if not half:
+            continue
+        _convert_attributes(node, FLOAT, FLOAT16)
+        for index, name in enumerate(node.output):
+            if name not in types:
+                continue
+            types[name] = FLOAT16
+            if name in outputs:
+                node.output[index] = rounded = f"{name}_float16"
+                types[rounded], types[name] = FLOAT16, FLOAT
+                nodes.append(_cast(rounded, name, FLOAT))
+    _set_nodes(graph, nodes)
+    del graph.value_info[:]
+    read = {name for node in nodes for name in node.input} | outputs
+    graph.initializer.extend(with_values(weights[name], model) for name in weights if name in read)
+    return found
 
 
 def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -243,73 +282,13 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
                 node.output[index] = exact = f"{name}_exact"
                 half = f"{name}_rounded"
                 nodes += (_cast(exact, half, FLOAT16), _cast(half, name, FLOAT))
-    del found.graph.node[:]
-    found.graph.node.extend(nodes)
+    _set_nodes(found.graph, nodes)
     return found
 
 
-class _Conversion:
-    """One pass over the nodes in graph order."""
-
-    def __init__(self, stored: Stored, kept: Collection[str]) -> None:
-        from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
-
-        self.stored, model = stored, open_graph(stored)
-        self.model = without_weights(model)
-        self.graph = self.model.graph
-        self.kept, self.blocked = set(kept), set(DEFAULT_OP_BLOCK_LIST)
-        self.types = {name: FLOAT for name, kind in tensor_types(model).items() if kind == FLOAT}
-        self.weights = {weight.name: weight for weight in model.graph.initializer}
-        self.outputs = {output.name for output in model.graph.output}
-        self.nodes: list[NodeProto] = []
-        self.casts: set[str] = set()
-
-    def converted(self) -> onnx.ModelProto:
-        """Convert every node and rebuild the graph."""
-        nodes = list(self.graph.node)
-        del self.graph.node[:], self.graph.value_info[:]
-        for node in nodes:
-            self._convert(node)
-        self.graph.node.extend(self.nodes)
-        read = {name for node in self.nodes for name in node.input} | self.outputs
-        for name, weight in self.weights.items():
-            if name in read:
-                self.graph.initializer.append(with_values(weight, self.stored))
-        return self.model
-
-    def _convert(self, node: NodeProto) -> None:
-        kind = FLOAT16 if self._is_half(node) else FLOAT
-        for index, name in enumerate(node.input):
-            node.input[index] = self._as(name, kind)
-        if kind == FLOAT16:
-            _convert_attributes(node, FLOAT, FLOAT16)
-        self.nodes.append(node)
-        for index, name in enumerate(node.output):
-            if name not in self.types or kind == FLOAT:
-                continue
-            self.types[name] = FLOAT16
-            if name in self.outputs:
-                node.output[index] = half = f"{name}_float16"
-                self.types[half], self.types[name] = FLOAT16, FLOAT
-                self.nodes.append(_cast(half, name, FLOAT))
-
-    def _is_half(self, node: NodeProto) -> bool:
-        floats = any(name in self.types for name in (*node.input, *node.output))
-        return floats and node.name not in self.kept and node.op_type not in self.blocked
-
-    def _as(self, name: str, kind: int) -> str:
-        """Return the name of a tensor in a type; adds a cast if there is none."""
-        if self.types.get(name, kind) == kind:
-            return name
-        found = f"{name}_{'float16' if kind == FLOAT16 else 'float32'}"
-        if name in self.weights:
-            if found not in self.weights:
-                weight = with_values(self.weights[name], self.stored)
-                self.weights[found] = _tensor_as(weight, kind, found)
-        elif found not in self.casts:
-            self.casts.add(found)
-            self.nodes.append(_cast(name, found, kind))
-        return found
+def _set_nodes(graph: onnx.GraphProto, nodes: list[NodeProto]) -> None:
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _cast(name: str, to_name: str, kind: int) -> NodeProto:

@@ -33,8 +33,13 @@ class RowPrices:
         keys = _keys(batch)
         if self._price is not None:
             unknown = {key: row for row, key in enumerate(keys) if key not in self._known}
-            for some in _unpadded(batch, np.array([*unknown.values()], int)):
-                self.add(some, self._price(some))
+            lengths, rows = batch["attention_mask"].sum(1), np.array([*unknown.values()], int)
+            for some in batches_by_length(lengths, rows, BATCH_SIZE, BATCH_TOKENS):
+                tokens = {
+                    name: batch[name][some, : lengths[some].max()] for name in ("input_ids", "attention_mask")
+                }
+                part = {**tokens, "features": batch["features"][some]}
+                self.add(part, self._price(part))
         return np.array([self._known[key] for key in keys], np.float32)
 
 
@@ -109,14 +114,3 @@ def _keys(batch: Batch) -> list[bytes]:
     ids, features = batch["input_ids"], batch["features"]
     lengths = batch["attention_mask"].sum(1)
     return [ids[row, :length].tobytes() + features[row].tobytes() for row, length in enumerate(lengths)]
-
-
-def _unpadded(batch: Batch, rows: np.ndarray) -> Iterator[Batch]:
-    """Yield rows in batches of similar length."""
-    lengths = batch["attention_mask"].sum(1)
-    for some in batches_by_length(lengths, rows, BATCH_SIZE, BATCH_TOKENS):
-        longest = lengths[some].max()
-        yield {
-            name: array[some] if name == "features" else array[some, :longest]
-            for name, array in batch.items()
-        }

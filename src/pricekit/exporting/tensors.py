@@ -208,21 +208,14 @@ def _open(model: Stored, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str
     options.intra_op_num_threads = usable_cpus()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(_with_outputs(model, kinds), options, providers=["CPUExecutionProvider"])
-    names = list(kinds)
-    return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))
-
-
-def _with_outputs(model: Stored, kinds: Mapping[str, int]) -> bytes | str:
-    """Return the content of a graph with other outputs, or the name of its file, beside the weights."""
-    graph = (
-        onnx.load_from_string(model)
-        if isinstance(model, bytes)
-        else onnx.load(model, load_external_data=False)
-    )
+    graph = open_graph(model)
     del graph.graph.value_info[:]
     del graph.graph.output[:]
     for name, kind in kinds.items():
         graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
-    found = bytes(graph.SerializeToString())
-    return found if isinstance(model, bytes) else str(in_file(found, model.with_suffix(".outputs.onnx")))
+    content: bytes | str = graph.SerializeToString()
+    if isinstance(model, Path):  # beside the weights
+        content = str(in_file(content, model.with_suffix(".outputs.onnx")))
+    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = list(kinds)
+    return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))

@@ -215,12 +215,29 @@ def _check_shapes(
     pair: _Pair, inputs: Inputs, max_length: int, graph: Stored, float32: Path | None
 ) -> list[ShapeCheck]:
     title = f"verifying the {pair.precision} graph: batch shapes"
+    checks: list[ShapeCheck] = []
     batches = list(shapes(inputs, max_length))
     prices = pair.engine.each(batches)
     with tracked(title, batches, token_count) as left:
-        found = [(_check_shape(pair, batch, prices), batch) for batch in left]
-    checks = [check for check, _ in found]
-    worst, batch = max(found, key=lambda one: one[0].difference)
+        for batch in left:
+            rows, length = batch["input_ids"].shape
+            expected = pair.reference(batch).astype(np.float64)
+            try:
+                found = next(prices).astype(np.float64)
+            except Exception as error:  # those of onnxruntime, which name the node
+                raise_outside_cause(error)
+                reason = shorten(str(error), 300)
+                raise pair.failure(
+                    f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: "
+                    f"{reason}"
+                ) from error
+            usable = found.shape == expected.shape and all(
+                np.isfinite(p).all() and (p > 0).all() for p in (found, expected)
+            )
+            difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
+            checks.append(ShapeCheck(rows, length, difference))
+    place = max(range(len(checks)), key=lambda one: checks[one].difference)
+    worst, batch = checks[place], batches[place]
     limit = pair.limits.price
     if worst.difference <= limit:
         return checks
@@ -232,24 +249,6 @@ def _check_shapes(
         f"the exported {pair.precision} graph differs from the model at {len(failed)} of {len(checks)} shapes, most at "
         f"({worst.rows}, {worst.length}): relative difference {worst.difference:.2g}, the limit is {limit:g}{where}"
     )
-
-
-def _check_shape(pair: _Pair, batch: Batch, prices: Iterator[np.ndarray]) -> ShapeCheck:
-    rows, length = batch["input_ids"].shape
-    expected = pair.reference(batch).astype(np.float64)
-    try:
-        found = next(prices).astype(np.float64)
-    except Exception as error:  # those of onnxruntime, which name the node
-        raise_outside_cause(error)
-        reason = shorten(str(error), 300)
-        raise pair.failure(
-            f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: {reason}"
-        ) from error
-    usable = found.shape == expected.shape and all(
-        np.isfinite(p).all() and (p > 0).all() for p in (found, expected)
-    )
-    difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
-    return ShapeCheck(rows, length, difference)
 
 
 def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -46,11 +46,244 @@ from pricekit.table import (
 )
 from pricekit.table.many_files import warn_of_other_formats
 
+WINDOW, WINDOW_BYTES = 8192, 64 << 20
+"""Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
+
 _WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
 _NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
 """The name of a finished window ends with the beginning of its SHA-256."""
+
 _PREDICTION = "prediction"
 """What key.json calls the name of the prediction."""
+
+Item = TypeVar("Item")
+
+
+def predict_file(
+    predictor: TablePricer,
+    source: Location,
+    out: Location,
+    columns: Columns,
+    read_options: ReadOptions,
+    *,
+    limit: int | None,
+    interval: float | None,
+    resume: bool,
+    processes: int | None,
+    watch: Path | None,
+) -> int:
+    """Price a table file; see `Predictor.predict_file`."""
+    files = table_files(source)
+    warn_of_other_formats(source)
+    check_output(out, files)
+    check_request(predictor, columns, interval)
+    watching = None if watch is None else Watch(watch, require_sketch(predictor.sketch), out)
+    resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
+    if resume and not resumable:
+        raise ConfigError(
+            "standard input and output cannot be resumed; read and write files, or predict from the first row",
+            parameters=("resume",),
+        )
+    fingerprints = _fingerprints(files)
+    key: dict[str, object] = {
+        "model": predictor.digest,
+        "columns": str(columns),
+        "read options": str(read_options),
+        "limit": limit,
+        "table": fingerprints,
+        "pricekit version": [WINDOW, __version__],
+        **({} if watch is None else {"sketch of priced rows": True}),
+    }
+    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
+    with (
+        working_path(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        PredictionCheckpoint(place, key) as checkpoint,
+    ):
+        _resume_or_start(checkpoint, resume, watching)
+        try:
+            size, done, counting = files_size(files), checkpoint.count, watching is not None
+            windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
+            rows, empty = _store(windows, size, checkpoint, watching)
+            if _fingerprints(files) != fingerprints:
+                checkpoint.clear()
+                raise DataError(
+                    f"{source} changed during the prediction; predict again when the file is complete."
+                )
+            with PredictionWriter(out) as writer:
+                for ids, prices in checkpoint:
+                    write_prices(writer, ids, prices, predictor, interval)
+        except BaseException:
+            if checkpoint.count and resumable:
+                logger.warning(
+                    "finished windows are kept; predict again with resume to continue, unless a file changes."
+                )
+            raise
+        if watching is not None:
+            watching.finish(checkpoint.prediction)
+        checkpoint.clear()
+    if empty:
+        logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
+    _warn_of_new_files(source, [*files, out])
+    return rows
+
+
+def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
+    """Raise errors that would otherwise occur at the end of the work."""
+    if interval is not None:
+        predictor.check_interval(interval)
+    if columns.id in ("price", *(BOUNDS if interval is not None else ())):
+        raise DataError(
+            f"the id column has the name of an output column, '{columns.id}'; choose another id column",
+            parameters=("id",),
+            column=columns.id,
+        )
+
+
+def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
+    """Continue an interrupted prediction, or start from the first row."""
+    windows, differences = checkpoint.found()
+    if resume and not differences:
+        checkpoint.keep_name()
+    if watch is not None and resume and windows and not differences:
+        differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
+    if resume and windows and not differences:
+        logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
+        checkpoint.resume(windows)
+        return
+    if windows:
+        reason = (
+            f"it used a different {', a different '.join(differences)}"
+            if differences
+            else "resume would keep them"
+        )
+        logger.warning(f"deleting {counted(windows, 'window')} of an interrupted prediction: {reason}.")
+    elif resume:
+        logger.info("there is no interrupted prediction to resume; starting from the first row.")
+    checkpoint.start()
+
+
+def _store(
+    windows: Iterable[tuple[Table, np.ndarray | None, PricedRows | None]],
+    size: int,
+    checkpoint: PredictionCheckpoint,
+    watch: Watch | None,
+) -> tuple[int, int]:
+    """Store windows as they are priced; return the number of rows, and of rows without text."""
+    rows, done, empty, position = 0, 0, 0, 0
+    started = time.perf_counter()
+    with progress("pricing", size) as advance:
+        for table, prices, counts in windows:
+            if watch is not None and counts is not None:
+                watch.add(counts, checkpoint.folder, checkpoint.count + 1)
+            if prices is not None:
+                checkpoint.add(table.ids, prices)
+                done += len(table)
+            rows += len(table)
+            empty += int((table.text.str.strip() == "").sum())
+            speed = done / (time.perf_counter() - started)
+            advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
+            position = table.position
+    return rows, empty
+
+
+def write_prices(
+    writer: PredictionWriter,
+    ids: pd.Series,
+    prices: np.ndarray,
+    predictor: TablePricer,
+    interval: float | None,
+) -> None:
+    """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
+    bounds = () if interval is None else predictor.interval(prices, interval)
+    writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+
+
+def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
+    """Yield the tables, with consecutive small ones of the same columns merged into one window."""
+    merged: list[Table] = []
+    rows = size = 0
+    for table in tables:
+        rows, size = rows + len(table), size + _text_bytes(table)
+        same_columns = not merged or (
+            merged[-1].ids.dtype == table.ids.dtype and merged[-1].frame.dtypes.equals(table.frame.dtypes)
+        )
+        if merged and (rows > WINDOW or size > WINDOW_BYTES or not same_columns):
+            yield concat_tables(merged)
+            merged, rows, size = [], len(table), _text_bytes(table)
+        merged.append(table)
+    if merged:
+        yield concat_tables(merged)
+
+
+def _text_bytes(table: Table) -> int:
+    return int(table.text.memory_usage(index=False, deep=True))
+
+
+def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:
+    """Log the number of files that appeared in a folder or a pattern during the prediction, and one of their names."""
+    with suppress(DataError):  # all files were deleted
+        if new := {_absolute(file) for file in table_files(source)} - {_absolute(file) for file in known}:
+            logger.warning(
+                f"{counted(len(new), 'file')} of {source} appeared during the prediction, such as {min(new)}; the "
+                "output does not include them."
+            )
+
+
+def _absolute(file: Location) -> str:
+    return str(file.absolute() if isinstance(file, Path) else file)
+
+
+def _fingerprints(files: list[Location]) -> list[list[object]]:
+    """Return name, size and time or entity tag of each file that exists."""
+    return [found for found in for_all(fingerprint, files) if found]
+
+
+def priced(
+    predictor: TablePricer,
+    tables: Iterable[Table],
+    size: int,
+    *,
+    done: int = 0,
+    processes: int | None = 1,
+    pace: Pace | None = None,
+    counting: bool = False,
+) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
+
+    Args:
+        predictor: the model.
+        tables: consecutive windows of rows.
+        size: the final `Table.position`.
+        done: the number of tables at the beginning that are not priced; they come with None.
+        processes: the number of processes; None: several if that is faster.
+        pace: learns from the first window how long rows take.
+        counting: whether the rows are counted, for `drift`.
+    """
+    tables, pace = prefetched(tables), pace or Pace()
+    for table in islice(tables, done):
+        yield table, None, None
+    for first in islice(tables, 1):
+        yield first, *pace.price(predictor, first, counting)
+        if processes is None:
+            windows_left = (size - first.position) / max(1, first.position) * (done + 1)
+            processes = worthwhile(predictor, pace, windows_left)
+    if processes is not None and processes > 1:
+        yield from price_in_processes(predictor, tables, processes, counting=counting)
+        return
+    for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
+        prices = predictor.price(inputs)
+        yield table, prices, predictor.count(table, inputs, prices) if counting else None
+
+
+def prefetched(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items; another thread computes the next one while the last one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, iterator, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, iterator, None)
+            yield item
 
 
 class PredictionCheckpoint:
@@ -177,243 +410,3 @@ def _digest(window: Path) -> str:
         if not tells_damage(error):
             raise
         return ""
-
-
-Item = TypeVar("Item")
-
-
-def priced(
-    predictor: TablePricer,
-    tables: Iterable[Table],
-    size: int,
-    *,
-    done: int = 0,
-    processes: int | None = 1,
-    pace: Pace | None = None,
-    counting: bool = False,
-) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
-    """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
-
-    Args:
-        predictor: the model.
-        tables: consecutive windows of rows.
-        size: the final `Table.position`.
-        done: the number of tables at the beginning that are not priced; they come with None.
-        processes: the number of processes; None: several if that is faster.
-        pace: learns from the first window how long rows take.
-        counting: whether the rows are counted, for `drift`.
-    """
-    tables, pace = prefetched(tables), pace or Pace()
-    for table in islice(tables, done):
-        yield table, None, None
-    for first in islice(tables, 1):
-        yield first, *pace.price(predictor, first, counting)
-        if processes is None:
-            windows_left = (size - first.position) / max(1, first.position) * (done + 1)
-            processes = worthwhile(predictor, pace, windows_left)
-    if processes is not None and processes > 1:
-        yield from price_in_processes(predictor, tables, processes, counting=counting)
-        return
-    for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
-        prices = predictor.price(inputs)
-        yield table, prices, predictor.count(table, inputs, prices) if counting else None
-
-
-def prefetched(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items; another thread computes the next one while the last one is used."""
-    iterator = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, iterator, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, iterator, None)
-            yield item
-
-
-WINDOW, WINDOW_BYTES = 8192, 64 << 20
-"""Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
-
-
-def predict_file(
-    predictor: TablePricer,
-    source: Location,
-    out: Location,
-    columns: Columns,
-    read_options: ReadOptions,
-    *,
-    limit: int | None,
-    interval: float | None,
-    resume: bool,
-    processes: int | None,
-    watch: Path | None,
-) -> int:
-    """Price a table file; see `Predictor.predict_file`."""
-    files = table_files(source)
-    warn_of_other_formats(source)
-    check_output(out, files)
-    check_request(predictor, columns, interval)
-    watching = None if watch is None else Watch(watch, require_sketch(predictor.sketch), out)
-    resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
-    if resume and not resumable:
-        raise ConfigError(
-            "standard input and output cannot be resumed; read and write files, or predict from the first row",
-            parameters=("resume",),
-        )
-    fingerprints = _fingerprints(files)
-    key: dict[str, object] = {
-        "model": predictor.digest,
-        "columns": str(columns),
-        "read options": str(read_options),
-        "limit": limit,
-        "table": fingerprints,
-        "pricekit version": [WINDOW, __version__],
-        **({} if watch is None else {"sketch of priced rows": True}),
-    }
-    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
-    with (
-        working_path(out) as place,
-        owned(place, "predictions", DataError, shown=out),
-        PredictionCheckpoint(place, key) as checkpoint,
-    ):
-        _resume_or_start(checkpoint, resume, watching)
-        with _announcing_what_is_kept(checkpoint, resumable=resumable):
-            size, done, counting = files_size(files), checkpoint.count, watching is not None
-            windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
-            rows, empty = _store(windows, size, checkpoint, watching)
-            if _fingerprints(files) != fingerprints:
-                checkpoint.clear()
-                raise DataError(
-                    f"{source} changed during the prediction; predict again when the file is complete."
-                )
-            with PredictionWriter(out) as writer:
-                for ids, prices in checkpoint:
-                    write_prices(writer, ids, prices, predictor, interval)
-        if watching is not None:
-            watching.finish(checkpoint.prediction)
-        checkpoint.clear()
-    if empty:
-        logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
-    _warn_of_new_files(source, [*files, out])
-    return rows
-
-
-def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
-    """Raise errors that would otherwise occur at the end of the work."""
-    if interval is not None:
-        predictor.check_interval(interval)
-    if columns.id in ("price", *(BOUNDS if interval is not None else ())):
-        raise DataError(
-            f"the id column has the name of an output column, '{columns.id}'; choose another id column",
-            parameters=("id",),
-            column=columns.id,
-        )
-
-
-def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
-    """Continue an interrupted prediction, or start from the first row."""
-    windows, differences = checkpoint.found()
-    if resume and not differences:
-        checkpoint.keep_name()
-    if watch is not None and resume and windows and not differences:
-        differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
-    if resume and windows and not differences:
-        logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
-        checkpoint.resume(windows)
-        return
-    if windows:
-        reason = (
-            f"it used a different {', a different '.join(differences)}"
-            if differences
-            else "resume would keep them"
-        )
-        logger.warning(f"deleting {counted(windows, 'window')} of an interrupted prediction: {reason}.")
-    elif resume:
-        logger.info("there is no interrupted prediction to resume; starting from the first row.")
-    checkpoint.start()
-
-
-@contextmanager
-def _announcing_what_is_kept(checkpoint: PredictionCheckpoint, *, resumable: bool) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        if checkpoint.count and resumable:
-            logger.warning(
-                "finished windows are kept; predict again with resume to continue, unless a file changes."
-            )
-        raise
-
-
-def _store(
-    windows: Iterable[tuple[Table, np.ndarray | None, PricedRows | None]],
-    size: int,
-    checkpoint: PredictionCheckpoint,
-    watch: Watch | None,
-) -> tuple[int, int]:
-    """Store windows as they are priced; return the number of rows, and of rows without text."""
-    rows, done, empty, position = 0, 0, 0, 0
-    started = time.perf_counter()
-    with progress("pricing", size) as advance:
-        for table, prices, counts in windows:
-            if watch is not None and counts is not None:
-                watch.add(counts, checkpoint.folder, checkpoint.count + 1)
-            if prices is not None:
-                checkpoint.add(table.ids, prices)
-                done += len(table)
-            rows += len(table)
-            empty += int((table.text.str.strip() == "").sum())
-            speed = done / (time.perf_counter() - started)
-            advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
-            position = table.position
-    return rows, empty
-
-
-def write_prices(
-    writer: PredictionWriter,
-    ids: pd.Series,
-    prices: np.ndarray,
-    predictor: TablePricer,
-    interval: float | None,
-) -> None:
-    """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
-    bounds = () if interval is None else predictor.interval(prices, interval)
-    writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
-
-
-def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yield the tables, with consecutive small ones of the same columns merged into one window."""
-    merged: list[Table] = []
-    rows = size = 0
-    for table in tables:
-        rows, size = rows + len(table), size + _text_bytes(table)
-        same_columns = not merged or (
-            merged[-1].ids.dtype == table.ids.dtype and merged[-1].frame.dtypes.equals(table.frame.dtypes)
-        )
-        if merged and (rows > WINDOW or size > WINDOW_BYTES or not same_columns):
-            yield concat_tables(merged)
-            merged, rows, size = [], len(table), _text_bytes(table)
-        merged.append(table)
-    if merged:
-        yield concat_tables(merged)
-
-
-def _text_bytes(table: Table) -> int:
-    return int(table.text.memory_usage(index=False, deep=True))
-
-
-def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:
-    """Log the number of files that appeared in a folder or a pattern during the prediction, and one of their names."""
-    with suppress(DataError):  # all files were deleted
-        if new := {_absolute(file) for file in table_files(source)} - {_absolute(file) for file in known}:
-            logger.warning(
-                f"{counted(len(new), 'file')} of {source} appeared during the prediction, such as {min(new)}; the "
-                "output does not include them."
-            )
-
-
-def _absolute(file: Location) -> str:
-    return str(file.absolute() if isinstance(file, Path) else file)
-
-
-def _fingerprints(files: list[Location]) -> list[list[object]]:
-    """Return name, size and time or entity tag of each file that exists."""
-    return [found for found in for_all(fingerprint, files) if found]

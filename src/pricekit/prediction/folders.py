@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -392,8 +392,15 @@ def predict_folder(
     with (
         working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
-        _cleared(parts, out),
+        ExitStack() as at_end,
     ):
+        if isinstance(out, Path):
+            files = [file for part in parts for file in (part.target, part.record)]
+            folders = sorted({file.parent for file in files if isinstance(file, Path)})
+            # What killed workers left is deleted here, because one that left something may still have been alive when
+            # another one priced its file again: now that of an earlier prediction, and at the end that of this one.
+            delete_abandoned(folders, out)
+            at_end.callback(delete_abandoned, folders, out)
         finished = _finished(job, parts) if resume else {}
         left = [part for part in parts if part.name not in finished]
         if resume:
@@ -401,8 +408,7 @@ def predict_folder(
         rows, failed = sum(finished.values()), dict[str, str]()
         if left:
             outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
-            priced_rows, failed = _follow(outcomes, left)
-            rows += priced_rows
+            rows, failed = _follow(outcomes, left, rows)
     if failed:
         raise _failure(failed, len(parts))
     return rows
@@ -450,9 +456,9 @@ def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
     return min(len(left), worthwhile(job.model(), Pace(first.preparing, first.pricing), times))
 
 
-def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part]) -> tuple[int, dict[str, str]]:
-    """Show progress in bytes; return the number of rows, and the problems of failed parts by their names."""
-    rows, failed = 0, {}
+def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], rows: int) -> tuple[int, dict[str, str]]:
+    """Show progress in bytes; return the number of rows, added to `rows`, and the problems of failed parts by name."""
+    failed = {}
     sizes = dict(
         zip([part.name for part in parts], for_all(size_of, [part.source for part in parts]), strict=True)
     )
@@ -479,26 +485,6 @@ def _check_folder(out: Location) -> None:
             parameters=("out",),
             path=str(out),
         )
-
-
-@contextmanager
-def _cleared(parts: Sequence[Part], out: Location) -> Iterator[None]:
-    """Delete what killed workers left: before the block that of an earlier prediction, and after it that of this one.
-
-    Whoever prices a file again cannot do it, because the worker that left something may still have been alive then.
-    """
-
-    def clear() -> None:
-        if isinstance(out, Path):
-            delete_abandoned(sorted(folders), out)
-
-    files = [file for part in parts for file in (part.target, part.record)]
-    folders = {file.parent for file in files if isinstance(file, Path)}
-    clear()
-    try:
-        yield
-    finally:
-        clear()
 
 
 def _failure(failed: dict[str, str], count: int) -> DataError:

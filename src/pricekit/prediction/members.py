@@ -128,20 +128,17 @@ class BundleReader:
         graphs: list[Graph] = []
         members: list[Member] = []
         for preprocessor, (files, weight) in zip(self.preprocessors, self.bundle.members(), strict=True):
-            graph = self._graph(files["model.onnx"], preprocessor, len(members))
+            cache = cache_folder() / "bundles" / self.bundle.digest
+            if members:
+                cache /= str(len(members))
+            features, precision = len(preprocessor.features.names), self.bundle.manifest["precision"]
+            graph = Graph(files["model.onnx"], preprocessor.max_length, features, cache, precision)
             similar = (m.engine for m, other in zip(members, graphs, strict=True) if _similar(graph, other))
             vocabulary = preprocessor.tokenizer.get_vocab_size()
             opened = open_engine(engine, graph, vocabulary, next(similar, None))
             graphs.append(graph)
             members.append(Member(preprocessor, opened, weight))
         return tuple(members)
-
-    def _graph(self, model: bytes, preprocessor: Preprocessor, number: int) -> Graph:
-        cache = cache_folder() / "bundles" / self.bundle.digest
-        if number:
-            cache /= str(number)
-        precision = self.bundle.manifest["precision"]
-        return Graph(model, preprocessor.max_length, len(preprocessor.features.names), cache, precision)
 
 
 MIN_SIZE_RATIO = 0.9

@@ -128,33 +128,23 @@ class SelfTest(BaseModel):
         difference = np.abs(found - expected) / expected
         if difference.max() <= self.tolerance:
             return SelfTestResult(engine, len(table), float(difference.max()), self.tolerance)
-        raise _failure(self, table.text.tolist(), found, difference, engine, where)
-
-
-def _failure(
-    test: SelfTest,
-    texts: list[str],
-    found: np.ndarray,
-    difference: np.ndarray,
-    engine: str,
-    where: object,
-) -> BundleError:
-    """Return the error about the row that differs most; prices and differences are of rows alone and together."""
-    form, row = (int(place) for place in np.unravel_index(difference.argmax(), difference.shape))
-    wrong = int((difference > test.tolerance).any(0).sum())
-    advice = f"Choose the engine {REFERENCE}; if that fails, too, export the run again"
-    if engine == REFERENCE:
-        advice = "Install the versions of pricekit and of the plugins that its manifest names, or export the run again"
-    return BundleError(
-        f"the self-test of {where} failed in the engine {engine}: the price of row {row + 1} "
-        f"({shorten(repr(texts[row]), 40)}) {('alone', 'among the other rows')[form]} is {found[form, row]:.6g}; "
-        f"expected {test.prices[row]:.6g}, as when it was exported. {wrong} of {len(texts)} rows differ, by "
-        f"{100 * difference[form, row]:.3g}% at most; the limit is {100 * test.tolerance:g}%. {advice}",
-        parameters=() if engine == REFERENCE else ("engine",),
-        engine=engine,
-        row=row,
-        difference=float(difference.max()),
-    )
+        form, row = (int(place) for place in np.unravel_index(difference.argmax(), difference.shape))
+        wrong = int((difference > self.tolerance).any(0).sum())
+        advice = f"Choose the engine {REFERENCE}; if that fails, too, export the run again"
+        if engine == REFERENCE:
+            versions = "the versions of pricekit and of the plugins that its manifest names"
+            advice = f"Install {versions}, or export the run again"
+        raise BundleError(
+            f"the self-test of {where} failed in the engine {engine}: the price of row {row + 1} "
+            f"({shorten(repr(table.text.iloc[row]), 40)}) {('alone', 'among the other rows')[form]} is "
+            f"{found[form, row]:.6g}; expected {self.prices[row]:.6g}, as when it was exported. {wrong} of "
+            f"{len(table)} rows differ, by {100 * difference[form, row]:.3g}% at most; the limit is "
+            f"{100 * self.tolerance:g}%. {advice}",
+            parameters=() if engine == REFERENCE else ("engine",),
+            engine=engine,
+            row=row,
+            difference=float(difference.max()),
+        )
 
 
 def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, bool]) -> SelfTest:

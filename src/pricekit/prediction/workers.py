@@ -36,6 +36,21 @@ if TYPE_CHECKING:
     from pricekit.prediction.members import Member
     from pricekit.preprocess import Inputs
 
+Found = tuple[np.ndarray, PricedRows | None]
+"""Prices of rows, and counts of the rows if they are wanted."""
+
+WORTH_SECONDS = 10.0
+"""Starting processes takes some two seconds, so shorter work does without."""
+
+MOST = 16
+"""Maximum number of processes by default: the rows are read in one process."""
+
+AHEAD = 2
+"""Windows that wait for each process, so that none is idle while the next ones are read."""
+
+_ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+"""Several processes with several threads each would wait for each other's CPUs."""
+
 
 class TablePricer(Protocol):
     """What the pricing of tables needs of a `Predictor`, which describes the members."""
@@ -77,8 +92,128 @@ class TablePricer(Protocol):
 
 P = TypeVar("P", bound=TablePricer)
 
-_ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-"""Several processes with several threads each would wait for each other's CPUs."""
+
+def check_processes(predictor: TablePricer, processes: int | None) -> None:
+    """Raise ConfigError unless a number of processes is possible."""
+    if processes is not None and processes < 1:
+        raise ConfigError(
+            f"the number of processes is {processes}; expected at least 1", parameters=("processes",)
+        )
+    if processes not in (None, 1) and predictor.origin is None:
+        raise ConfigError(
+            "only a model that was loaded from its folder can be opened by other processes; load it, or use one "
+            "process",
+            parameters=("processes",),
+        )
+
+
+def price_in_processes(
+    predictor: TablePricer, tables: Iterable[Table], processes: int, *, counting: bool = False
+) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
+
+    Args:
+        predictor: loaded from a folder, which each process opens again.
+        tables: windows of rows; at most `AHEAD + 1` for each process are in memory.
+        processes: the number of processes.
+        counting: whether the rows are counted.
+
+    Raises:
+        PluginError: a process ended before it returned the prices, or a plugin fails.
+        BundleError: the model has changed since it was loaded, or returns an invalid price.
+    """
+    waiting: deque[tuple[Table, Future[Found]]] = deque()
+    with in_new_processes(processes, Opened(predictor)) as pool:
+        try:
+            for table in tables:
+                waiting.append((table, pool.submit(_price, table, counting)))
+                if len(waiting) > (AHEAD + 1) * processes:
+                    yield _next(waiting)
+            while waiting:
+                yield _next(waiting)
+        except BrokenProcessPool:
+            raise ended_early() from None
+
+
+def _next(
+    waiting: deque[tuple[Table, Future[Found]]],
+) -> tuple[Table, np.ndarray, PricedRows | None]:
+    table, found = waiting.popleft()
+    return table, *found.result()
+
+
+def ended_early() -> PluginError:
+    """Return the error for a worker that was killed."""
+    return PluginError(
+        "a process that priced rows ended before it returned their prices. The system may have ended it for lack of "
+        "memory: use fewer processes",
+        parameters=("processes",),
+    )
+
+
+def _price(table: Table, counting: bool) -> Found:
+    return Pace().price(kept()(), table, counting)
+
+
+@dataclass
+class Pace:
+    """The seconds that rows took so far.
+
+    Attributes:
+        preparing: for tokens and features.
+        pricing: in the engine.
+    """
+
+    preparing: float = 0.0
+    pricing: float = 0.0
+
+    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
+        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
+        began = time.perf_counter()
+        inputs = predictor.prepare(table)
+        prepared = time.perf_counter()
+        prices = predictor.price(inputs)
+        self.preparing += prepared - began
+        self.pricing += time.perf_counter() - prepared
+        return prices, predictor.count(table, inputs, prices) if counting else None
+
+
+def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
+    """Return the number of processes that price faster than threads, 1 if that is none.
+
+    Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
+
+    Args:
+        predictor: of which the processes would have copies.
+        pace: of some rows.
+        left: how many times as many rows are left.
+    """
+    streams = min(member.engine.streams for member in predictor.members)
+    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
+        return 1
+    if streams == 1 or predictor.origin is None:
+        return 1
+    return int(max(1, min(streams, MOST, available_memory() / 2 / used_memory())))
+
+
+@dataclass(frozen=True)
+class Opened(Generic[P]):
+    """Returns an open predictor. Pickled, it becomes a function that opens the same model when it is called.
+
+    An open engine belongs to its process. So an error reaches whoever waits for prices; the last model of a process
+    stays open.
+    """
+
+    predictor: P = field(repr=False)
+
+    def __call__(self) -> P:
+        """Return the predictor."""
+        return self.predictor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to open the same model."""
+        load, arguments = self.predictor.__reduce__()
+        return partial, (load, *arguments)
 
 
 @contextmanager
@@ -148,139 +283,3 @@ def _for_children() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-Found = tuple[np.ndarray, PricedRows | None]
-"""Prices of rows, and counts of the rows if they are wanted."""
-
-WORTH_SECONDS = 10.0
-"""Starting processes takes some two seconds, so shorter work does without."""
-
-MOST = 16
-"""Maximum number of processes by default: the rows are read in one process."""
-
-AHEAD = 2
-"""Windows that wait for each process, so that none is idle while the next ones are read."""
-
-
-def check_processes(predictor: TablePricer, processes: int | None) -> None:
-    """Raise ConfigError unless a number of processes is possible."""
-    if processes is not None and processes < 1:
-        raise ConfigError(
-            f"the number of processes is {processes}; expected at least 1", parameters=("processes",)
-        )
-    if processes not in (None, 1) and predictor.origin is None:
-        raise ConfigError(
-            "only a model that was loaded from its folder can be opened by other processes; load it, or use one "
-            "process",
-            parameters=("processes",),
-        )
-
-
-def price_in_processes(
-    predictor: TablePricer, tables: Iterable[Table], processes: int, *, counting: bool = False
-) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
-    """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
-
-    Args:
-        predictor: loaded from a folder, which each process opens again.
-        tables: windows of rows; at most `AHEAD + 1` for each process are in memory.
-        processes: the number of processes.
-        counting: whether the rows are counted.
-
-    Raises:
-        PluginError: a process ended before it returned the prices, or a plugin fails.
-        BundleError: the model has changed since it was loaded, or returns an invalid price.
-    """
-    waiting: deque[tuple[Table, Future[Found]]] = deque()
-    with in_new_processes(processes, Opened(predictor)) as pool:
-        try:
-            for table in tables:
-                waiting.append((table, pool.submit(_price, table, counting)))
-                if len(waiting) > (AHEAD + 1) * processes:
-                    yield _next(waiting)
-            while waiting:
-                yield _next(waiting)
-        except BrokenProcessPool:
-            raise ended_early() from None
-
-
-def ended_early() -> PluginError:
-    """Return the error for a worker that was killed."""
-    return PluginError(
-        "a process that priced rows ended before it returned their prices. The system may have ended it for lack of "
-        "memory: use fewer processes",
-        parameters=("processes",),
-    )
-
-
-def _next(
-    waiting: deque[tuple[Table, Future[Found]]],
-) -> tuple[Table, np.ndarray, PricedRows | None]:
-    table, found = waiting.popleft()
-    return table, *found.result()
-
-
-@dataclass
-class Pace:
-    """The seconds that rows took so far.
-
-    Attributes:
-        preparing: for tokens and features.
-        pricing: in the engine.
-    """
-
-    preparing: float = 0.0
-    pricing: float = 0.0
-
-    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
-        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
-        began = time.perf_counter()
-        inputs = predictor.prepare(table)
-        prepared = time.perf_counter()
-        prices = predictor.price(inputs)
-        self.preparing += prepared - began
-        self.pricing += time.perf_counter() - prepared
-        return prices, predictor.count(table, inputs, prices) if counting else None
-
-
-def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
-    """Return the number of processes that price faster than threads, 1 if that is none.
-
-    Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
-
-    Args:
-        predictor: of which the processes would have copies.
-        pace: of some rows.
-        left: how many times as many rows are left.
-    """
-    streams = min(member.engine.streams for member in predictor.members)
-    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
-        return 1
-    if streams == 1 or predictor.origin is None:
-        return 1
-    return int(max(1, min(streams, MOST, available_memory() / 2 / used_memory())))
-
-
-@dataclass(frozen=True)
-class Opened(Generic[P]):
-    """Returns an open predictor. Pickled, it becomes a function that opens the same model when it is called.
-
-    An open engine belongs to its process. So an error reaches whoever waits for prices; the last model of a process
-    stays open.
-    """
-
-    predictor: P = field(repr=False)
-
-    def __call__(self) -> P:
-        """Return the predictor."""
-        return self.predictor
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle how to open the same model."""
-        load, arguments = self.predictor.__reduce__()
-        return partial, (load, *arguments)
-
-
-def _price(table: Table, counting: bool) -> Found:
-    return Pace().price(kept()(), table, counting)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 from pricekit.core.registry import KINDS
 from pricekit.errors import PluginError
@@ -56,7 +56,7 @@ def check_feature(make: Make, columns: Mapping[str, Sequence[object]] | None = N
         'has fit and transform'
         >>> check()
     """
-    return list(_module("feature").checks(make, columns))
+    return _checks("feature", make, columns)
 
 
 def check_backbone(make: Make) -> list[Check]:
@@ -73,7 +73,7 @@ def check_backbone(make: Make) -> list[Check]:
         >>> check = check_backbone(lambda: Bag(Bag.Options(vocab_size=300, buckets=64, width=4)))[0]
         >>> check()
     """
-    return list(_module("backbone").checks(make))
+    return _checks("backbone", make)
 
 
 def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
@@ -96,7 +96,7 @@ def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         ...         return self.log_price(raw).exp()
         >>> check_loss(LogMse)[0]()
     """
-    return list(_module("loss").checks(make, by_hand))
+    return _checks("loss", make, by_hand)
 
 
 def check_policy(make: Make) -> list[Check]:
@@ -115,7 +115,7 @@ def check_policy(make: Make) -> list[Check]:
         ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)
         >>> check_policy(Patient)[0]()
     """
-    return list(_module("policy").checks(make))
+    return _checks("policy", make)
 
 
 def check_engine(make: Make) -> list[Check]:
@@ -138,7 +138,7 @@ def check_engine(make: Make) -> list[Check]:
         ...         return lambda batch: session.run(["price"], dict(batch))[0]
         >>> check_engine(OneThread)[0]()
     """
-    return list(_module("engine").checks(make))
+    return _checks("engine", make)
 
 
 def checks_of(kind: str, make: Make) -> list[Check]:
@@ -158,13 +158,15 @@ def checks_of(kind: str, make: Make) -> list[Check]:
     """
     if kind not in KINDS:
         raise PluginError(f"unknown plugin kind '{kind}'; expected one of {', '.join(KINDS)}")
-    return list(_module(kind).checks(make))
+    return _checks(kind, make)
 
 
-def _module(kind: str) -> ModuleType:
+def _checks(kind: str, *given: Any) -> list[Check]:
     try:
-        return import_module(f"pricekit.testing.{kind}")
+        module = import_module(f"pricekit.testing.{kind}")
     except ModuleNotFoundError as error:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
+    found: list[Check] = module.checks(*given)
+    return found

@@ -1,10 +1,10 @@
-"""The checks of a backbone plugin and its tokenizer; `encoder` checks the encoder. Imports torch."""
+"""The checks of a backbone plugin, its tokenizer and its encoder. Imports torch."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,266 +31,40 @@ from pricekit.testing.models import (
     stored_into,
     training_texts,
 )
-from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.runner import Check, Make, fail, require_methods, shown
 from pricekit.tokens import encode, pad_id_of
 
-
-def gradients(make: Make) -> None:
-    """Over several batches, gradients reach every trainable parameter; an embedding needs a batch with its token."""
-    built = build(make)
-    encoder = built.encoder.train()
-    if not any(parameter.requires_grad for parameter in encoder.parameters()):
-        return
-    with torch.no_grad():  # gates that start at 0 would block the gradients
-        for parameter in encoder.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
-    for batch in built.batches:
-        encoding = encoder(*batch)
-        (encoding * torch.randn_like(encoding)).sum().backward()
-    trained = {name: p for name, p in encoder.named_parameters() if p.requires_grad}
-    wrong = [name for name, parameter in trained.items() if not _reached(parameter.grad)]
-    if wrong:
-        fail(
-            f"no finite, nonzero gradient reaches {', '.join(wrong)}",
-            "a gradient for every parameter",
-            "remove parameters that the encoding does not use, or freeze them with requires_grad_(False)",
-        )
-
-
-def _reached(gradient: Tensor | None) -> bool:
-    if gradient is None:
-        return False
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return bool(values.isfinite().all() and values.any())
-
-
-def checkpointing(make: Make) -> None:
-    """`gradient_checkpointing_enable`, if present, changes neither the encoding nor the gradients."""
-    built = build(make)
-    if not hasattr(built.encoder, "gradient_checkpointing_enable"):
-        return
-    encoder, found = built.encoder.train(), []
-    for _ in range(2):
-        encoder.zero_grad()
-        torch.manual_seed(0)  # the same dropout
-        encoding = encoder(*built.batches[0])
-        encoding.square().sum().backward()
-        found.append(
-            [encoding.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)]
-        )
-        encoder.gradient_checkpointing_enable()
-    plain, again = found
-    if len(plain) != len(again) or not all(map(_alike, again, plain)):
-        fail(
-            "gradient_checkpointing_enable changes the encoding or a gradient",
-            "no change, because it only saves memory",
-            "use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
-        )
-
-
-def _alike(found: Tensor, expected: Tensor) -> bool:
-    found, expected = found.to_dense(), expected.to_dense()
-    return torch.allclose(found, expected, rtol=1e-3, atol=TOLERANCE * float(expected.abs().max()))
-
-
-def layers(make: Make) -> None:
-    """`layers` and `embedding`, which select learning rates, hold parameters of the encoder, each once."""
-    encoder = build(make).encoder
-    own = {id(parameter) for parameter in encoder.parameters()}
-    held = [id(parameter) for layer in getattr(encoder, "layers", ()) for parameter in layer.parameters()]
-    table = getattr(encoder, "embedding", nn.Module())
-    if len(held) > len(set(held)) or not {*held, *(id(p) for p in table.parameters())} <= own:
-        fail(
-            "layers or embedding hold a parameter twice, or a parameter that is not the encoder's",
-            "modules of the encoder, each in one layer",
-            "list modules of the encoder, the embeddings first",
-        )
-
-
-def deep_copy(make: Make) -> None:
-    """A deep copy, such as the moving average of the weights, is independent of the encoder."""
-    built = build(make)
-    expected = built.encoding()
-    twin = copy.deepcopy(built.encoder)
-    with torch.no_grad():
-        for tensor in (*built.encoder.parameters(), *built.encoder.buffers()):
-            tensor.zero_()
-        found = twin(*built.batches[0])
-    if not torch.equal(found, expected):
-        fail(
-            "a deep copy changes with the original encoder, or has a different encoding from the start",
-            "an independent copy, because training.ema_decay averages the weights in one",
-            "store no bound method and no closure over the module: access parameters through self",
-        )
-
-
-def opens_again(make: Make) -> None:
-    """Architecture, tokenizer and weights restore the encoder, as when a run is opened."""
-    built = build(make)
-    expected = built.encoding()
-    tokenizer = Tokenizer.from_str(built.tokenizer.to_str())
-    fresh = make().encoder(built.architecture, tokenizer, None).eval()
-    stored_into(fresh, built.encoder)
-    with torch.no_grad():
-        found = fresh(*built.batches[0])
-    if not torch.equal(found, expected):
-        fail(
-            "an encoder restored from architecture, tokenizer and weights has a different encoding",
-            "bitwise equal encodings",
-            "store learned or fitted values in parameters and buffers, choices in the options, and the sizes read "
-            "from a weights folder in architecture",
-        )
-
-
+TOKENS = 64
 SPREAD = 4.0
 """The total size of the terms of a raw output; its rounding stays far below the tolerance."""
 
 SHAPES = ((1, 1), (2, 7), (3, 17), (ROWS, LONGEST))
 
 
-def output(make: Make) -> None:
-    """The output has the right shape and dtype and is finite."""
-    built = build(make)
-    found, shape = built.encoding(), (len(built.batches[0][0]), built.encoder.hidden_size)
-    if not isinstance(found, Tensor) or found.shape != shape or found.dtype != torch.float32:
-        fail(
-            f"the encoder returned {shown(found)}",
-            f"float32 of shape {shape}",
-            "pool over the tokens and return float32",
-        )
-    if not found.isfinite().all():
-        row = int((~found.isfinite()).nonzero()[0, 0])
-        fail(
-            f"the encoding of {built.tokenizer.decode(built.batches[0][0][row].tolist())[:60]!r} is not finite",
-            "finite numbers",
-            "clamp divisors to at least 1",
-        )
-
-
-def padding(make: Make) -> None:
-    """Padding, whatever its amount and ids, does not change the encoding."""
-    built = build(make)
-    ids, mask = built.batches[0]
-    other = functional.pad(torch.where(mask > 0, ids, ids.flip(1)), (0, built.room), value=int(ids[0, 0]))
-    with torch.no_grad():
-        found = built.encoder(other, functional.pad(mask, (0, built.room)))
-        alone = torch.cat([built.encoder(ids[i : i + 1, :n], mask[i : i + 1, :n]) for i, n in _lengths(mask)])
-    fix = "apply attention_mask wherever tokens are mixed"
-    changed = "with different ids and more padding where attention_mask is 0"
-    _require_close(found, built.encoding(), changed, fix)
-    _require_close(alone, built.encoding(), "without padding", fix)
-
-
-def _lengths(mask: Tensor) -> Iterator[tuple[int, int]]:
-    return enumerate(mask.sum(1).tolist())
-
-
-def batch_sensitivity(make: Make) -> None:
-    """A row alone has the encoding that it has in the batch; the length stays the same."""
-    built = build(make)
-    ids, mask = built.batches[0]
-    with torch.no_grad():
-        alone = torch.cat([built.encoder(ids[i : i + 1], mask[i : i + 1]) for i in range(len(ids))])
-    fix = "compute no mean, norm or maximum over the rows of a batch"
-    _require_close(alone, built.encoding(), "alone in a batch", fix)
-
-
-def _require_close(found: Tensor, expected: Tensor, condition: str, fix: str) -> None:
-    apart = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
-    if not apart <= TOLERANCE:
-        fail(
-            f"{condition}, the encoding of a row differs by {apart:.2g} of the largest value",
-            f"a difference of at most {TOLERANCE:g}",
-            fix,
-        )
-
-
-def twice(make: Make) -> None:
-    """Evaluation mode uses no random numbers."""
-    built = build(make)
-    if not torch.equal(built.encoding(), built.encoding()):
-        fail(
-            "in evaluation mode, the second call gives a different encoding",
-            "bitwise equal encodings",
-            "apply dropout and other randomness only if self.training",
-        )
-
-
-def exports(make: Make) -> None:
-    """The exported graph gives the prices of the model, for many shapes, with and without padding."""
-    built = build(make)
-    model = PriceModel(built.encoder, HeadConfig(), smape(), FEATURES).eval()
-    longest = built.batches[0][0].shape[1] + built.room
-    _spread(model, _resized(built, ROWS, longest, padded=True))
-    example = _resized(
-        built, 3, max(2, min(17, longest)), padded=True
-    )  # torch.export treats a length of 1 as a constant
-    reference, graph = torch_engine(model), load_cpu(export_bytes(model, example), threads=1)
-    for rows, length in SHAPES:
-        for padded in (True, False):
-            batch = _resized(built, rows, min(length, longest), padded=padded)
-            apart = difference(graph(batch), reference(batch))
-            if not apart <= TOLERANCE:
-                fail(
-                    f"for shape {batch['input_ids'].shape}, prices of ONNX Runtime and torch differ by {apart:.2g}",
-                    f"a relative difference of at most {TOLERANCE:g}",
-                    "let no Python number depend on batch size, length or values: tracing fixes it",
-                )
-
-
-def _resized(built: Built, rows: int, length: int, *, padded: bool) -> Batch:
-    """Return the first batch, repeated or cut to a shape; without padding, every token counts."""
-    ids, mask = (tensor.numpy() for tensor in built.batches[0])
-    row, position = np.arange(rows) % len(ids), np.arange(length)
-    live = position < mask[row].sum(1)[:, None] if padded else np.ones((rows, length), bool)
-    return {
-        "input_ids": ids[row][:, position % ids.shape[1]],
-        "attention_mask": live.astype(np.int64),
-        "features": np.zeros((rows, FEATURES), np.float32),
-    }
-
-
-@torch.no_grad()
-def _spread(model: PriceModel, batch: Batch) -> None:
-    """Scale the heads so that prices depend on the encoding: with new weights all prices may be nearly equal."""
-    tensors = to_tensors(batch)
-    encoding = model.encoder(tensors["input_ids"], tensors["attention_mask"])
-    for head, group in zip(model.heads, encoding.chunk(model.members, 1), strict=True):
-        last: Any = head[-1]  # type: ignore[index]
-        weight = last.weight[0, : group.shape[1]]
-        last.weight.mul_(SPREAD / (group.abs() @ weight.abs()).mean().clamp(min=1e-12))
-        last.bias.copy_(-(group @ weight).mean())
-
-
-TOKENS = 64
-
-
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_backbone`."""
-    found = {
-        "has tokenizer, architecture and encoder": _is_made,
+    found: dict[str, Callable[[Make], None]] = {
+        "has tokenizer, architecture and encoder": lambda make: require_methods(
+            make(), "tokenizer", "architecture", "encoder"
+        ),
         "max_length is None or a number": _max_length,
         "trains a tokenizer": _tokenizer,
         "tokenizer survives JSON": _round_trip,
         "tokenizer accepts every text": _every_text,
         "architecture is JSON": _architecture,
         "hidden_size and members": _sizes,
-        "layers and embedding belong to the encoder": layers,
-        "encodes as float32 (B, hidden_size)": output,
-        "padding changes nothing": padding,
-        "independent of the other rows of the batch": batch_sensitivity,
-        "deterministic": twice,
-        "gradient reaches every parameter": gradients,
-        "checkpointing changes nothing": checkpointing,
-        "a deep copy is independent": deep_copy,
-        "reopens from a run": opens_again,
-        "exports exactly": exports,
+        "layers and embedding belong to the encoder": _layers,
+        "encodes as float32 (B, hidden_size)": _output,
+        "padding changes nothing": _padding,
+        "independent of the other rows of the batch": _batch_sensitivity,
+        "deterministic": _twice,
+        "gradient reaches every parameter": _gradients,
+        "checkpointing changes nothing": _checkpointing,
+        "a deep copy is independent": _deep_copy,
+        "reopens from a run": _opens_again,
+        "exports exactly": _exports,
     }
-    return named(seeded(found), make)
-
-
-def _is_made(make: Make) -> None:
-    require_methods(make(), "tokenizer", "architecture", "encoder")
+    return seeded(found, make)
 
 
 def _max_length(make: Make) -> None:
@@ -381,3 +155,222 @@ def _sizes(make: Make) -> None:
         fail(
             f"hidden_size {hidden} is not a multiple of members {members}", "a multiple", "change hidden_size"
         )
+
+
+def _layers(make: Make) -> None:
+    """`layers` and `embedding`, which select learning rates, hold parameters of the encoder, each once."""
+    encoder = build(make).encoder
+    own = {id(parameter) for parameter in encoder.parameters()}
+    held = [id(parameter) for layer in getattr(encoder, "layers", ()) for parameter in layer.parameters()]
+    table = getattr(encoder, "embedding", nn.Module())
+    if len(held) > len(set(held)) or not {*held, *(id(p) for p in table.parameters())} <= own:
+        fail(
+            "layers or embedding hold a parameter twice, or a parameter that is not the encoder's",
+            "modules of the encoder, each in one layer",
+            "list modules of the encoder, the embeddings first",
+        )
+
+
+def _output(make: Make) -> None:
+    """The output has the right shape and dtype and is finite."""
+    built = build(make)
+    found, shape = built.encoding(), (len(built.batches[0][0]), built.encoder.hidden_size)
+    if not isinstance(found, Tensor) or found.shape != shape or found.dtype != torch.float32:
+        fail(
+            f"the encoder returned {shown(found)}",
+            f"float32 of shape {shape}",
+            "pool over the tokens and return float32",
+        )
+    if not found.isfinite().all():
+        row = int((~found.isfinite()).nonzero()[0, 0])
+        fail(
+            f"the encoding of {built.tokenizer.decode(built.batches[0][0][row].tolist())[:60]!r} is not finite",
+            "finite numbers",
+            "clamp divisors to at least 1",
+        )
+
+
+def _padding(make: Make) -> None:
+    """Padding, whatever its amount and ids, does not change the encoding."""
+    built = build(make)
+    ids, mask = built.batches[0]
+    other = functional.pad(torch.where(mask > 0, ids, ids.flip(1)), (0, built.room), value=int(ids[0, 0]))
+    with torch.no_grad():
+        found = built.encoder(other, functional.pad(mask, (0, built.room)))
+        alone = torch.cat(
+            [
+                built.encoder(ids[i : i + 1, :n], mask[i : i + 1, :n])
+                for i, n in enumerate(mask.sum(1).tolist())
+            ]
+        )
+    fix = "apply attention_mask wherever tokens are mixed"
+    changed = "with different ids and more padding where attention_mask is 0"
+    _require_close(found, built.encoding(), changed, fix)
+    _require_close(alone, built.encoding(), "without padding", fix)
+
+
+def _batch_sensitivity(make: Make) -> None:
+    """A row alone has the encoding that it has in the batch; the length stays the same."""
+    built = build(make)
+    ids, mask = built.batches[0]
+    with torch.no_grad():
+        alone = torch.cat([built.encoder(ids[i : i + 1], mask[i : i + 1]) for i in range(len(ids))])
+    fix = "compute no mean, norm or maximum over the rows of a batch"
+    _require_close(alone, built.encoding(), "alone in a batch", fix)
+
+
+def _require_close(found: Tensor, expected: Tensor, condition: str, fix: str) -> None:
+    apart = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+    if not apart <= TOLERANCE:
+        fail(
+            f"{condition}, the encoding of a row differs by {apart:.2g} of the largest value",
+            f"a difference of at most {TOLERANCE:g}",
+            fix,
+        )
+
+
+def _twice(make: Make) -> None:
+    """Evaluation mode uses no random numbers."""
+    built = build(make)
+    if not torch.equal(built.encoding(), built.encoding()):
+        fail(
+            "in evaluation mode, the second call gives a different encoding",
+            "bitwise equal encodings",
+            "apply dropout and other randomness only if self.training",
+        )
+
+
+def _gradients(make: Make) -> None:
+    """Over several batches, gradients reach every trainable parameter; an embedding needs a batch with its token."""
+    built = build(make)
+    encoder = built.encoder.train()
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        return
+    with torch.no_grad():  # gates that start at 0 would block the gradients
+        for parameter in encoder.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    for batch in built.batches:
+        encoding = encoder(*batch)
+        (encoding * torch.randn_like(encoding)).sum().backward()
+    trained = {name: p for name, p in encoder.named_parameters() if p.requires_grad}
+    wrong = []
+    for name, parameter in trained.items():
+        gradient = torch.zeros(1) if parameter.grad is None else parameter.grad
+        values = gradient.coalesce().values() if gradient.is_sparse else gradient
+        if not (values.isfinite().all() and values.any()):
+            wrong.append(name)
+    if wrong:
+        fail(
+            f"no finite, nonzero gradient reaches {', '.join(wrong)}",
+            "a gradient for every parameter",
+            "remove parameters that the encoding does not use, or freeze them with requires_grad_(False)",
+        )
+
+
+def _checkpointing(make: Make) -> None:
+    """`gradient_checkpointing_enable`, if present, changes neither the encoding nor the gradients."""
+    built = build(make)
+    if not hasattr(built.encoder, "gradient_checkpointing_enable"):
+        return
+    encoder, found = built.encoder.train(), []
+    for _ in range(2):
+        encoder.zero_grad()
+        torch.manual_seed(0)  # the same dropout
+        encoding = encoder(*built.batches[0])
+        encoding.square().sum().backward()
+        found.append(
+            [encoding.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)]
+        )
+        encoder.gradient_checkpointing_enable()
+    plain, again = found
+    if len(plain) != len(again) or not all(map(_alike, again, plain)):
+        fail(
+            "gradient_checkpointing_enable changes the encoding or a gradient",
+            "no change, because it only saves memory",
+            "use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
+        )
+
+
+def _alike(found: Tensor, expected: Tensor) -> bool:
+    found, expected = found.to_dense(), expected.to_dense()
+    return torch.allclose(found, expected, rtol=1e-3, atol=TOLERANCE * float(expected.abs().max()))
+
+
+def _deep_copy(make: Make) -> None:
+    """A deep copy, such as the moving average of the weights, is independent of the encoder."""
+    built = build(make)
+    expected = built.encoding()
+    twin = copy.deepcopy(built.encoder)
+    with torch.no_grad():
+        for tensor in (*built.encoder.parameters(), *built.encoder.buffers()):
+            tensor.zero_()
+        found = twin(*built.batches[0])
+    if not torch.equal(found, expected):
+        fail(
+            "a deep copy changes with the original encoder, or has a different encoding from the start",
+            "an independent copy, because training.ema_decay averages the weights in one",
+            "store no bound method and no closure over the module: access parameters through self",
+        )
+
+
+def _opens_again(make: Make) -> None:
+    """Architecture, tokenizer and weights restore the encoder, as when a run is opened."""
+    built = build(make)
+    expected = built.encoding()
+    tokenizer = Tokenizer.from_str(built.tokenizer.to_str())
+    fresh = make().encoder(built.architecture, tokenizer, None).eval()
+    stored_into(fresh, built.encoder)
+    with torch.no_grad():
+        found = fresh(*built.batches[0])
+    if not torch.equal(found, expected):
+        fail(
+            "an encoder restored from architecture, tokenizer and weights has a different encoding",
+            "bitwise equal encodings",
+            "store learned or fitted values in parameters and buffers, choices in the options, and the sizes read "
+            "from a weights folder in architecture",
+        )
+
+
+def _exports(make: Make) -> None:
+    """The exported graph gives the prices of the model, for many shapes, with and without padding."""
+    built = build(make)
+    model = PriceModel(built.encoder, HeadConfig(), smape(), FEATURES).eval()
+    longest = built.batches[0][0].shape[1] + built.room
+    _spread(model, _resized(built, ROWS, longest, padded=True))
+    # torch.export treats a length of 1 as a constant.
+    example = _resized(built, 3, max(2, min(17, longest)), padded=True)
+    reference, graph = torch_engine(model), load_cpu(export_bytes(model, example), threads=1)
+    for rows, length in SHAPES:
+        for padded in (True, False):
+            batch = _resized(built, rows, min(length, longest), padded=padded)
+            apart = difference(graph(batch), reference(batch))
+            if not apart <= TOLERANCE:
+                fail(
+                    f"for shape {batch['input_ids'].shape}, prices of ONNX Runtime and torch differ by {apart:.2g}",
+                    f"a relative difference of at most {TOLERANCE:g}",
+                    "let no Python number depend on batch size, length or values: tracing fixes it",
+                )
+
+
+def _resized(built: Built, rows: int, length: int, *, padded: bool) -> Batch:
+    """Return the first batch, repeated or cut to a shape; without padding, every token counts."""
+    ids, mask = (tensor.numpy() for tensor in built.batches[0])
+    row, position = np.arange(rows) % len(ids), np.arange(length)
+    live = position < mask[row].sum(1)[:, None] if padded else np.ones((rows, length), bool)
+    return {
+        "input_ids": ids[row][:, position % ids.shape[1]],
+        "attention_mask": live.astype(np.int64),
+        "features": np.zeros((rows, FEATURES), np.float32),
+    }
+
+
+@torch.no_grad()
+def _spread(model: PriceModel, batch: Batch) -> None:
+    """Scale the heads so that prices depend on the encoding: with new weights all prices may be nearly equal."""
+    tensors = to_tensors(batch)
+    encoding = model.encoder(tensors["input_ids"], tensors["attention_mask"])
+    for head, group in zip(model.heads, encoding.chunk(model.members, 1), strict=True):
+        last: Any = head[-1]  # type: ignore[index]
+        weight = last.weight[0, : group.shape[1]]
+        last.weight.mul_(SPREAD / (group.abs() @ weight.abs()).mean().clamp(min=1e-12))
+        last.bias.copy_(-(group @ weight).mean())

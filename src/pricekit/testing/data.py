@@ -61,17 +61,6 @@ def with_price(table: Table, price: np.ndarray) -> Table:
     return replace(table, price=price.copy(), frame=table.frame.assign(**{PRICE: price.astype(str)}))
 
 
-def copied(table: Table) -> Table:
-    """Return a deep copy of the table."""
-    return replace(
-        table,
-        ids=table.ids.copy(),
-        text=table.text.copy(),
-        price=None if table.price is None else table.price.copy(),
-        frame=table.frame.copy(),
-    )
-
-
 def batch(rows: int, length: int) -> Batch:
     """Return a batch whose last row is full; each earlier row is one token shorter."""
     rng = np.random.default_rng((rows, length))

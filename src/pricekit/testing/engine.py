@@ -38,7 +38,7 @@ ROUNDS = 6
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_engine`."""
     found: Mapping[str, Callable[[Make], None]] = {
-        "has load": _is_made,
+        "has load": lambda make: require_methods(make(), "load"),
         "length_multiple and streams": _numbers,
         "finite, positive float32 prices": _prices,
         "prices match the reference": _parity,
@@ -46,7 +46,7 @@ def checks(make: Make) -> list[Check]:
         "returned arrays are not overwritten": _stays,
         "concurrent streams give the same prices": _streams,
         "rejects an invalid graph": _refuses,
-        "module imports no torch": _module_without_torch,
+        "module imports no torch": lambda make: require_import_without_torch(make()),
         "runs without torch": _runs_without_torch,
     }
     return named(found, make)
@@ -73,10 +73,6 @@ def _batch(engine: Any, rows: int, length: int) -> Batch:
     """Return a batch with the length rounded up to the multiple of the engine."""
     multiple = int(engine.length_multiple)
     return batch(rows, -(-length // multiple) * multiple)
-
-
-def _is_made(make: Make) -> None:
-    require_methods(make(), "load")
 
 
 def _numbers(make: Make) -> None:
@@ -130,19 +126,16 @@ def _batch_sensitivity(make: Make) -> None:
     with _loaded(make) as (engine, price):
         given = _batch(engine, 9, 33)
         among, shuffled = price(given).copy(), np.random.default_rng(0).permutation(9)
-        alone = [price(_cut(engine, given, row)).copy() for row in range(9)]
+        alone = []
+        for row, live in enumerate(given["attention_mask"].sum(1)):
+            length = _batch(engine, 1, live)["input_ids"].shape[
+                1
+            ]  # without the padding that longer rows need
+            alone.append(price({name: x[row : row + 1, :length] for name, x in given.items()}).copy())
         again = price({name: array[shuffled] for name, array in given.items()})
     fix = "price each row independently, in the given order, and ignore padding"
     _require_close(np.concatenate(alone), among, "prices of rows alone and in a batch differ", fix)
     _require_close(again, among[shuffled], "prices of shuffled rows differ", fix)
-
-
-def _cut(engine: Any, given: Batch, row: int) -> Batch:
-    """Return a single row without the padding that longer rows need."""
-    live, multiple = int(given["attention_mask"][row].sum()), int(engine.length_multiple)
-    length = -(-live // multiple) * multiple
-    tokens = {name: given[name][row : row + 1, :length] for name in ("input_ids", "attention_mask")}
-    return {**tokens, "features": given["features"][row : row + 1]}
 
 
 def _stays(make: Make) -> None:
@@ -189,10 +182,6 @@ def _refuses(make: Make) -> None:
                 "catch the library's exception and raise pricekit.errors.BundleError from it",
             )
     fail("load accepted invalid bytes", "a BundleError", "open the graph in load, not later")
-
-
-def _module_without_torch(make: Make) -> None:
-    require_import_without_torch(make())
 
 
 def _runs_without_torch(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,6 @@ from pricekit.features.fit import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import (
     DIFFICULT_TEXTS,
-    copied,
     ordinary_prices,
     ordinary_texts,
     table_of,
@@ -33,130 +33,6 @@ from pricekit.testing.runner import (
     without_torch,
 )
 
-
-def fit(plugin: Any, table: Table, price: np.ndarray | None = None) -> Any:
-    """Call fit and return the state; features with `uses_price` also get prices."""
-    if not uses_price(plugin):
-        return plugin.fit(table)
-    return plugin.fit(table, prices_of(table) if price is None else price)
-
-
-def prices_of(table: Table) -> np.ndarray:
-    """Return generated prices for the rows, float64 (N,)."""
-    return np.resize(ordinary_prices(), len(table))
-
-
-def to_json(state: Any) -> str:
-    """Return the state as JSON, in which the name of a file stands for each asset.
-
-    Raises:
-        CheckFailed: the state is not JSON, or a bundle cannot hold its assets.
-    """
-    values, assets = split_state(state) if isinstance(state, dict) else (state, {})
-    try:
-        check_assets("checked", assets)
-    except PluginError as error:
-        fail(str(error), "at most 16 assets with plain names", "return fewer or smaller ones, or rename them")
-    try:
-        return json.dumps(values | _files(assets) if assets else values, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        fail(
-            f"the state that fit returned is not JSON: {error}",
-            "finite numbers, strings, lists and dicts, and bytes as values of the state itself",
-            "convert arrays with .tolist() and numpy numbers with float() or int()",
-        )
-
-
-def _files(assets: Mapping[str, bytes]) -> dict[str, str]:
-    return {key: file_of(key, content) for key, content in assets.items()}
-
-
-def read_back(state: Any) -> Any:
-    """Return a state after a round trip through JSON, as prediction reads it; assets stay as they are."""
-    values = json.loads(to_json(state))
-    return values | split_state(state)[1] if isinstance(state, dict) else values
-
-
-def stored(plugin: Any, table: Table) -> Any:
-    """Return the fitted state as prediction reads it."""
-    return read_back(fit(plugin, table))
-
-
-def require_equal(found: np.ndarray, expected: np.ndarray, plugin: Any, problem: str, fix: str) -> None:
-    """Fail if the columns are not bitwise equal."""
-    if found.shape == expected.shape and np.array_equal(found, expected, equal_nan=True):
-        return
-    where = f"{shown(found)} instead of {shown(expected)}"
-    if found.shape == expected.shape:
-        row, column = np.argwhere(~((found == expected) | (np.isnan(found) & np.isnan(expected))))[0]
-        name = plugin.names[column]
-        where = f"{name} of row {row} is {found[row, column]} instead of {expected[row, column]}"
-    fail(f"{problem}: {where}", "bitwise equal values", fix)
-
-
-def is_json(make: Make, table: Table) -> None:
-    """The state is a dict of plain JSON values and assets."""
-    state = fit(make(), table)
-    if not isinstance(state, dict):
-        fail(f"fit returned {shown(state)}", "a dict", "return {} if there is nothing to learn")
-    to_json(state)
-
-
-def survives(make: Make, table: Table) -> None:
-    """The state gives the same columns after a round trip through JSON."""
-    plugin = make()
-    state = fit(plugin, table)
-    expected = plugin.transform(table, state)
-    found = plugin.transform(table, read_back(state))
-    fix = "JSON turns tuples into lists and all keys into strings: build the state from lists and string keys"
-    require_equal(found, expected, plugin, "the state read back from JSON gives different values", fix)
-
-
-def holds_all(make: Make, table: Table) -> None:
-    """A new instance of the plugin needs only the state."""
-    plugin = make()
-    state = stored(plugin, table)
-    expected, found = plugin.transform(table, state), make().transform(table, state)
-    fix = "prediction creates a new instance: store what fit learns in the state, not in self"
-    require_equal(found, expected, plugin, "a new instance with the same state gives different values", fix)
-
-
-def fit_is_blind(make: Make, table: Table) -> None:
-    """Without `uses_price`, fit does not depend on prices."""
-    plugin = make()
-    if uses_price(plugin):  # pricekit fits it on other rows than those it transforms
-        return
-    states = {to_json(plugin.fit(table)), *_with_prices(table, lambda seen: to_json(make().fit(seen)))}
-    if len(states) > 1:
-        fail(
-            "fit returned a different state when the table had prices, or different prices",
-            "a state that does not depend on prices",
-            "do not read the price, or set uses_price = True and accept it as the second argument of fit",
-        )
-
-
-def transform_is_blind(make: Make, table: Table) -> None:
-    """Transform does not depend on prices, with or without `uses_price`."""
-    plugin = make()
-    state = stored(plugin, table)
-    expected = plugin.transform(table, state)
-    fix = "prediction has no price: transform must not read it"
-    for found in _with_prices(table, lambda seen: plugin.transform(seen, state)):
-        require_equal(found, expected, plugin, "a table with prices gives different values", fix)
-
-
-def _with_prices(table: Table, call: Callable[[Table], Any]) -> list[Any]:
-    """Return the results of a call for the table with two different sets of prices.
-
-    A plugin that rejects such a table does not use prices, so exceptions are ignored.
-    """
-    price, found = ordinary_prices(), []
-    for given in (price, price[::-1]):
-        with suppress(Exception):
-            found.append(call(with_price(table, given)))
-    return found
-
-
 Columns = Mapping[str, Sequence[object]]
 ALONE = len(DIFFICULT_TEXTS) + 8
 
@@ -167,11 +43,11 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
     mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)
     found: dict[str, Callable[[Make], None]] = {
-        "has fit and transform": _is_made,
+        "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
         "names its columns": _names,
-        "state is JSON": _on(is_json, mixed),
-        "state survives JSON": _on(survives, mixed),
-        "state holds everything that fit learned": _on(holds_all, mixed),
+        "state is JSON": _on(_is_json, mixed),
+        "state survives JSON": _on(_survives, mixed),
+        "state holds everything that fit learned": _on(_holds_all, mixed),
         "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
         "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
         "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
@@ -180,10 +56,10 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
         "independent of the row order": _on(_shuffled, mixed),
         "deterministic": _on(_twice, mixed),
         "does not modify the table": _on(_leaves_table, mixed),
-        "fit does not see the price": _on(fit_is_blind, ordinary),
-        "transform does not see the price": _on(transform_is_blind, ordinary),
+        "fit does not see the price": _on(_fit_is_blind, ordinary),
+        "transform does not see the price": _on(_transform_is_blind, ordinary),
         "update learns from more rows": _on(_updates, ordinary, mixed),
-        "module imports no torch": _module_without_torch,
+        "module imports no torch": lambda make: require_import_without_torch(make()),
         "runs without torch": _on(_runs_without_torch, ordinary),
     }
     return named(found, make)
@@ -192,10 +68,6 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
 def _on(check: Callable[..., None], *tables: Callable[[], Table]) -> Callable[[Make], None]:
     """Return a check that gets new tables, so that no other check can have changed them."""
     return lambda make: check(make, *(table() for table in tables))
-
-
-def _is_made(make: Make) -> None:
-    require_methods(make(), "fit", "transform")
 
 
 def _names(make: Make) -> None:
@@ -209,9 +81,35 @@ def _names(make: Make) -> None:
         )
 
 
+def _is_json(make: Make, table: Table) -> None:
+    """The state is a dict of plain JSON values and assets."""
+    state = _fit(make(), table)
+    if not isinstance(state, dict):
+        fail(f"fit returned {shown(state)}", "a dict", "return {} if there is nothing to learn")
+    _to_json(state)
+
+
+def _survives(make: Make, table: Table) -> None:
+    """The state gives the same columns after a round trip through JSON."""
+    plugin = make()
+    state = _fit(plugin, table)
+    expected = plugin.transform(table, state)
+    found = plugin.transform(table, _read_back(state))
+    fix = "JSON turns tuples into lists and all keys into strings: build the state from lists and string keys"
+    _require_equal(found, expected, plugin, "the state read back from JSON gives different values", fix)
+
+
+def _holds_all(make: Make, table: Table) -> None:
+    """A new instance of the plugin needs only the state."""
+    plugin, state, expected = _fitted(make, table)
+    found = make().transform(table, state)
+    fix = "prediction creates a new instance: store what fit learns in the state, not in self"
+    _require_equal(found, expected, plugin, "a new instance with the same state gives different values", fix)
+
+
 def _usable(make: Make, fitted_on: Table, table: Table) -> None:
     plugin = make()
-    found = plugin.transform(table, stored(plugin, fitted_on))
+    found = plugin.transform(table, _stored(plugin, fitted_on))
     shape = len(table), len(plugin.names)
     if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype != np.float32:
         fail(
@@ -229,57 +127,81 @@ def _usable(make: Make, fitted_on: Table, table: Table) -> None:
 
 
 def _alone(make: Make, table: Table) -> None:
-    plugin = make()
-    learned = stored(plugin, table)
+    plugin, learned, columns = _fitted(make, table)
     rows = np.arange(len(table) - ALONE, len(table))  # the difficult texts and some ordinary ones
-    expected = plugin.transform(table, learned)[rows]
     alone = [plugin.transform(table.take(rows[i : i + 1]), learned) for i in range(ALONE)]
     fix = "compute each row independently of the others: learn means, ranks and counts in fit"
-    require_equal(np.concatenate(alone), expected, plugin, "a row alone has a different value", fix)
+    _require_equal(np.concatenate(alone), columns[rows], plugin, "a row alone has a different value", fix)
 
 
 def _shuffled(make: Make, table: Table) -> None:
-    plugin = make()
-    learned = stored(plugin, table)
+    plugin, learned, columns = _fitted(make, table)
     order = np.random.default_rng(0).permutation(len(table))
-    expected = plugin.transform(table, learned)[order]
+    found = plugin.transform(table.take(order), learned)
     fix = "return rows in the order of the table, and do not use their position"
-    require_equal(
-        plugin.transform(table.take(order), learned),
-        expected,
-        plugin,
-        "shuffled rows have different values",
-        fix,
-    )
+    _require_equal(found, columns[order], plugin, "shuffled rows have different values", fix)
 
 
 def _twice(make: Make, table: Table) -> None:
     first, second = make(), make()
-    learned, other = fit(first, table), fit(second, table)
-    if to_json(learned) != to_json(other):
+    learned, other = _fit(first, table), _fit(second, table)
+    if _to_json(learned) != _to_json(other):
         fail(
             "fit returned a different state for the same table",
             "the same state each time",
             "seed random numbers, and sort the elements of sets",
         )
-    learned = read_back(learned)
+    learned = _read_back(learned)
     found, again = (first.transform(table, learned) for _ in range(2))
     fix = "seed random numbers, and do not modify the state"
-    require_equal(again, found, first, "the second call gives different values", fix)
+    _require_equal(again, found, first, "the second call gives different values", fix)
 
 
 def _leaves_table(make: Make, table: Table) -> None:
-    plugin, seen, price = make(), copied(table), prices_of(table)
-    plugin.transform(seen, read_back(fit(plugin, seen, price)))
-    same = seen.frame.equals(table.frame) and list(seen.frame.columns) == list(table.frame.columns)
+    plugin, seen, price = make(), copy.deepcopy(table), _prices_of(table)
+    plugin.transform(seen, _read_back(_fit(plugin, seen, price)))
     parts = {
-        "frame": same,
+        "frame": seen.frame.equals(table.frame) and list(seen.frame.columns) == list(table.frame.columns),
         "text": seen.text.equals(table.text),
         "ids": seen.ids.equals(table.ids),
-        "price": seen.price is None and np.array_equal(price, prices_of(table)),
+        "price": seen.price is None and np.array_equal(price, _prices_of(table)),
     }
     if changed := [name for name, unchanged in parts.items() if not unchanged]:
         fail(f"the plugin modified {', '.join(changed)} of the table", "an unchanged table", "work on a copy")
+
+
+def _fit_is_blind(make: Make, table: Table) -> None:
+    """Without `uses_price`, fit does not depend on prices."""
+    plugin = make()
+    if uses_price(plugin):  # pricekit fits it on other rows than those it transforms
+        return
+    states = {_to_json(plugin.fit(table)), *_with_prices(table, lambda seen: _to_json(make().fit(seen)))}
+    if len(states) > 1:
+        fail(
+            "fit returned a different state when the table had prices, or different prices",
+            "a state that does not depend on prices",
+            "do not read the price, or set uses_price = True and accept it as the second argument of fit",
+        )
+
+
+def _transform_is_blind(make: Make, table: Table) -> None:
+    """Transform does not depend on prices, with or without `uses_price`."""
+    plugin, state, expected = _fitted(make, table)
+    fix = "prediction has no price: transform must not read it"
+    for found in _with_prices(table, lambda seen: plugin.transform(seen, state)):
+        _require_equal(found, expected, plugin, "a table with prices gives different values", fix)
+
+
+def _with_prices(table: Table, call: Callable[[Table], Any]) -> list[Any]:
+    """Return the results of a call for the table with two different sets of prices.
+
+    A plugin that rejects such a table does not use prices, so exceptions are ignored.
+    """
+    price, found = ordinary_prices(), []
+    for given in (price, price[::-1]):
+        with suppress(Exception):
+            found.append(call(with_price(table, given)))
+    return found
 
 
 def _updates(make: Make, table: Table, more: Table) -> None:
@@ -289,10 +211,10 @@ def _updates(make: Make, table: Table, more: Table) -> None:
         return
     if not uses_price(plugin):
         fail("update is defined, but uses_price is not True", "uses_price = True", "set it, or remove update")
-    learned = stored(plugin, table)
-    before = to_json(learned)
-    later = read_back(plugin.update(more, prices_of(more), learned))
-    if to_json(learned) != before:
+    learned = _stored(plugin, table)
+    before = _to_json(learned)
+    later = _read_back(plugin.update(more, _prices_of(more), learned))
+    if _to_json(learned) != before:
         fail("update modified the state that it got", "an unchanged state", "return a new dict")
     found = make().transform(table, later)
     if found.shape != (len(table), len(plugin.names)) or not np.isfinite(found).all():
@@ -303,12 +225,77 @@ def _updates(make: Make, table: Table, more: Table) -> None:
         )
 
 
-def _module_without_torch(make: Make) -> None:
-    require_import_without_torch(make())
-
-
 def _runs_without_torch(make: Make, table: Table) -> None:
-    stored(make(), table)  # other libraries must be imported while torch is available
+    _stored(make(), table)  # other libraries must be imported while torch is available
     with without_torch("fit or transform"):
-        plugin = make()
-        plugin.transform(table, stored(plugin, table))
+        _fitted(make, table)
+
+
+def _fit(plugin: Any, table: Table, price: np.ndarray | None = None) -> Any:
+    """Call fit and return the state; features with `uses_price` also get prices."""
+    if not uses_price(plugin):
+        return plugin.fit(table)
+    return plugin.fit(table, _prices_of(table) if price is None else price)
+
+
+def _prices_of(table: Table) -> np.ndarray:
+    """Return generated prices for the rows, float64 (N,)."""
+    return np.resize(ordinary_prices(), len(table))
+
+
+def _to_json(state: Any) -> str:
+    """Return the state as JSON, in which the name of a file stands for each asset.
+
+    Raises:
+        CheckFailed: the state is not JSON, or a bundle cannot hold its assets.
+    """
+    values = state
+    if isinstance(state, dict):
+        values, assets = split_state(state)
+        try:
+            check_assets("checked", assets)
+        except PluginError as error:
+            fail(
+                str(error),
+                "at most 16 assets with plain names",
+                "return fewer or smaller ones, or rename them",
+            )
+        values |= {key: file_of(key, content) for key, content in assets.items()}
+    try:
+        return json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        fail(
+            f"the state that fit returned is not JSON: {error}",
+            "finite numbers, strings, lists and dicts, and bytes as values of the state itself",
+            "convert arrays with .tolist() and numpy numbers with float() or int()",
+        )
+
+
+def _read_back(state: Any) -> Any:
+    """Return a state after a round trip through JSON, as prediction reads it; assets stay as they are."""
+    values = json.loads(_to_json(state))
+    return values | split_state(state)[1] if isinstance(state, dict) else values
+
+
+def _stored(plugin: Any, table: Table) -> Any:
+    """Return the fitted state as prediction reads it."""
+    return _read_back(_fit(plugin, table))
+
+
+def _fitted(make: Make, table: Table) -> tuple[Any, Any, np.ndarray]:
+    """Return a plugin that is fitted on a table, its state as prediction reads it, and the columns of the table."""
+    plugin = make()
+    state = _stored(plugin, table)
+    return plugin, state, plugin.transform(table, state)
+
+
+def _require_equal(found: np.ndarray, expected: np.ndarray, plugin: Any, problem: str, fix: str) -> None:
+    """Fail if the columns are not bitwise equal."""
+    if found.shape == expected.shape and np.array_equal(found, expected, equal_nan=True):
+        return
+    where = f"{shown(found)} instead of {shown(expected)}"
+    if found.shape == expected.shape:
+        row, column = np.argwhere(~((found == expected) | (np.isnan(found) & np.isnan(expected))))[0]
+        name = plugin.names[column]
+        where = f"{name} of row {row} is {found[row, column]} instead of {expected[row, column]}"
+    fail(f"{problem}: {where}", "bitwise equal values", fix)

@@ -30,14 +30,14 @@ from pricekit.testing.data import (
     ordinary_prices,
     ordinary_texts,
 )
-from pricekit.testing.runner import Make, fail, shown
+from pricekit.testing.runner import Check, Make, fail, named, shown
 from pricekit.tokens import encode, pad_id_of, pad_rows
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 
-def seeded(checks: Mapping[str, Callable[[Make], None]]) -> dict[str, Callable[[Make], None]]:
-    """Return checks with a fixed seed that restore the random state of torch."""
-    return {name: partial(_seeded, check) for name, check in checks.items()}
+def seeded(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Check]:
+    """Return checks of one plugin with a fixed seed, which restore the random state of torch."""
+    return named({name: partial(_seeded, check) for name, check in checks.items()}, make)
 
 
 def _seeded(check: Callable[[Make], None], make: Make) -> None:
@@ -119,7 +119,6 @@ class Built:
     """A new encoder in evaluation mode, and its parts.
 
     Attributes:
-        plugin: the backbone.
         tokenizer: the trained tokenizer.
         architecture: the architecture as a run stores it.
         encoder: the encoder module.
@@ -127,7 +126,6 @@ class Built:
         room: how many tokens of padding the batches can still take.
     """
 
-    plugin: Any
     tokenizer: Tokenizer
     architecture: Any
     encoder: Any
@@ -172,4 +170,4 @@ def build(make: Make) -> Built:
     starts = range(0, len(tokens) - ROWS, ROWS)
     padded = [pad_rows(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
     batches = [(torch.from_numpy(ids), torch.from_numpy(mask)) for ids, mask in padded]
-    return Built(plugin, tokenizer, architecture, encoder.eval(), batches, room)
+    return Built(tokenizer, architecture, encoder.eval(), batches, room)

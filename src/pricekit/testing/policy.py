@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pricekit.config import RunConfig, TrainingConfig, build_config
+from pricekit.config import RunConfig, build_config
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
 from pricekit.model.inference import to_tensors
 from pricekit.model.network import PriceModel
 from pricekit.testing.data import batch
 from pricekit.testing.models import seeded, small_model
-from pricekit.testing.runner import Check, Make, fail, named, require_methods, shown
+from pricekit.testing.runner import Check, Make, fail, require_methods, shown
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 STEPS = 6
@@ -45,16 +45,16 @@ def checks(make: Make) -> list[Check]:
         "schedule ends at its minimum": _ends,
         "resuming changes nothing": _resumes,
     }
-    return named(seeded(found), make)
+    return seeded(found, make)
 
 
 def _is_made(make: Make) -> None:
     policy = make()
     require_methods(policy, "optimizer", "schedule")
-    if not isinstance(getattr(policy, "defaults", None), Mapping):
-        found = shown(getattr(policy, "defaults", None))
+    defaults = getattr(policy, "defaults", None)
+    if not isinstance(defaults, Mapping):
         fail(
-            f"defaults is {found}",
+            f"defaults is {shown(defaults)}",
             "a dict of settings, nested as in the configuration",
             "set defaults to a dict",
         )
@@ -64,8 +64,8 @@ def _config(policy: Any) -> RunConfig:
     return build_config([dict(policy.defaults)])
 
 
-def _training(policy: Any) -> TrainingConfig:
-    return _config(policy).training
+def _optimizer(policy: Any, model: PriceModel, *, fused: bool = False) -> Any:
+    return policy.optimizer(model, _config(policy).training, fused=fused)
 
 
 def _defaults(make: Make) -> None:
@@ -85,7 +85,7 @@ def _defaults(make: Make) -> None:
 def _every_parameter(make: Make) -> None:
     policy, model = make(), small_model()
     model.encoder.norm.requires_grad_(False)
-    optimizer = policy.optimizer(model, _training(policy), fused=False)
+    optimizer = _optimizer(policy, model)
     if not isinstance(optimizer, torch.optim.Optimizer):
         fail(f"optimizer returned {shown(optimizer)}", "a torch.optim.Optimizer", "return one")
     held = [id(p) for group in optimizer.param_groups for p in group["params"]]
@@ -113,7 +113,7 @@ def _softplus(model: PriceModel) -> Tensor:
 def _lowers(make: Make) -> None:
     policy, model = make(), small_model()
     model.encoder.requires_grad_(False)  # the remaining model is linear
-    optimizer = policy.optimizer(model, _training(policy), fused=False)
+    optimizer = _optimizer(policy, model)
     before = _softplus(model).item()
     for _ in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
@@ -130,7 +130,7 @@ def _lowers(make: Make) -> None:
 def _fused(make: Make) -> None:
     for fused in (False, True):
         policy, model = make(), small_model()
-        _train(policy, model, policy.optimizer(model, _training(policy), fused=fused), range(2))
+        _train(policy, model, _optimizer(policy, model, fused=fused), range(2))
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
             fail(f"with fused={fused}, weights are not finite", "finite weights", "fix the update")
 
@@ -151,13 +151,12 @@ def _train(policy: Any, model: PriceModel, optimizer: torch.optim.Optimizer, ste
 def _resumes(make: Make) -> None:
     model = small_model()
     stopped = copy.deepcopy(model)
-    training = _training(make())
     whole, first, second = make(), make(), make()
-    _train(whole, model, whole.optimizer(model, training, fused=False), range(STEPS))
-    optimizer = first.optimizer(stopped, training, fused=False)
+    _train(whole, model, _optimizer(whole, model), range(STEPS))
+    optimizer = _optimizer(first, stopped)
     _train(first, stopped, optimizer, range(STEPS // 2))
     resumed = small_model()
-    again = second.optimizer(resumed, training, fused=False)
+    again = _optimizer(second, resumed)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "last.safetensors"
         save_checkpoint(path, stopped, optimizer, {})

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import FrameType, ModuleType
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -163,16 +160,11 @@ def _explained(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """Return the location in the plugin: the innermost frame outside of pricekit.testing and libraries."""
-    found = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_plugins(frame)]
-    if not found:
-        return "the plugin"
-    code, line = found[-1][0].f_code, found[-1][1]
-    return f"{code.co_qualname} ({code.co_filename}, line {line})"
-
-
-def _is_plugins(frame: FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__", ""))
-    return not module.startswith("pricekit.testing.") and module.partition(".")[0] not in _LIBRARIES
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        module, code = str(frame.f_globals.get("__name__", "")), frame.f_code
+        if not module.startswith("pricekit.testing.") and module.partition(".")[0] not in _LIBRARIES:
+            return f"{code.co_qualname} ({code.co_filename}, line {line})"
+    return "the plugin"
 
 
 TORCH = "torch"
@@ -230,8 +222,7 @@ def without_torch(doing: str) -> Iterator[None]:
     held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
     for name in held:
         del sys.modules[name]
-    absent = _Absent()
-    sys.meta_path.insert(0, absent)
+    sys.modules[TORCH] = None  # type: ignore[assignment]  # so that an import of it fails
     try:
         yield
     except ModuleNotFoundError as error:
@@ -243,17 +234,5 @@ def without_torch(doing: str) -> Iterator[None]:
             )
         raise
     finally:
-        sys.meta_path.remove(absent)
+        del sys.modules[TORCH]
         sys.modules.update(held)
-
-
-class _Absent(MetaPathFinder):
-    """An import finder that rejects torch."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Reject torch; leave other modules to the other finders."""
-        if fullname.partition(".")[0] == TORCH:
-            raise ModuleNotFoundError(f"No module named '{TORCH}'", name=TORCH)
-        return None
