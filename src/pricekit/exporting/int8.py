@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from onnx.helper import make_node
 
 from pricekit.core.contracts import Batch
-from pricekit.exporting.tensors import token_count
+from pricekit.exporting.tensors import set_nodes, token_count
 from pricekit.support.files import temporary_folder
 from pricekit.support.progress import tracked
 
@@ -167,8 +167,7 @@ def _write_as_gemm(graph: onnx.GraphProto, products: list[_Product]) -> list[str
         nodes.append(make_node("Gemm", [rows, node.input[1], *product.bias], [result], node.name))
         nodes.append(make_node("Concat", [sizes, f"{shape}_width"], [shape], shape, axis=0))
         nodes.append(make_node("Reshape", [result, shape], [product.output], f"{shape}_restored"))
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, nodes)
     return list(at)
 
 
@@ -189,8 +188,7 @@ def _round_tables(graph: onnx.GraphProto) -> None:
         node.input[0], *scale = (part.name for part in parts)
         node.output[0] = f"{found}_8bit"
         nodes += (node, make_node("DequantizeLinear", [node.output[0], *scale], [found], f"{found}_scaled"))
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, nodes)
     read = {name for node in nodes for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name in read]
     del graph.initializer[:]

@@ -25,6 +25,7 @@ from pricekit.exporting.tensors import (
     open_graph,
     peaks,
     read_graph,
+    set_nodes,
     tensor_types,
     token_count,
     with_values,
@@ -248,7 +249,7 @@ def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
                 node.output[index] = rounded = f"{name}_float16"
                 types[rounded], types[name] = FLOAT16, FLOAT
                 nodes.append(_cast(rounded, name, FLOAT))
-    _set_nodes(graph, nodes)
+    set_nodes(graph, nodes)
     del graph.value_info[:]
     read = {name for node in nodes for name in node.input} | outputs
     graph.initializer.extend(with_values(weights[name], model) for name in weights if name in read)
@@ -282,13 +283,8 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
                 node.output[index] = exact = f"{name}_exact"
                 half = f"{name}_rounded"
                 nodes += (_cast(exact, half, FLOAT16), _cast(half, name, FLOAT))
-    _set_nodes(found.graph, nodes)
+    set_nodes(found.graph, nodes)
     return found
-
-
-def _set_nodes(graph: onnx.GraphProto, nodes: list[NodeProto]) -> None:
-    del graph.node[:]
-    graph.node.extend(nodes)
 
 
 def _cast(name: str, to_name: str, kind: int) -> NodeProto:

@@ -78,6 +78,12 @@ def read_graph(stored: Stored) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def set_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Replace the nodes of a graph."""
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a graph that lacks its weights."""
     found: onnx.ModelProto = _without(model, {"graph"})
@@ -213,9 +219,11 @@ def _open(model: Stored, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str
     del graph.graph.output[:]
     for name, kind in kinds.items():
         graph.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))
-    content: bytes | str = graph.SerializeToString()
-    if isinstance(model, Path):  # beside the weights
-        content = str(in_file(content, model.with_suffix(".outputs.onnx")))
-    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    content = graph.SerializeToString()
+    # A graph in a file stays beside its weights.
+    source = (
+        content if isinstance(model, bytes) else str(in_file(content, model.with_suffix(".outputs.onnx")))
+    )
+    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     names = list(kinds)
     return lambda batch: dict(zip(names, session.run(names, dict(batch)), strict=True))

@@ -204,20 +204,17 @@ def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
     merged: list[Table] = []
     rows = size = 0
     for table in tables:
-        rows, size = rows + len(table), size + _text_bytes(table)
-        same_columns = not merged or (
-            merged[-1].ids.dtype == table.ids.dtype and merged[-1].frame.dtypes.equals(table.frame.dtypes)
-        )
-        if merged and (rows > WINDOW or size > WINDOW_BYTES or not same_columns):
-            yield concat_tables(merged)
-            merged, rows, size = [], len(table), _text_bytes(table)
+        text = int(table.text.memory_usage(index=False, deep=True))
+        if merged:
+            last = merged[-1]
+            same = last.ids.dtype == table.ids.dtype and last.frame.dtypes.equals(table.frame.dtypes)
+            if rows + len(table) > WINDOW or size + text > WINDOW_BYTES or not same:
+                yield concat_tables(merged)
+                merged, rows, size = [], 0, 0
         merged.append(table)
+        rows, size = rows + len(table), size + text
     if merged:
         yield concat_tables(merged)
-
-
-def _text_bytes(table: Table) -> int:
-    return int(table.text.memory_usage(index=False, deep=True))
 
 
 def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:

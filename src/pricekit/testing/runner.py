@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -222,7 +225,8 @@ def without_torch(doing: str) -> Iterator[None]:
     held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
     for name in held:
         del sys.modules[name]
-    sys.modules[TORCH] = None  # type: ignore[assignment]  # so that an import of it fails
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
     try:
         yield
     except ModuleNotFoundError as error:
@@ -234,5 +238,17 @@ def without_torch(doing: str) -> Iterator[None]:
             )
         raise
     finally:
-        del sys.modules[TORCH]
+        sys.meta_path.remove(absent)
         sys.modules.update(held)
+
+
+class _Absent(MetaPathFinder):
+    """An import finder that rejects torch; without an entry in `sys.modules`, on which libraries would act."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Reject torch; leave other modules to the other finders."""
+        if fullname.partition(".")[0] == TORCH:
+            raise ModuleNotFoundError(f"No module named '{TORCH}'", name=TORCH)
+        return None
