@@ -1,12 +1,15 @@
 """The reader of a bundle, without an engine."""
 
+import shutil
+
 import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.errors import DataError
+from pricekit.errors import BundleError, DataError
+from tests.bundle.hostile import change
 
 
 @pytest.fixture
@@ -30,3 +33,11 @@ def test_a_reader_takes_frames_and_names_a_missing_column(bundle, texts):
     assert len(inputs) == len(texts)
     with pytest.raises(DataError, match="catalog_content"):
         reader.prepare(pd.DataFrame({"title": texts}))
+
+
+@pytest.mark.parametrize("options", [{"size": 3}, None])
+def test_a_bundle_with_options_that_its_feature_does_not_take_is_damaged(bundle, tmp_path, options):
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    change(copy, "preprocess.json", lambda record: record["features"][0].update(options=options))
+    with pytest.raises(BundleError, match="damaged"):
+        pk.read_bundle(copy)

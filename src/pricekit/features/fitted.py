@@ -14,7 +14,7 @@ import numpy as np
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
-from pricekit.errors import PluginError, PricekitError
+from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
@@ -152,7 +152,12 @@ def _portable(part: FittedFeature) -> dict[str, Any]:
 
 
 def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFeature:
-    """Restore a feature; warn if its version differs, and raise PluginError if its columns differ."""
+    """Restore a feature; warn if its version differs.
+
+    Raises:
+        PluginError: its columns differ, or another version does not take its options and its state.
+        BundleError: the same version does not take its options.
+    """
     name, made_with = record["name"], shorten(f"{record['package']} {record['version']}")
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
@@ -161,9 +166,11 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
     try:
         part = make(name, record["options"], record["state"] | assets if assets else record["state"])
     except PricekitError as error:
-        if here == made_with:
-            raise
-        raise PluginError(f"{error} (the model was made with {made_with}; {here} is installed)") from error
+        if here != made_with:
+            raise PluginError(f"{error} (the model was made with {made_with}; {here} is installed)") from error
+        if isinstance(error, ConfigError):
+            raise BundleError(f"the model is damaged, its features cannot be restored: {error}") from error
+        raise
     columns = record["columns"]
     if list(part.plugin.names) != columns:
         raise PluginError(
