@@ -31,19 +31,15 @@ def main() -> None:
             csv.writer(file).writerows([["sample_id", "catalog_content", "price"], *rows])
         words = ["comparables", GOLDEN / "bundle", table, "--among", priced, "--limit", "2"]
         subprocess.run([pricekit, *words], check=True)
-        drifted = subprocess.run(
-            [pricekit, "drift", GOLDEN / "bundle", table], capture_output=True, text=True
-        )
+        subprocess.run([pricekit, "drift", GOLDEN / "bundle", priced], check=True)
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
         refused = subprocess.run(
-            [pricekit, "train", table, "--out", Path(folder) / "run"], capture_output=True, text=True
+            [pricekit, "train", priced, "--out", Path(folder) / "run"], capture_output=True, text=True
         )
     for number, (row, price) in enumerate(zip(rows, known["prices"], strict=True)):
         assert row["sample_id"] == str(number), row
         assert math.isclose(float(row["price"]), price, rel_tol=1e-4), (row, price)
-    assert drifted.returncode == 1, drifted
-    assert "has no sketch of its training table" in drifted.stderr, drifted.stderr
     assert refused.returncode == 1, refused
     assert "pip install 'pricekit[train]'" in refused.stderr, refused.stderr
     assert "Traceback" not in refused.stderr

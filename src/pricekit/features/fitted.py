@@ -167,7 +167,9 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
         part = make(name, record["options"], record["state"] | assets if assets else record["state"])
     except PricekitError as error:
         if here != made_with:
-            raise PluginError(f"{error} (the model was made with {made_with}; {here} is installed)") from error
+            raise PluginError(
+                f"{error} (the model was made with {made_with}; {here} is installed)"
+            ) from error
         if isinstance(error, ConfigError):
             raise BundleError(f"the model is damaged, its features cannot be restored: {error}") from error
         raise
