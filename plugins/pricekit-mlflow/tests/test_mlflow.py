@@ -38,7 +38,7 @@ def _observed(monkeypatch, store, tmp_path):
     """Load this package as the only observer."""
     found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
     assert not found.failed
-    for name in ("core.calls", "runs.setup", "runs.folder.contents"):
+    for name in ("core.calls", "runs.prepare", "runs.folder"):
         monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)

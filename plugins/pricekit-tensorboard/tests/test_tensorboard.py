@@ -20,7 +20,7 @@ def _observed(monkeypatch):
     """Load this package as the only observer."""
     found = load([EntryPoint("tensorboard", "pricekit_tensorboard", "pricekit")])
     assert not found.failed
-    for name in ("core.calls", "runs.setup", "runs.folder.contents"):
+    for name in ("core.calls", "runs.prepare", "runs.folder"):
         monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
 
 

@@ -7,7 +7,7 @@
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
     intervals.json    half widths of the price intervals
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
-    sketch.json       what tables are compared with, see `pricekit.monitoring`
+    sketch.json       what tables are compared with, see `pricekit.insight`
     self_test.json    invented rows and their prices; none if a feature cannot price them
     README.md         the model card
     signature.json    who wrote the manifest, see `signature.py`; unsigned bundles have none

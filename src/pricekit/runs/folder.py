@@ -20,7 +20,7 @@ last-1.safetensors, …     earlier checkpoints, in case the last one is damaged
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
 intervals.json            calibrated widths of price intervals
 held_out.parquet          validation rows with their predicted prices
-sketch.json               what tables are compared with (`pricekit.monitoring`)
+sketch.json               what tables are compared with (`pricekit.insight`)
 run.json                  table, rows, plugins, metrics of the best weights; written last
 files.json                size and SHA-256 of the files that are read again, except checkpoints to resume from
 refit                     the same files of a second pass, on all rows, until it is complete and replaces the first one
