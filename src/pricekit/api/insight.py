@@ -228,7 +228,7 @@ def drift(
     Args:
         model: a bundle, a run or an ensemble.
         table: a file, a folder of Parquet files, a pattern such as "new/*.csv", or a frame. Missing columns are
-            reported. Of more than 10,000 rows, so many are drawn by chance, with a fixed seed, in bounded memory. If it
+            reported. Larger tables are sampled to 10,000 rows, with a fixed seed and in bounded memory. If it
             has known prices, SMAPE is measured, too. Or a sketch of priced rows, which `predict` has written with
             `watch`, or a server.
         out: also write an HTML page, which needs no network; an existing file is replaced.

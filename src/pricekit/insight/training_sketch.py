@@ -40,7 +40,7 @@ from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.table import Table
 
 MOST_ROWS = 10_000
-"""Of more rows, so many are drawn by chance, with a fixed seed."""
+"""Larger tables are sampled to this number of rows, with a fixed seed."""
 SEED = 0
 REMEMBERED = 0.05
 """Features whose held-out rows have a higher PSI are no part of a row's vector."""

@@ -18,7 +18,7 @@ from pricekit.reporting.subject import chosen_rows
 from pricekit.support.text import counted
 
 MOST_TEXTS = 500
-"""Of more texts, so many are drawn by chance, with a fixed seed."""
+"""Larger tables are sampled to this number of texts, with a fixed seed."""
 LEAST_PROBABILITY = 0.9
 """Below it, the language of a text counts as undetermined: most such texts are short."""
 LEAST_SHARE = 0.02

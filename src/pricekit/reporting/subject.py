@@ -33,7 +33,7 @@ from pricekit.table import Table, read_table, source_name
 from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
 
 MOST_ROWS = 200_000
-"""Of more rows, so many are drawn by chance, with a fixed seed."""
+"""Larger tables are sampled to this number of rows, with a fixed seed."""
 
 MOST_COMPARED = 100_000
 """Rows of the training table that are indexed, to be compared with."""

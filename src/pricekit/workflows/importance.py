@@ -38,7 +38,7 @@ SHOWN = 15
 REPEATS = 5
 """Default number of permutations."""
 MOST_ROWS = 2000
-"""Of more rows, so many are drawn by chance, with a fixed seed."""
+"""Larger tables are sampled to this number of rows, with a fixed seed."""
 SEED = 0
 DIFFERENT = 0.01
 """Held-out rows whose log prices differ so much, in the median, from those of their run lack columns that it read."""
