@@ -1,13 +1,19 @@
 """Shared fixtures: a small catalogue, a run trained on it, and its bundle."""
 
+import contextlib
 import hashlib
 import io
+import json
 import logging
 import os
+import platform
+import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import fsspec
@@ -164,6 +170,96 @@ def _equal_models_are_traced_once(tmp_path_factory: pytest.TempPathFactory) -> I
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "export_graph", export_graph)
         yield
+
+
+MESSAGES = Path(__file__).parent / "tests" / "messages.json"
+met: dict[str, list[str]] = {}  # the messages of errors, by test
+collected: set[str] = set()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes down messages."""
+    parser.addoption(
+        "--update-messages", action="store_true", help=f"write errors' messages to {MESSAGES.name}"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note the tests before any is deselected."""
+    collected.update(item.nodeid for item in items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the messages of a process of pytest-xdist."""
+    met.update(getattr(node, "workeroutput", {}).get("messages", {}))
+    collected.update(getattr(node, "workeroutput", {}).get("collected", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the messages down, without those of tests that are no longer there."""
+    if not session.config.option.update_messages:
+        return
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput |= {"messages": met, "collected": sorted(collected)}
+        return
+    files = {test.partition("::")[0] for test in collected}
+    kept = {
+        test: messages
+        for test, messages in json.loads(MESSAGES.read_text("utf-8")).items()
+        if test in collected or test.partition("::")[0] not in files
+    }
+    text = json.dumps(kept | met, indent=1, ensure_ascii=False, sort_keys=True)
+    MESSAGES.write_text(text + "\n", "utf-8")
+
+
+@pytest.fixture(scope="session")
+def written_messages() -> dict[str, list[str]]:
+    """The messages of errors, by test."""
+    return json.loads(MESSAGES.read_text("utf-8"))
+
+
+@pytest.fixture
+def raises(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    written_messages: dict[str, list[str]],
+) -> Callable[..., contextlib.AbstractContextManager[pytest.ExceptionInfo[Any]]]:
+    """Expect an error of this class with these parameters, and among its facts these.
+
+    Its message must be the one in tests/messages.json, which `pytest --update-messages` writes.
+    """
+    test = request.node.nodeid
+    varying = {
+        re.escape(str(tmp_path_factory.getbasetemp())) + r"/[\w.-]+": "TMP",
+        re.escape(tempfile.gettempdir()) + r"/pricekit-\w+": "TMP",
+        rf"PID \d+ on {re.escape(platform.node())}": "PID 1 on HOST",
+        r"\d\d:\d\d:\d\d": "00:00:00",
+        r" at 0x[0-9a-f]+": " at 0x0",
+    }
+    messages: dict[str, None] = {}  # in order, without repeats
+
+    @contextlib.contextmanager
+    def expect(
+        kind: type[Exception], /, *parameters: str, **facts: Any
+    ) -> Iterator[pytest.ExceptionInfo[Any]]:
+        with pytest.raises(kind) as caught:
+            yield caught
+        error = caught.value
+        assert getattr(error, "parameters", ()) == parameters
+        assert {name: error.facts.get(name) for name in facts} == facts
+        message = str(error)
+        for pattern, constant in varying.items():
+            message = re.sub(pattern, constant, message)
+        messages[message] = None
+        if request.config.option.update_messages:
+            met[test] = list(messages)
+        else:
+            expected = written_messages.get(test, [])[: len(messages)]
+            assert list(messages) == expected, "the wording of an error has changed; see CONTRIBUTING.md"
+
+    return expect
 
 
 @pytest.fixture

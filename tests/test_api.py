@@ -95,22 +95,21 @@ def test_handles_have_a_short_repr_and_can_be_reopened(trained):
     assert isinstance(trained.load(), pk.Predictor)
 
 
-def test_a_finished_run_is_resumed_with_its_own_settings(frame, tmp_path):
+def test_a_finished_run_is_resumed_with_its_own_settings(frame, tmp_path, raises):
     pk.train(frame, out=tmp_path / "run", **TINY)
     again = pk.train(frame, out=tmp_path / "run", resume=True)
     assert again.facts["best_epoch"] == 1
-    with pytest.raises(ConfigError, match=r"training\.epochs is 1 there and 3 here") as raised:
+    with raises(ConfigError, "epochs"):
         pk.train(frame, out=tmp_path / "run", resume=True, epochs=3, seed=0)
-    assert raised.value.parameters == ("epochs",)
-    with pytest.raises(ConfigError, match="folder"):
+    with raises(ConfigError, "out"):
         pk.train(frame, resume=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("mine")
-    with pytest.raises(TrainingError, match="is not a run"):
+    with raises(TrainingError, "out"):
         pk.train(frame, out=tmp_path / "other", resume=True)
 
 
-def test_the_same_call_with_resume_starts_and_continues_a_run(frame, tmp_path, logged):
+def test_the_same_call_with_resume_starts_and_continues_a_run(frame, tmp_path, logged, raises):
     call = {"out": tmp_path / "run", "resume": True, **TINY}
     first = pk.train(frame, **call)
     assert "there is no run in" in logged()
@@ -118,23 +117,23 @@ def test_the_same_call_with_resume_starts_and_continues_a_run(frame, tmp_path, l
     cv = {"out": tmp_path / "cv", "resume": True, "folds": 2, **TINY}
     scores = pk.cross_validate(frame, **cv).metrics
     assert pk.cross_validate(frame, **cv).metrics == scores
-    with pytest.raises(ConfigError, match="keeps its 2 folds"):
+    with raises(ConfigError, "folds"):
         pk.cross_validate(frame, **cv | {"folds": 3})
 
 
-def test_settings_may_be_dotted_nested_or_a_file(frame, tmp_path):
+def test_settings_may_be_dotted_nested_or_a_file(frame, tmp_path, raises):
     (tmp_path / "run.toml").write_text("[training]\nepochs = 2\n[backbone]\nwidth = 4\nbuckets = 64\n")
     run = pk.train(
         frame, config=tmp_path / "run.toml", settings={"backbone": {"vocab_size": 500}, "max_length": 32}
     )
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 2
     assert "max_length = 32\n" in (run.path / "config.toml").read_text()
-    with pytest.raises(ConfigError, match="mapping"):
+    with raises(ConfigError, "settings"):
         pk.train(frame, settings="training.epochs=2")
 
 
-def test_an_unknown_option_names_the_nearest_one(frame):
-    with pytest.raises(TypeError, match="Did you mean 'epochs'"):
+def test_an_unknown_option_names_the_nearest_one(frame, raises):
+    with raises(TypeError):
         pk.train(frame, epoch=2)
 
 
@@ -179,10 +178,10 @@ def test_unusable_input_raises_one_error_and_leaves_nothing(frame, tmp_path, cas
     assert not (tmp_path / "run").exists()
 
 
-def test_an_existing_out_is_not_changed(frame, trained, tmp_path):
+def test_an_existing_out_is_not_changed(frame, trained, tmp_path, raises):
     (tmp_path / "notes.txt").write_text("mine")
-    for out, kind in ((tmp_path, "not a run"), (trained.path, "exists")):
-        with pytest.raises(TrainingError, match=kind):
+    for out, parameters in ((tmp_path, ("out",)), (trained.path, ("resume", "overwrite", "out"))):
+        with raises(TrainingError, *parameters):
             pk.train(frame, out=out, **TINY)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert pk.Run(trained.path).metrics == trained.metrics
@@ -246,34 +245,33 @@ def test_features_are_computed_and_written(frame, tmp_path):
     assert pd.read_csv(tmp_path / "features.csv").shape == (200, 16)
 
 
-def test_fewer_than_two_runs_are_not_compared(trained, tmp_path):
-    with pytest.raises(ConfigError, match="two"):
+def test_fewer_than_two_runs_are_not_compared(trained, tmp_path, raises):
+    with raises(ConfigError, "runs"):
         pk.compare(trained)
-    with pytest.raises(ConfigError, match="two"):
+    with raises(ConfigError, "runs"):
         pk.ensemble([trained, trained], out=tmp_path / "both")
     assert not (tmp_path / "both").exists()
 
 
-def test_options_of_a_table_need_one(trained):
-    with pytest.raises(ConfigError, match="no table") as raised:
+def test_options_of_a_table_need_one(trained, raises):
+    with raises(ConfigError, "price"):
         pk.evaluate(trained, price="price")
-    assert raised.value.parameters == ("price",)
 
 
-def test_a_folder_that_is_not_a_run_has_no_handle(tmp_path):
-    with pytest.raises(TrainingError, match="not a finished run"):
+def test_a_folder_that_is_not_a_run_has_no_handle(tmp_path, raises):
+    with raises(TrainingError):
         pk.Run(tmp_path)
 
 
-def test_options_of_wrong_types_and_ranges_are_explained(trained, frame, tmp_path):
+def test_options_of_wrong_types_and_ranges_are_explained(trained, frame, tmp_path, raises):
     for options in ({"limit": 0}, {"text": 5}, {"settings": 5}, {"settings": {5: 1}}, {"features": [1]}):
-        with pytest.raises(ConfigError, match="expected"):
+        with raises(ConfigError, *options):
             pk.train(frame, out=tmp_path / "run", **options)
-    with pytest.raises(ConfigError, match="fp16"):
+    with raises(ConfigError, "precision"):
         pk.export(trained, tmp_path / "bundle", precision="fp8")
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with raises(ConfigError, "interval"):
         trained.predict(frame[:3], interval=90)
-    with pytest.raises(DataError, match="files"):
+    with raises(DataError, "table"):
         pk.predict(trained, frame, tmp_path / "prices.csv")
 
 
@@ -314,21 +312,20 @@ NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
         (lambda path: pk.train("a.csv", teacher=[path], unpriced="b.csv"), "teacher"),
     ],
 )
-def test_what_is_no_path_is_one_error_that_names_the_parameter(call, parameter, given):
-    with pytest.raises(ConfigError, match=f"^{parameter} is .*; expected a path$") as raised:
+def test_what_is_no_path_is_one_error_that_names_the_parameter(call, parameter, given, raises):
+    with raises(ConfigError, parameter):
         call(given)
-    assert raised.value.parameters == (parameter,)
 
 
-def test_a_model_in_memory_is_no_path(trained, frame):
-    with pytest.raises(ConfigError, match="model is a Predictor; expected a path"):
+def test_a_model_in_memory_is_no_path(trained, frame, raises):
+    with raises(ConfigError, "model"):
         pk.evaluate(pk.load(trained), frame)
 
 
 @pytest.mark.parametrize("out", ["table.csv/run", "n" * 300])
-def test_a_folder_that_the_system_refuses_is_one_error(frame, tmp_path, out):
+def test_a_folder_that_the_system_refuses_is_one_error(frame, tmp_path, out, raises):
     (tmp_path / "table.csv").touch()
-    with pytest.raises(PricekitError, match=r"Not a directory|File name too long"):
+    with raises(PricekitError):
         pk.train(frame, out=tmp_path / out, **TINY)
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
@@ -346,10 +343,9 @@ def test_a_folder_that_the_system_refuses_is_one_error(frame, tmp_path, out):
         ({"price": 5}, "price"),
     ],
 )
-def test_an_option_of_the_wrong_type_is_one_error_that_names_it(frame, options, parameter):
-    with pytest.raises(ConfigError, match=f"^{parameter} is .*; expected a") as raised:
+def test_an_option_of_the_wrong_type_is_one_error_that_names_it(frame, options, parameter, raises):
+    with raises(ConfigError, parameter):
         pk.train(frame, **options)
-    assert raised.value.parameters == (parameter,)
 
 
 def test_numbers_of_numpy_are_numbers(frame):
@@ -359,24 +355,24 @@ def test_numbers_of_numpy_are_numbers(frame):
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_size", 0), ("epochs", 1.5), ("learning_rate", "x")])
-def test_options_of_pretraining_are_checked_before_the_work(frame, tmp_path, name, value):
+def test_options_of_pretraining_are_checked_before_the_work(frame, tmp_path, name, value, raises):
     frame.to_csv(tmp_path / "table.csv", index=False)
-    with pytest.raises(ConfigError, match=f"{name} is {value!r}; expected a"):
+    with raises(ConfigError, name):
         pk.pretrain(tmp_path / "table.csv", tmp_path / "out", backbone="transformer", **{name: value})
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
 @pytest.mark.parametrize("limit", [0, -1, "3"])
-def test_a_limit_is_a_whole_number_above_0_everywhere(trained, frame, tmp_path, limit):
+def test_a_limit_is_a_whole_number_above_0_everywhere(trained, frame, tmp_path, limit, raises):
     frame.to_csv(tmp_path / "table.csv", index=False)
-    with pytest.raises(ConfigError, match="limit is"):
+    with raises(ConfigError, "limit"):
         pk.read_table(frame, limit=limit)
-    with pytest.raises(ConfigError, match="limit is"):
+    with raises(ConfigError, "limit"):
         pk.load(trained).predict_file(tmp_path / "table.csv", tmp_path / "out.csv", limit=limit)
 
 
-def test_prices_beyond_float32_are_set_aside(frame):
+def test_prices_beyond_float32_are_set_aside(frame, raises):
     price = frame["price"].where(frame.index != 3, 1e300).where(frame.index != 4, 1e-300)
-    with pytest.raises(DataError, match="price not finite: 200"):
+    with raises(DataError, "text", "price", reasons={"price not finite": 200}):
         pk.train(frame.assign(price=1e300), **TINY)
     assert len(pk.train(frame.assign(price=price), **TINY).held_out) > 10

@@ -60,7 +60,7 @@ def test_it_predicts_prices_and_intervals(fitted, catalog):
     assert fitted.metrics_["smape"] > 0
 
 
-def test_weights_move_prices_towards_rows_that_count(catalog):
+def test_weights_move_prices_towards_rows_that_count(catalog, raises):
     rows = pd.DataFrame({"sample_weight": ["tea"] * 100, "price": [f"box {n % 5}" for n in range(100)]})
     dear = np.arange(100) % 2 == 1
     y = np.where(dear, 40.0, 10.0) + np.arange(100) / 1000
@@ -69,9 +69,9 @@ def test_weights_move_prices_towards_rows_that_count(catalog):
         for weight in (np.where(dear, 1.0, 9.0), np.where(dear, 9.0, 1.0))
     ]
     assert found[0] < found[1]
-    with pytest.raises(ValueError, match="sample_weight contains -1"):
+    with raises(ValueError):
         small().fit(rows, y, sample_weight=-np.ones(100))
-    with pytest.raises(ValueError, match="inconsistent"):
+    with raises(ValueError):
         small().fit(rows, y, sample_weight=[1.0])
 
 
@@ -100,10 +100,10 @@ def test_a_pickled_estimator_predicts_without_torch(fitted, catalog, tmp_path):
     assert [float(price) for price in done.stdout.split()] == pytest.approx(fitted.predict(rows))
 
 
-def test_a_changed_bundle_is_refused(fitted, catalog):
+def test_a_changed_bundle_is_refused(fitted, catalog, raises):
     broken = deepcopy(fitted)
     broken.bundle_ = {**broken.bundle_, "model.onnx": broken.bundle_["model.onnx"] + b"\0"}
-    with pytest.raises(pk.PricekitError, match=r"model\.onnx"):
+    with raises(pk.PricekitError):
         broken.predict(catalog[["catalog_content"]])
 
 
@@ -153,10 +153,16 @@ def test_a_clone_has_the_parameters_and_is_not_fitted(fitted):
     assert not hasattr(copy, "bundle_")
 
 
-def test_another_engine_is_opened_when_it_is_set(fitted, catalog):
+def test_another_engine_is_opened_when_it_is_set(fitted, catalog, raises):
     copy = deepcopy(fitted)
     copy.predict(catalog[["catalog_content"]][:2])
-    with pytest.raises(pk.PricekitError, match="nonsense"):
+    with raises(
+        pk.PricekitError,
+        "engine",
+        kind="engine",
+        name="nonsense",
+        candidates=["ort-cpu", "ort-cuda", "ort-tensorrt"],
+    ):
         copy.set_params(engine="nonsense").predict(catalog[["catalog_content"]][:2])
 
 
@@ -167,6 +173,6 @@ def test_a_series_with_a_missing_text_is_texts(catalog):
     assert model.predict(texts).shape == (150,)
 
 
-def test_a_frame_without_columns_is_refused(catalog):
-    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+def test_a_frame_without_columns_is_refused(catalog, raises):
+    with raises(ValueError):
         small().fit(catalog[[]], catalog["price"])

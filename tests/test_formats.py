@@ -39,27 +39,27 @@ def test_a_run_of_another_format_is_refused(copy, name, found, said):
     assert str(error.value) == f"{copy} has {said}, but this pricekit reads the format {FORMAT}; train again"
 
 
-def test_facts_of_another_format_are_refused_by_what_reads_only_them(copy):
+def test_facts_of_another_format_are_refused_by_what_reads_only_them(copy, raises):
     _edit(copy, "run.json", format=FORMAT - 1)
     for read in (pk.Run, lambda path: pk.leaderboard(path)):
-        with pytest.raises(TrainingError, match="train again"):
+        with raises(TrainingError):
             read(copy)
 
 
-def test_an_unfinished_run_of_another_format_is_not_resumed_but_replaced(copy, catalog):
+def test_an_unfinished_run_of_another_format_is_not_resumed_but_replaced(copy, catalog, raises):
     (copy / "run.json").unlink()
     _edit(copy, "source.json", format=FORMAT - 1)
-    with pytest.raises(TrainingError, match="train again"):
+    with raises(TrainingError):
         pk.train(catalog, out=copy, resume=True)
     config = tiny_config({"training": {"epochs": 1}}).model_dump(exclude_unset=True)
     assert pk.train(catalog, out=copy, overwrite=True, settings=config).facts["format"] == FORMAT
 
 
-def test_a_bundle_of_another_format_is_refused_but_replaced(run, bundle, tmp_path):
+def test_a_bundle_of_another_format_is_refused_but_replaced(run, bundle, tmp_path, raises):
     copy = shutil.copytree(bundle, tmp_path / "bundle")
     manifest = json.loads((copy / "manifest.json").read_text("utf-8"))
     write_manifest(copy, manifest | {"schema_version": FORMAT - 1})
-    with pytest.raises(BundleError, match="export the run again"):
+    with raises(BundleError):
         pk.load(copy)
     pk.Run(run).export(copy, overwrite=True)
     assert len(pk.load(copy).predict(["tea"])) == 1

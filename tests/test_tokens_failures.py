@@ -50,10 +50,10 @@ ODD = {
 
 @pytest.mark.parametrize("texts", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", ODD)
-def test_a_tokenizer_that_fails_or_panics_is_one_error(tmp_path, name, texts):
+def test_a_tokenizer_that_fails_or_panics_is_one_error(tmp_path, name, texts, raises):
     copy = shutil.copytree(GOLDEN, tmp_path / "copy")
     change(copy, "tokenizer.json", ODD[name])
-    with pytest.raises(BundleError, match="tokenizer"):
+    with raises(BundleError):
         Predictor.load(copy, "ort-cpu").predict(texts)
 
 
@@ -82,11 +82,11 @@ def _panic():
     tokenizer.encode("a")
 
 
-def test_a_panic_of_a_plugin_is_an_error_that_names_it():
-    expected = pytest.raises(PluginError, match=r"backbone 'bag'.*PanicException")
+def test_a_panic_of_a_plugin_is_an_error_that_names_it(raises):
+    expected = raises(PluginError, kind="backbone", name="bag", package="pricekit")
     with expected, plugin_call("backbone", "bag", "making its tokenizer"):
         _panic()
-    with pytest.raises(BaseException, match="index") as found:
+    with raises(BaseException) as found:
         _panic()
     assert is_panic(found.value)
 
@@ -99,8 +99,8 @@ def test_interrupts_pass(interrupt):
         raise interrupt
 
 
-def test_weights_with_a_tokenizer_that_panics_are_refused(tmp_path):
+def test_weights_with_a_tokenizer_that_panics_are_refused(tmp_path, raises):
     copy = shutil.copytree(GOLDEN, tmp_path / "copy")
     change(copy, "tokenizer.json", ODD["prefix (panic)"])
-    with pytest.raises(ConfigError, match="no fast tokenizer"):
+    with raises(ConfigError, "weights"):
         load_tokenizer(copy)

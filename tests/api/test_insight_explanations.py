@@ -15,12 +15,9 @@ def test_rows_are_found_by_their_ids(bundle, catalog):
     assert named.price == pytest.approx(found[1].price)
 
 
-def test_an_unknown_id_is_named_with_examples(bundle, catalog):
-    with pytest.raises(
-        DataError, match="no row with the id nowhere; it has 400 rows with sample_id "
-    ) as caught:
+def test_an_unknown_id_is_named_with_examples(bundle, catalog, raises):
+    with raises(DataError, "row", missing=["nowhere"]):
         pk.explain(bundle, catalog, row="nowhere")
-    assert caught.value.parameters == ("row",)
 
 
 def test_a_table_may_call_its_text_column_differently(bundle):
@@ -33,7 +30,7 @@ def test_a_table_may_call_its_text_column_differently(bundle):
     assert [each.to_dict() for each in found] == [each.to_dict() for each in named]
 
 
-def test_importance_reads_the_columns_that_it_is_told(bundle):
+def test_importance_reads_the_columns_that_it_is_told(bundle, raises):
     frame = (
         pk.make_catalog(30).rename(columns={"catalog_content": "title", "price": "cost"}).assign(often=1.0)
     )
@@ -41,5 +38,5 @@ def test_importance_reads_the_columns_that_it_is_told(bundle):
     assert found.rows == 30
     assert {"Item Name", "Value"} <= set(found.lines["line"])
     assert (found.lines["kind"] == "line").all()
-    with pytest.raises(TypeError, match="has no option 'wieght'"):
+    with raises(TypeError):
         pk.importance(bundle, frame, wieght="often")

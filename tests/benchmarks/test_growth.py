@@ -21,6 +21,6 @@ def test_a_command_is_watched(catalog, tmp_path):
     assert found.memory > 50_000_000  # an interpreter with numpy and pandas
 
 
-def test_a_command_that_fails_ends_the_benchmark(tmp_path, capfd):
-    with pytest.raises(SystemExit, match="failed: pricekit features nothing"):
+def test_a_command_that_fails_ends_the_benchmark(tmp_path, capfd, raises):
+    with raises(SystemExit):
         cost(1, tmp_path, "features", "nothing", "--out", tmp_path / "x.csv")

@@ -71,17 +71,17 @@ def test_the_script_prints_tables_or_json(capsys, run, catalog, monkeypatch):
     assert asked == [(run, catalog, 20, ["fp32"], [], 1), (run, catalog, 20, ["fp32"], ["loop"], 1)]
 
 
-def test_a_pipeline_does_not_support_every_backbone(run, catalog):
-    with pytest.raises(ConfigError, match="cannot run the backbone 'bag'; remove the peer 'pipeline'"):
+def test_a_pipeline_does_not_support_every_backbone(run, catalog, raises):
+    with raises(ConfigError):
         measure(run, catalog, 20, ["fp32"], ["pipeline"], 1)
 
 
-def test_a_precision_that_fails_is_logged_and_left_out(run, catalog, monkeypatch, caplog):
+def test_a_precision_that_fails_is_logged_and_left_out(run, catalog, monkeypatch, caplog, raises):
     def export(path, out, *, precision):
         raise ExportError("it overflows")
 
     monkeypatch.setattr(bench, "export_run", export)
-    with pytest.raises(ExportError, match="no engine can run any"):
+    with raises(ExportError):
         measure(run, catalog, 20, ["fp16"], [], 1)
     assert "fp16 is left out: it overflows" in caplog.text
 

@@ -171,6 +171,6 @@ def test_a_token_budget_is_timed(capsys):
     assert json.loads(capsys.readouterr().out)["own"]["rows_per_second"] > 0
 
 
-def test_bag_has_no_peers():
-    with pytest.raises(ConfigError, match="sparse gradients"):
+def test_bag_has_no_peers(raises):
+    with raises(ConfigError):
         training_speed.main(["--rows", "16", "--peer", "hf", "--set", "backbone.vocab_size=500"])

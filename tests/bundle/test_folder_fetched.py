@@ -71,45 +71,43 @@ def test_a_damaged_cache_is_not_trusted(remote, logged, harm):
     assert json.loads((place.parent / "files.json").read_text()) != {}
 
 
-def test_an_altered_bundle_is_refused_and_not_cached(remote, tmp_path):
+def test_an_altered_bundle_is_refused_and_not_cached(remote, tmp_path, raises):
     content = remote.cat("/models/bundle/model.onnx")
     remote.pipe("/models/bundle/model.onnx", bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(
-        BundleError, match=r"^memory://models/bundle/model.onnx was altered: its SHA-256 differs"
-    ):
+    with raises(BundleError):
         fetch_model(BUNDLE)
     assert [path.name for path in (tmp_path / "pricekit-cache" / "models").iterdir()] == []
 
 
-def test_a_truncated_bundle_is_refused(remote):
+def test_a_truncated_bundle_is_refused(remote, raises):
     remote.pipe("/models/bundle/model.onnx", b"1")
-    with pytest.raises((BundleError, DataError), match=r"memory://models/bundle/model.onnx"):
+    with raises((BundleError, DataError)):
         fetch_model(BUNDLE)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/x"])
-def test_a_name_outside_of_the_folder_is_refused(remote, name):
+def test_a_name_outside_of_the_folder_is_refused(remote, name, raises):
     manifest = json.loads(remote.cat("/models/bundle/manifest.json"))
     manifest["files"][name] = {"sha256": "0" * 64, "bytes": 1}
     remote.pipe("/models/bundle/manifest.json", sealed(manifest))
-    with pytest.raises(BundleError, match="which is outside its folder"):
+    with raises(BundleError):
         fetch_model(BUNDLE)
 
 
-def test_a_bundle_beyond_the_limits_is_refused_before_it_is_fetched(remote, failing):
+def test_a_bundle_beyond_the_limits_is_refused_before_it_is_fetched(remote, failing, raises):
     manifest = json.loads(remote.cat("/models/bundle/manifest.json"))
     manifest["files"]["model.onnx"]["bytes"] = 1 << 50
     remote.pipe("/models/bundle/manifest.json", sealed(manifest))
     calls = failing("cat_file", ())
-    with pytest.raises(BundleError, match="memory://models/bundle"):
+    with raises(BundleError):
         fetch_model(BUNDLE)
     assert calls.calls == 1
 
 
-def test_a_manifest_that_is_too_large_is_not_fetched(remote, failing):
+def test_a_manifest_that_is_too_large_is_not_fetched(remote, failing, raises):
     remote.pipe("/models/bundle/manifest.json", b" " * (1 << 21))
     calls = failing("cat_file", ())
-    with pytest.raises(BundleError, match="is over 1048576 bytes"):
+    with raises(BundleError):
         fetch_model(BUNDLE)
     assert calls.calls == 0
 
@@ -128,13 +126,13 @@ def test_a_run_is_fetched_once_and_without_its_checkpoints(remote_run, failing):
     assert not (first / "last.safetensors").exists()
 
 
-def test_an_altered_run_is_refused(remote_run):
+def test_an_altered_run_is_refused(remote_run, raises):
     remote_run.pipe("/models/run/preprocess.json", b"{}")
-    with pytest.raises(BundleError, match=r"^memory://models/run/preprocess.json was altered or damaged"):
+    with raises(BundleError):
         fetch_model(RUN)
 
 
-def test_a_run_that_is_replaced_meanwhile_is_refused(remote_run, monkeypatch):
+def test_a_run_that_is_replaced_meanwhile_is_refused(remote_run, monkeypatch, raises):
     original, content = type(remote_run).cat_file, remote_run.cat("/models/run/metrics.jsonl")
 
     def replace(system, *args, **options):
@@ -143,24 +141,22 @@ def test_a_run_that_is_replaced_meanwhile_is_refused(remote_run, monkeypatch):
         return found
 
     monkeypatch.setattr(type(remote_run), "cat_file", replace)
-    with pytest.raises(BundleError, match="memory://models/run was replaced while it was read"):
+    with raises(BundleError):
         fetch_model(RUN)
 
 
-def test_a_folder_without_a_model_is_not_fetched(memory, failing):
-    with pytest.raises(BundleError, match="memory://models/run does not exist"):
+def test_a_folder_without_a_model_is_not_fetched(memory, failing, raises):
+    with raises(BundleError):
         fetch_model(RUN)
     memory.pipe("/models/run/x.csv", b"a")
     calls = failing("cat_file", ())
-    with pytest.raises(
-        BundleError, match="memory://models/run contains no model; expected the folder of a run"
-    ):
+    with raises(BundleError):
         fetch_model(RUN)
     assert calls.calls == 0
 
 
-def test_a_model_is_not_read_from_a_stream(catalog):
-    with pytest.raises(BundleError, match="cannot be read from standard input"):
+def test_a_model_is_not_read_from_a_stream(catalog, raises):
+    with raises(BundleError):
         pk.predict("-", catalog, "prices.csv")
 
 

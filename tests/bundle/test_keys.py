@@ -49,10 +49,10 @@ def test_keys_of_openssl_sign_and_its_fingerprint_is_the_id(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
-def test_a_private_key_that_others_can_access_is_refused(tmp_path, mode):
+def test_a_private_key_that_others_can_access_is_refused(tmp_path, mode, raises):
     private, _ = key_pair(tmp_path)
     private.chmod(mode)
-    with pytest.raises(ConfigError, match=rf"others can access .* \(mode {mode:o}\).*chmod 600"):
+    with raises(ConfigError, "sign"):
         read_signing_key(private, "sign")
 
 
@@ -63,63 +63,62 @@ def test_a_private_key_that_only_its_owner_can_access_is_read(tmp_path):
 
 
 WRONG_PRIVATE = {
-    "rsa": (lambda: rsa.generate_private_key(65537, 2048), "of the kind RSA; expected one of Ed25519"),
-    "ec": (lambda: ec.generate_private_key(ec.SECP256R1()), "expected one of Ed25519"),
+    "rsa": lambda: rsa.generate_private_key(65537, 2048),
+    "ec": lambda: ec.generate_private_key(ec.SECP256R1()),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG_PRIVATE)
-def test_keys_of_another_kind_are_refused(tmp_path, kind):
-    make, message = WRONG_PRIVATE[kind]
+def test_keys_of_another_kind_are_refused(tmp_path, kind, raises):
+    make = WRONG_PRIVATE[kind]
     key = make()
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError, "sign"):
         read_signing_key(write_private(tmp_path / "key.pem", key), "sign")
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError, "trust"):
         read_trust(write_public(tmp_path / "key.pub", key))
 
 
-def test_each_of_a_pair_is_used_where_it_belongs(tmp_path):
+def test_each_of_a_pair_is_used_where_it_belongs(tmp_path, raises):
     private, public = key_pair(tmp_path)
-    with pytest.raises(ConfigError, match="holds a public key; expected the private one"):
+    with raises(ConfigError, "sign"):
         read_signing_key(public, "sign")
-    with pytest.raises(ConfigError, match="holds a private key; expected its public one"):
+    with raises(ConfigError, "trust"):
         read_trust([private])
 
 
-def test_an_encrypted_key_is_refused(tmp_path):
+def test_an_encrypted_key_is_refused(tmp_path, raises):
     key = ed25519.Ed25519PrivateKey.from_private_bytes(RFC_SECRET)
-    with pytest.raises(ConfigError, match="encrypted with a passphrase"):
+    with raises(ConfigError, "sign"):
         read_signing_key(write_private(tmp_path / "key.pem", key, b"secret"), "sign")
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"no key", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
 )
-def test_a_file_without_a_key_is_refused(tmp_path, content):
+def test_a_file_without_a_key_is_refused(tmp_path, content, raises):
     file = tmp_path / "file"
     file.touch(mode=0o600)
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="expected a public key"):
+    with raises(ConfigError, "trust"):
         read_trust(file)
-    with pytest.raises(ConfigError, match="expected"):
+    with raises(ConfigError, "sign"):
         read_signing_key(file, "sign")
 
 
-def test_a_missing_key_is_an_error_with_its_parameter(tmp_path):
+def test_a_missing_key_is_an_error_with_its_parameter(tmp_path, raises):
     for read in (read_signing_key, read_trust):
-        with pytest.raises(ConfigError, match=r"absent.*No such file") as caught:
+        with raises(ConfigError, "here"):
             read(tmp_path / "absent", "here")
-        assert caught.value.parameters == ("here",)
 
 
-def test_an_empty_list_of_keys_is_an_error_and_none_is_no_demand():
-    with pytest.raises(ConfigError, match="names no key"):
+def test_an_empty_list_of_keys_is_an_error_and_none_is_no_demand(raises):
+    with raises(ConfigError, "trust"):
         read_trust([])
     assert read_trust(None) is None
 
 
-def test_without_cryptography_the_error_names_the_extra(tmp_path, monkeypatch):
+def test_without_cryptography_the_error_names_the_extra(tmp_path, monkeypatch, raises):
     private, _ = key_pair(tmp_path)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    with pytest.raises(ConfigError, match=r"pip install 'pricekit\[sign\]'"):
+    with raises(ConfigError):
         read_signing_key(private, "sign")

@@ -48,13 +48,13 @@ def test_a_signed_bundle_opens_with_its_key_and_without_keys(signed, pairs):
         assert pk.load(signed, "ort-cpu", trust=trusted).predict(TEXTS) == expected
 
 
-def test_every_flipped_byte_of_the_manifest_is_refused(signed, trust):
+def test_every_flipped_byte_of_the_manifest_is_refused(signed, trust, raises):
     manifest = (signed / MANIFEST).read_bytes()
     for place in range(len(manifest)):
         flipped = bytearray(manifest)
         flipped[place] ^= 1 << place % 8
         (signed / MANIFEST).write_bytes(flipped)
-        with pytest.raises(BundleError, match="is not that of its manifest"):
+        with raises(BundleError, "trust"):
             open_bundle(signed, trust)
 
 
@@ -85,37 +85,36 @@ def _claim(copy, other):
 
 
 HARMS = {
-    "stripped": (_strip, "is unsigned"),
-    "a link": (_link, "is unsigned"),
-    "signed with another key": (_another, "which is not trusted"),
-    "of another bundle": (_of_another_bundle, "is not that of its manifest"),
-    "claims another key": (_claim, "is not that of its manifest"),
-    "empty": (lambda copy, _: (copy / SIGNATURE).write_text(""), "damaged"),
-    "long": (lambda copy, _: (copy / SIGNATURE).write_text(" " * 20_000), "damaged"),
-    "no json": (lambda copy, _: (copy / SIGNATURE).write_text("[" * 9_000), "damaged"),
-    "of a later version": (lambda copy, _: _edit(copy, schema_version=2), r"schema_version"),
-    "of another algorithm": (lambda copy, _: _edit(copy, algorithm="none"), "algorithm"),
-    "no base64": (lambda copy, _: _edit(copy, signature="é"), "damaged"),
-    "short": (lambda copy, _: _edit(copy, signature="AAAA"), "is not that of its manifest"),
+    "stripped": _strip,
+    "a link": _link,
+    "signed with another key": _another,
+    "of another bundle": _of_another_bundle,
+    "claims another key": _claim,
+    "empty": lambda copy, _: (copy / SIGNATURE).write_text(""),
+    "long": lambda copy, _: (copy / SIGNATURE).write_text(" " * 20_000),
+    "no json": lambda copy, _: (copy / SIGNATURE).write_text("[" * 9_000),
+    "of a later version": lambda copy, _: _edit(copy, schema_version=2),
+    "of another algorithm": lambda copy, _: _edit(copy, algorithm="none"),
+    "no base64": lambda copy, _: _edit(copy, signature="é"),
+    "short": lambda copy, _: _edit(copy, signature="AAAA"),
 }
 
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_bundle_without_a_trusted_signature_is_refused_before_it_is_parsed(
-    signed, trust, pairs, harm, monkeypatch
+    signed, trust, pairs, harm, monkeypatch, raises
 ):
-    spoil, message = HARMS[harm]
+    spoil = HARMS[harm]
     spoil(signed, read_signing_key(pairs[1][0], "sign"))
     for name in ("manifest._parsed", "folder._read_file"):
         monkeypatch.setattr(f"pricekit.bundle.{name}", lambda *_: pytest.fail("it is read"))
-    with pytest.raises(BundleError, match=message) as caught:
+    with raises(BundleError, "trust"):
         open_bundle(signed, trust)
-    assert caught.value.parameters == ("trust",)
 
 
 @pytest.mark.parametrize("harm", ["stripped", "of another bundle"])
-def test_functions_that_open_models_refuse_it(signed, pairs, harm, catalog, tmp_path, run):
-    HARMS[harm][0](signed, None)
+def test_functions_that_open_models_refuse_it(signed, pairs, harm, catalog, tmp_path, run, raises):
+    HARMS[harm](signed, None)
     key = {"trust": pairs[0][1]}
     for refused in (
         lambda model: pk.load(model, "ort-cpu", **key),
@@ -125,35 +124,35 @@ def test_functions_that_open_models_refuse_it(signed, pairs, harm, catalog, tmp_
         lambda model: pk.explain(model, catalog, **key),
         lambda model: pk.inspect(model, **key),
     ):
-        with pytest.raises(BundleError, match=HARMS[harm][1]):
+        with raises(BundleError, "trust"):
             refused(signed)
-        with pytest.raises(BundleError, match="no bundle, and only bundles are signed"):
+        with raises(BundleError, "trust"):
             refused(run)
     assert not (tmp_path / "prices.csv").exists()
 
 
-def test_an_altered_file_of_a_signed_bundle_is_refused(signed, trust):
+def test_an_altered_file_of_a_signed_bundle_is_refused(signed, trust, raises):
     content = bytearray((signed / "model.onnx").read_bytes())
     content[100] ^= 1
     (signed / "model.onnx").write_bytes(content)
-    with pytest.raises(BundleError, match=r"model\.onnx was altered"):
+    with raises(BundleError):
         open_bundle(signed, trust)
 
 
-def test_only_an_intact_bundle_is_signed(signed, pairs):
+def test_only_an_intact_bundle_is_signed(signed, pairs, raises):
     before = (signed / SIGNATURE).read_bytes()
     (signed / "README.md").write_text("better")
-    with pytest.raises(BundleError, match=r"README\.md was altered"):
+    with raises(BundleError):
         pk.sign(signed, pairs[1][0])
     assert (signed / SIGNATURE).read_bytes() == before
 
 
 @pytest.mark.parametrize("name", [MANIFEST, SIGNATURE])
-def test_a_manifest_cannot_list_itself_or_its_signature(signed, name):
+def test_a_manifest_cannot_list_itself_or_its_signature(signed, name, raises):
     manifest = json.loads((signed / MANIFEST).read_text())
     manifest["files"][name] = {"sha256": "0" * 64, "bytes": 1}
     write_manifest(signed, manifest)
-    with pytest.raises(BundleError, match="lists its own"):
+    with raises(BundleError):
         open_bundle(signed)
 
 
@@ -171,11 +170,11 @@ def upload(memory, folder):
 
 
 def test_a_remote_bundle_needs_the_signature_before_other_files_are_fetched(
-    memory, bundle, signed, pairs, trust, failing
+    memory, bundle, signed, pairs, trust, failing, raises
 ):
     upload(memory, bundle)
     calls = failing("cat_file", ())
-    with pytest.raises(BundleError, match=r"memory://models/bundle is unsigned"):
+    with raises(BundleError, "trust"):
         fetch_model(REMOTE, trust)
     assert calls.calls == 1  # the manifest
     unsigned = fetch_model(REMOTE)
@@ -183,15 +182,15 @@ def test_a_remote_bundle_needs_the_signature_before_other_files_are_fetched(
     place = fetch_model(REMOTE, trust)
     assert place != unsigned
     assert pk.load(str(REMOTE), "ort-cpu", trust=pairs[0][1]).digest == open_bundle(place, trust).digest
-    with pytest.raises(BundleError, match="not trusted"):
+    with raises(BundleError, "trust"):
         pk.load(str(REMOTE), trust=pairs[1][1])
 
 
-def test_a_remote_run_is_no_signed_bundle(memory, run, trust):
+def test_a_remote_run_is_no_signed_bundle(memory, run, trust, raises):
     for file in run.iterdir():
         if file.is_file():
             memory.pipe(f"/models/run/{file.name}", file.read_bytes())
-    with pytest.raises(BundleError, match="only bundles are signed"):
+    with raises(BundleError, "trust"):
         fetch_model(Address("memory://models/run"), trust)
 
 

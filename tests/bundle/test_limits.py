@@ -118,39 +118,28 @@ def _fixed(length, **more):
 
 
 HOSTILE = {
-    "megabyte": (lambda t: t.update(normalizer=_replace({"String": " "}, "x" * 1_000_000)), "characters in a text"),
-    "doubling": (
-        lambda t: t.update(normalizer=_sequence(*[_replace({"String": "a"}, "aa")] * 30)),
-        "characters for one",
-    ),
-    "prepending": (
-        lambda t: t.update(normalizer=_sequence(*[{"type": "Prepend", "prepend": "xx"}] * 3)),
-        "characters for one",
-    ),
-    "metaspaces": (
-        lambda t: t.update(
+    "megabyte": lambda t: t.update(normalizer=_replace({"String": " "}, "x" * 1_000_000)),
+    "doubling": lambda t: t.update(normalizer=_sequence(*[_replace({"String": "a"}, "aa")] * 30)),
+    "prepending": lambda t: t.update(normalizer=_sequence(*[{"type": "Prepend", "prepend": "xx"}] * 3)),
+    "metaspaces": lambda t: t.update(
             pre_tokenizer={
                 "type": "Sequence",
                 "pretokenizers": [{"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"}] * 5,
             }
         ),
-        "characters for one",
+    "many": lambda t: t.update(normalizer=_sequence(*[{"type": "Lowercase"}] * 33)),
+    "nested": lambda t: t.update(normalizer=_sequence(_sequence(*[{"type": "ByteLevel"}] * 3))),
+    "empty pattern": lambda t: t.update(normalizer=_replace({"String": ""}, "a")),
+    "slow expression": lambda t: t.update(
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed"}
     ),
-    "many": (lambda t: t.update(normalizer=_sequence(*[{"type": "Lowercase"}] * 33)), "components"),
-    "nested": (lambda t: t.update(normalizer=_sequence(_sequence(*[{"type": "ByteLevel"}] * 3))), "for one of a text"),
-    "empty pattern": (lambda t: t.update(normalizer=_replace({"String": ""}, "a")), "damaged"),
-    "slow expression": (
-        lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed"}),
-        "regular expression",
-    ),
-    "character map": (lambda t: t.update(normalizer=_precompiled(charsmap(b"x" * 1000))), "bytes for a character"),
-    "two maps": (lambda t: t.update(normalizer=_sequence(*[_precompiled(charsmap())] * 2)), "character maps"),
-    "padding": (lambda t: t.update(padding=_fixed(10**9)), "padding"),
-    "rounding": (lambda t: t.update(padding=_fixed(1, pad_to_multiple_of=10**9)), "padding"),
-    "padding id": (lambda t: t.update(padding=_fixed(1, pad_id=1 << 32)), "id of a token"),
-    "truncation": (lambda t: t.update(truncation={"max_length": 10**12, "stride": 0}), "truncation"),
-    "template": (
-        lambda t: t.update(
+    "character map": lambda t: t.update(normalizer=_precompiled(charsmap(b"x" * 1000))),
+    "two maps": lambda t: t.update(normalizer=_sequence(*[_precompiled(charsmap())] * 2)),
+    "padding": lambda t: t.update(padding=_fixed(10**9)),
+    "rounding": lambda t: t.update(padding=_fixed(1, pad_to_multiple_of=10**9)),
+    "padding id": lambda t: t.update(padding=_fixed(1, pad_id=1 << 32)),
+    "truncation": lambda t: t.update(truncation={"max_length": 10**12, "stride": 0}),
+    "template": lambda t: t.update(
             post_processor={
                 "type": "TemplateProcessing",
                 "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 100,
@@ -158,44 +147,36 @@ HOSTILE = {
                 "special_tokens": {},
             }
         ),
-        "copies",
-    ),
-    "special tokens": (
-        lambda t: t.update(
+    "special tokens": lambda t: t.update(
             post_processor={"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}] * 999, "pair": []}
         ),
-        "settings",
-    ),
-    "unknown": (lambda t: t.update(pre_tokenizer={"type": "Wasm"}), "'Wasm'"),
-    "no type": (lambda t: t.update(normalizer={"pattern": {"String": "a"}, "content": "b"}), "damaged"),
-    "token": (lambda t: t["model"]["vocab"].update({"x" * 2000: 1}), "characters in a token"),
-    "id": (lambda t: t["model"]["vocab"].update({"x": 1 << 32}), "id of a token"),
-    "added id": (lambda t: t.update(added_tokens=[{"id": 1 << 31, "content": "x"}]), "id of a token"),
-    "added": (lambda t: t.update(added_tokens=[{"id": 1, "content": "x"}] * 10_001), "added tokens"),
-    "model": (lambda t: t["model"].update(type="Lua"), "'Lua'"),
-    "prefix": (lambda t: t["model"].update(continuing_subword_prefix="x" * 10_000), "characters in a text"),
-    "words": (lambda t: t["model"].update(max_input_chars_per_word=10**9), "characters in a word"),
-    "tree": (
-        lambda t: t.update(model={"type": "Unigram", "vocab": [[f"{i}".zfill(900), 0.0] for i in range(5000)]}),
-        "characters in its vocabulary",
-    ),
-    "list": (lambda t: t.update(normalizer=[]), "damaged"),
-    "model missing": (lambda t: t.pop("model"), "damaged"),
-    "depth": (lambda t: t.update(decoder=json.loads("[" * 500 + "]" * 500)), "damaged"),
+    "unknown": lambda t: t.update(pre_tokenizer={"type": "Wasm"}),
+    "no type": lambda t: t.update(normalizer={"pattern": {"String": "a"}, "content": "b"}),
+    "token": lambda t: t["model"]["vocab"].update({"x" * 2000: 1}),
+    "id": lambda t: t["model"]["vocab"].update({"x": 1 << 32}),
+    "added id": lambda t: t.update(added_tokens=[{"id": 1 << 31, "content": "x"}]),
+    "added": lambda t: t.update(added_tokens=[{"id": 1, "content": "x"}] * 10_001),
+    "model": lambda t: t["model"].update(type="Lua"),
+    "prefix": lambda t: t["model"].update(continuing_subword_prefix="x" * 10_000),
+    "words": lambda t: t["model"].update(max_input_chars_per_word=10**9),
+    "tree": lambda t: t.update(model={"type": "Unigram", "vocab": [[f"{i}".zfill(900), 0.0] for i in range(5000)]}),
+    "list": lambda t: t.update(normalizer=[]),
+    "model missing": lambda t: t.pop("model"),
+    "depth": lambda t: t.update(decoder=json.loads("[" * 500 + "]" * 500)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_tokenizers_are_refused_before_they_are_built(name):
-    edit, message = HOSTILE[name]
-    with pytest.raises(BundleError, match=f"tokenizer.json .*{message}"):
+def test_hostile_tokenizers_are_refused_before_they_are_built(name, raises):
+    edit = HOSTILE[name]
+    with raises(BundleError):
         limits.check_tokenizer(_edited(edit), "here")
 
 
-def test_a_name_that_occurs_twice_is_refused():
+def test_a_name_that_occurs_twice_is_refused(raises):
     """Parsers disagree which one counts."""
     text = (GOLDEN / "tokenizer.json").read_text("utf-8").replace('"version"', '"model": {}, "version"')
-    with pytest.raises(BundleError, match="twice"):
+    with raises(BundleError):
         limits.check_tokenizer(text.encode(), "here")
 
 
@@ -218,15 +199,15 @@ def test_any_bytes_are_refused(content):
         limits.check_tokenizer(content, "here")
 
 
-def test_a_hostile_tokenizer_with_a_valid_hash_is_refused_by_the_bundle(copy):
-    change(copy, "tokenizer.json", HOSTILE["megabyte"][0])
-    with pytest.raises(BundleError, match=r"tokenizer.json .*1,000,000 characters.*do not trust it"):
+def test_a_hostile_tokenizer_with_a_valid_hash_is_refused_by_the_bundle(copy, raises):
+    change(copy, "tokenizer.json", HOSTILE["megabyte"])
+    with raises(BundleError, found=1000000):
         open_bundle(copy)
 
 
-def test_a_hostile_graph_with_a_valid_hash_is_refused_by_the_bundle(copy):
+def test_a_hostile_graph_with_a_valid_hash_is_refused_by_the_bundle(copy, raises):
     put(copy, "model.onnx", priced_at_one([_node("Loop")]))
-    with pytest.raises(BundleError, match="does not run: 'Loop'"):
+    with raises(BundleError, operators=["Loop"]):
         open_bundle(copy)
 
 
@@ -236,22 +217,22 @@ def _node(operator):
     return helper.make_node(operator, ["mask"], ["extra"])
 
 
-@pytest.mark.parametrize(("content", "what"), [(b"[" * (65 << 20), "bytes"), (b"[" * 3_000_000, "lists")])
+@pytest.mark.parametrize("content", [b"[" * (65 << 20), b"[" * 3_000_000])
 @pytest.mark.parametrize("name", ["preprocess.json", "tokenizer.json"])
-def test_large_and_nested_json_is_not_parsed(copy, name, content, what):
+def test_large_and_nested_json_is_not_parsed(copy, name, content, raises):
     put(copy, name, content)
-    with pytest.raises(BundleError, match=f"{name} has .* {what}"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
 @pytest.mark.parametrize("name", ["intervals.json", "sketch.json", "self_test.json"])
-def test_large_files_that_members_share_are_not_parsed(copy, name):
+def test_large_files_that_members_share_are_not_parsed(copy, name, raises):
     put(copy, name, b"[" * (2 << 20))
-    with pytest.raises(BundleError, match=f"{name} has .* bytes"):
+    with raises(BundleError, found=2097152):
         open_bundle(copy)
 
 
-def test_the_number_of_members_is_limited(copy):
+def test_the_number_of_members_is_limited(copy, raises):
     member = {
         "weight": 1 / 300,
         "model": "model.onnx",
@@ -260,21 +241,21 @@ def test_the_number_of_members_is_limited(copy):
     }
     manifest = json.loads((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(json.dumps({**manifest, "members": [member] * 300}))
-    with pytest.raises(BundleError, match=r"\(members: .*at most 64"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
-def test_the_number_of_tokens_is_limited(monkeypatch):
+def test_the_number_of_tokens_is_limited(monkeypatch, raises):
     content = tokenizer().to_str().encode()
     limits.check_tokenizer(content, "here")
     monkeypatch.setattr(limits, "MOST_TOKENS", 1)
-    with pytest.raises(BundleError, match="has 2 tokens; expected 1 at most"):
+    with raises(BundleError, found=2):
         limits.check_tokenizer(content, "here")
 
 
-def test_the_size_of_all_files_is_limited(copy, monkeypatch):
+def test_the_size_of_all_files_is_limited(copy, monkeypatch, raises):
     monkeypatch.setattr("pricekit.bundle.limits.MOST_BYTES", 50_000)
-    with pytest.raises(BundleError, match="bytes; expected 50,000 at most"):
+    with raises(BundleError, found=136507):
         open_bundle(copy)
 
 
@@ -306,7 +287,7 @@ def test_files_that_members_share_are_checked_once(alike, monkeypatch):
     assert all(files[name] is content for files, _ in others for name, content in first.items())
 
 
-def test_the_work_for_the_files_of_all_members_is_limited(alike, monkeypatch):
+def test_the_work_for_the_files_of_all_members_is_limited(alike, monkeypatch, raises):
     graph = onnx.load(alike / "model.onnx")
     graph.doc_string = "other"
     put(alike, "1-model.onnx", graph.SerializeToString())
@@ -314,29 +295,29 @@ def test_the_work_for_the_files_of_all_members_is_limited(alike, monkeypatch):
     share(alike, ("model.onnx", "tokenizer.json"), ("1-model.onnx", "1-tokenizer.json"))
     open_bundle(alike)
     monkeypatch.setattr(limits, "TOKENIZERS_BYTES", (alike / "1-tokenizer.json").stat().st_size)
-    with pytest.raises(BundleError, match=r"bytes in its tokenizers; expected .*do not trust it"):
+    with raises(BundleError, found=13233):
         open_bundle(alike)
     monkeypatch.setattr(limits, "GRAPHS_FIELDS", 2000)
-    with pytest.raises(BundleError, match=r"fields in its graphs; expected 2,000 at most"):
+    with raises(BundleError, found=2521):
         open_bundle(alike)
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "message"),
+    ("name", "size"),
     [
-        ("padding", 65 << 20, "bytes in files that no member uses; expected 67,108,864 at most"),
-        ("model.onnx", 3 << 30, r"model\.onnx has 3,221,225,472 bytes"),
-        ("preprocess.json", 3 << 30, r"preprocess\.json has 3,221,225,472 bytes"),
+        ("padding", 65 << 20),
+        ("model.onnx", 3 << 30),
+        ("preprocess.json", 3 << 30),
     ],
 )
-def test_files_that_are_too_large_are_not_read(copy, name, size, message):
+def test_files_that_are_too_large_are_not_read(copy, name, size, raises):
     """The hash in the manifest is wrong, which a reader would find."""
     with open(copy / name, "wb") as file:
         file.truncate(size)
     manifest = json.loads((copy / MANIFEST).read_text())
     manifest["files"][name] = {"sha256": "0", "bytes": size}
     write_manifest(copy, manifest)
-    with pytest.raises(BundleError, match=f"{message}.*do not trust it"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
@@ -345,14 +326,14 @@ def test_small_files_of_later_versions_are_allowed(copy):
     assert open_bundle(copy).files["later.bin"] == b"new"
 
 
-def test_a_bundle_larger_than_the_available_memory_is_not_read(copy, tmp_path, monkeypatch):
+def test_a_bundle_larger_than_the_available_memory_is_not_read(copy, tmp_path, monkeypatch, raises):
     monkeypatch.setattr("pricekit.support.cpus._MEMORY", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text("MemFree: 1 kB\nMemAvailable:   10 kB\n")
-    with pytest.raises(BundleError, match="only 10,240 bytes of memory are available"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
-def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypatch):
+def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypatch, raises):
     def foreign(float32, precision, batches):
         from pricekit.exporting.precision import Converted
 
@@ -360,19 +341,17 @@ def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypa
         return Converted(content, content, [])
 
     monkeypatch.setattr("pricekit.exporting.export.convert", foreign)
-    with pytest.raises(ExportError, match=r"backbone 'bag' .*ConstantOfShape.* Nothing was published"):
+    with raises(ExportError, operators=["ConstantOfShape"]):
         export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_bundle_that_could_not_be_read_is_not_exported(run, tmp_path, monkeypatch):
+def test_a_bundle_that_could_not_be_read_is_not_exported(run, tmp_path, monkeypatch, raises):
     monkeypatch.setitem(limits.FILE_BYTES, "model.onnx", 1000)
-    with pytest.raises(
-        ExportError, match=r"model\.onnx has .* bytes; expected 1,000 at most.* Nothing was published"
-    ):
+    with raises(ExportError, found=527038):
         export_run(run, tmp_path / "out")
     monkeypatch.undo()
     monkeypatch.setattr("pricekit.bundle.folder.MAX_MANIFEST_BYTES", 100)
-    with pytest.raises(ExportError, match=r"manifest has .* bytes; expected 100 at most"):
+    with raises(ExportError):
         export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -47,8 +47,8 @@ def test_overrides_are_toml_values_else_strings(text, layer):
 
 
 @pytest.mark.parametrize("text", ["seed", "=3", "a..b=1", ""])
-def test_an_invalid_override_is_an_error(text):
-    with pytest.raises(ConfigError, match="expected key=value"):
+def test_an_invalid_override_is_an_error(text, raises):
+    with raises(ConfigError, "settings"):
         parse_override(text)
 
 
@@ -59,26 +59,26 @@ def test_any_override_is_parsed_or_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "parameters"),
     [
-        ("training.epoch=3", "did you mean 'training.epochs'"),
-        ("trainig.epochs=3", "did you mean 'training'"),
-        ("training.epochs=0", "training.epochs is 0"),
-        ("head.widths=[1]", "one dropout per width"),
-        ("loss=3", "loss is 3"),
-        ("seed=99999999999999999", "seed is 99999999999999999"),
+        ("training.epoch=3", ("settings",)),
+        ("trainig.epochs=3", ("settings",)),
+        ("training.epochs=0", ("epochs", "settings")),
+        ("head.widths=[1]", ("head", "settings")),
+        ("loss=3", ("loss", "settings")),
+        ("seed=99999999999999999", ("seed", "settings")),
     ],
 )
-def test_errors_name_the_setting_and_the_fix(override, message):
-    with pytest.raises(ConfigError, match=message):
+def test_errors_name_the_setting_and_the_fix(override, parameters, raises):
+    with raises(ConfigError, *parameters):
         build_config([parse_override(override)])
 
 
-def test_an_invalid_toml_file_is_an_error(tmp_path):
+def test_an_invalid_toml_file_is_an_error(tmp_path, raises):
     (tmp_path / "c.toml").write_text("= 3")
-    with pytest.raises(ConfigError, match="not valid TOML"):
+    with raises(ConfigError, "config"):
         read_toml(tmp_path / "c.toml")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with raises(ConfigError, "config"):
         read_toml(tmp_path / "none.toml")
 
 
@@ -97,24 +97,24 @@ def test_a_policy_s_defaults_lie_below_and_options_are_resolved():
 
 
 @pytest.mark.parametrize(
-    ("override", "error", "message"),
+    ("override", "error", "parameters"),
     [
-        ("loss.gama=1", ConfigError, "takes no options, but got gama"),
-        ("backbone.widht=3", ConfigError, "Did you mean 'width'"),
-        ("policy.name=quik", PluginError, "Did you mean 'quick'"),
-        ("training.epochs=0", ConfigError, "training.epochs is 0"),
+        ("loss.gama=1", ConfigError, ("settings",)),
+        ("backbone.widht=3", ConfigError, ("settings",)),
+        ("policy.name=quik", PluginError, ("policy",)),
+        ("training.epochs=0", ConfigError, ("epochs", "settings")),
     ],
 )
-def test_wrong_options_are_found_before_any_table_is_read(override, error, message):
-    with pytest.raises(error, match=message):
+def test_wrong_options_are_found_before_any_table_is_read(override, error, parameters, raises):
+    with raises(error, *parameters):
         configure([parse_override(override)])
 
 
-def test_batch_norm_needs_batches():
+def test_batch_norm_needs_batches(raises):
     head = {"widths": [4], "dropout": [0.0], "norm": "batch"}
-    with pytest.raises(ConfigError, match="use 2 or more"):
+    with raises(ConfigError, "settings", setting=""):
         build_config([{"head": head, "training": {"batch_size": 1}}])
-    with pytest.raises(ConfigError, match="use 200 or more"):
+    with raises(ConfigError, "settings", setting=""):
         build_config([{"head": head, "max_length": 100, "training": {"batch_tokens": 199}}])
     build_config([{"head": head, "max_length": 100, "training": {"batch_tokens": 200}}])
 
@@ -128,8 +128,8 @@ def test_durations(hours, minutes, seconds):
 
 
 @pytest.mark.parametrize("text", ["soon", "", "h", "2 hours", "-1h", "0s"])
-def test_an_invalid_duration_is_an_error(text):
-    with pytest.raises(ConfigError, match="time_budget"):
+def test_an_invalid_duration_is_an_error(text, raises):
+    with raises(ConfigError, "time_budget", "settings", setting="training.time_budget"):
         build_config([{"training": {"time_budget": text}}])
 
 

@@ -59,18 +59,18 @@ def test_a_changed_file_is_loaded_again(tmp_path):
     assert losses() == {"other"}
 
 
-def test_a_file_that_fails_changes_nothing(tmp_path):
+def test_a_file_that_fails_changes_nothing(tmp_path, raises):
     pk.use_plugins(write(tmp_path / "one.py", "one"))
     (tmp_path / "broken.py").write_text("import does_not_exist")
-    with pytest.raises(PluginError, match="does_not_exist"):
+    with raises(PluginError):
         pk.use_plugins(tmp_path / "broken.py")
-    with pytest.raises(PluginError, match="does not exist"):
+    with raises(PluginError):
         pk.use_plugins(tmp_path / "absent.py")
     assert losses() == {"one"}
 
 
-def test_values_that_are_no_usable_path_are_errors(tmp_path):
-    with pytest.raises(ConfigError, match="expected a path"):
+def test_values_that_are_no_usable_path_are_errors(tmp_path, raises):
+    with raises(ConfigError, "files"):
         pk.use_plugins(3)
-    with pytest.raises(ConfigError, match="move the file"):
+    with raises(ConfigError, "files"):
         pk.use_plugins(tmp_path / f"a{os.pathsep}b.py")

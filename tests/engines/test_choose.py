@@ -93,27 +93,27 @@ def failing(graph):
     return run
 
 
-def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_batches):
+def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_batches, raises):
     engines(unreadable=unreadable, failing=failing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    with pytest.raises(BundleError, match="one of its operations"):
+    with raises(BundleError):
         open_engine("unreadable", graph, VOCABULARY)
-    with pytest.raises(PluginError, match=r"the engine 'failing' of toy 1\.0 failed while pricing a batch"):
+    with raises(PluginError, kind="engine", name="failing", package="toy"):
         open_engine("failing", graph, VOCABULARY)
 
 
-def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, engines):
+def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, engines, raises):
     engines(unreadable=unreadable)
-    with pytest.raises(BundleError, match="cannot be loaded"):
+    with raises(BundleError):
         open_engine("auto", replace(graph, model=b"no graph"), VOCABULARY)
 
 
 @pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
-def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, wrong):
+def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, wrong, raises):
     engines(wrong=wrong)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     for _ in range(2):
-        with pytest.raises(PluginError, match="engine wrong differ from those of ort-cpu"):
+        with raises(PluginError, "engine", engine="wrong"):
             open_engine("wrong", graph, VOCABULARY)
 
 
@@ -133,14 +133,16 @@ def unmasked(graph):
     return lambda batch: price({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
 
 
-def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batches):
+def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batches, raises):
     engines(unmasked=unmasked)
-    with pytest.raises(PluginError, match="differ from those of ort-cpu"):
+    with raises(PluginError, "engine", engine="unmasked"):
         open_engine("unmasked", graph, VOCABULARY)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
 
 
-def test_prices_of_a_similar_graph_are_checked_too(graph, engines, small_batches, monkeypatch, tmp_path):
+def test_prices_of_a_similar_graph_are_checked_too(
+    graph, engines, small_batches, monkeypatch, tmp_path, raises
+):
     checked, difference = [], choose._difference
     monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
     wrong = [1.0]
@@ -158,7 +160,7 @@ def test_prices_of_a_similar_graph_are_checked_too(graph, engines, small_batches
     assert len(checked) == 2  # each graph once
     wrong[0] = 10.0
     third = replace(graph, cache=tmp_path / "third")
-    with pytest.raises(PluginError, match="differ from those of ort-cpu"):
+    with raises(PluginError, "engine", engine="scaled"):
         open_engine("scaled", third, VOCABULARY, first)
     assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
 
@@ -180,11 +182,17 @@ def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
         assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
 
 
-def test_a_named_engine_that_cannot_load_is_an_error(graph, engines):
+def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
     engines(gone=missing)
-    with pytest.raises(PluginError, match=r"libfast\.so"):
+    with raises(PluginError):
         open_engine("gone", graph, VOCABULARY)
-    with pytest.raises(PluginError, match=r"available: .*ort-cpu"):
+    with raises(
+        PluginError,
+        "engine",
+        kind="engine",
+        name="nonsense",
+        candidates=["gone", "ort-cpu", "ort-cuda", "ort-tensorrt"],
+    ):
         open_engine("nonsense", graph, VOCABULARY)
 
 

@@ -14,8 +14,8 @@ VOCABULARY = 500
 
 
 @pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
-def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name):
-    with pytest.raises(PluginError, match=r"has no .*ExecutionProvider.*pricekit\[gpu\]"):
+def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name, raises):
+    with raises(PluginError):
         open_engine(name, graph, VOCABULARY)
 
 
@@ -73,7 +73,7 @@ def sum_and_norm():
     return model.SerializeToString()
 
 
-def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
+def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch, raises):
     """Without CUDA's libraries, ONNX Runtime opens a session on the CPU."""
     import onnxruntime as ort
 
@@ -84,12 +84,12 @@ def test_a_provider_that_falls_back_is_an_error(graph, monkeypatch):
     monkeypatch.setattr(
         ort, "InferenceSession", lambda m, o, providers, **_: whole(m, o, providers=["CPUExecutionProvider"])
     )
-    with pytest.raises(PluginError, match="could not load its CUDAExecutionProvider"):
+    with raises(PluginError, "engine", provider="CUDAExecutionProvider"):
         open_engine("ort-cuda", graph, VOCABULARY)
 
 
-def test_a_graph_with_other_inputs_is_rejected(graph):
-    with pytest.raises(BundleError, match="cannot be loaded"):
+def test_a_graph_with_other_inputs_is_rejected(graph, raises):
+    with raises(BundleError):
         load_cpu(b"not a graph")
 
 
@@ -105,7 +105,7 @@ def test_tensorrt_computes_in_the_precision_of_the_bundle(graph, precision, half
 
 
 @pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
-def test_an_unresponsive_gpu_is_an_error_with_a_reason(graph, monkeypatch, capsys, name):
+def test_an_unresponsive_gpu_is_an_error_with_a_reason(graph, monkeypatch, capsys, name, raises):
     """Without a driver, ONNX Runtime prints a message and uses the CPU."""
     import onnxruntime as ort
 
@@ -119,7 +119,7 @@ def test_an_unresponsive_gpu_is_an_error_with_a_reason(graph, monkeypatch, capsy
 
     monkeypatch.setattr(ort, "get_available_providers", lambda: [provider, "CPUExecutionProvider"])
     monkeypatch.setattr(ort.InferenceSession, "_create_inference_session", no_driver)
-    with pytest.raises(PluginError, match=f"could not open the graph with its {provider}: CUDA failure 35"):
+    with raises(PluginError, "engine"):
         open_engine(name, graph, VOCABULARY)
     assert not capsys.readouterr().out
     if name == "ort-cuda":

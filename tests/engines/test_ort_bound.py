@@ -212,8 +212,8 @@ def test_a_session_that_cannot_record_is_opened_without(model):
     assert set(ids) == {NO_GRAPH}
 
 
-def test_an_unloadable_graph_is_an_error():
-    with pytest.raises(BundleError, match="cannot be loaded"):
+def test_an_unloadable_graph_is_an_error(raises):
+    with raises(BundleError):
         BoundSession(lambda recording: _session(b"no graph", "CPUExecutionProvider", {}), "cpu")
 
 

@@ -60,7 +60,7 @@ def test_any_metric_decides(rows, name):
     assert found.to_dict()["metric"] == name
 
 
-def test_the_first_model_names_the_metric(rows, tmp_path):
+def test_the_first_model_names_the_metric(rows, tmp_path, raises):
     for name, metric in (("a", "rmsle"), ("b", "mae")):
         (tmp_path / name).mkdir()
         write_held_out(tmp_path / name, rows(50))
@@ -68,9 +68,7 @@ def test_the_first_model_names_the_metric(rows, tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     assert compare_folders(folders).metric.name == "rmsle"
     assert compare_folders(folders, "wape").metric.name == "wape"
-    with pytest.raises(
-        ConfigError, match=r"there is no metric 'rmsl'; expected smape, .* Did you mean 'rmsle'"
-    ):
+    with raises(ConfigError, "metric"):
         compare_folders(folders, "rmsl")
 
 
@@ -110,17 +108,13 @@ def test_only_common_held_out_rows_are_scored(rows):
     assert compare(found).runs[0].folds is not None
 
 
-def test_runs_without_common_rows_are_explained(rows):
+def test_runs_without_common_rows_are_explained(rows, raises):
     some = rows(100)
-    with pytest.raises(
-        DataError, match=r"\(a: 50, b: 50\): they were trained on different tables or with different seeds"
-    ):
+    with raises(DataError, "seed", held_out={"a": 50, "b": 50}):
         common_rows({"a": some.take(np.arange(50)), "b": some.take(np.arange(50, 100))})
-    with pytest.raises(
-        DataError, match="100 row numbers are held out by all of them, but their ids or prices differ"
-    ):
+    with raises(DataError, "seed", held_out={"a": 100, "b": 100}):
         common_rows({"a": some, "b": replace(some, price=some.price * 2)})
-    with pytest.raises(DataError, match="ids or prices differ"):
+    with raises(DataError, "seed", held_out={"a": 100, "b": 100}):
         common_rows({"a": some, "b": replace(some, ids="x" + some.ids)})
 
 
@@ -156,6 +150,6 @@ def test_a_comparison_as_frame_json_and_text(rows):
     assert "<b>" not in found._repr_html_()
 
 
-def test_a_comparison_needs_two_runs():
-    with pytest.raises(ConfigError, match="at least two runs; found 1"):
+def test_a_comparison_needs_two_runs(raises):
+    with raises(ConfigError):
         compare_folders(["a"])

@@ -40,7 +40,7 @@ def equal(a, b):
     return True
 
 
-def test_weights_are_read_back_beside_a_column_of_that_name(tmp_path, rows):
+def test_weights_are_read_back_beside_a_column_of_that_name(tmp_path, rows, raises):
     written = rows(20, sample_weight_=["a", "b"] * 10)
     write_held_out(tmp_path, replace(written, weight=np.arange(20.0)))
     found = read_held_out(tmp_path)
@@ -49,7 +49,7 @@ def test_weights_are_read_back_beside_a_column_of_that_name(tmp_path, rows):
     assert found.take(np.array([3, 1])).weight.tolist() == [3, 1]
     damaged = replace(written, weight=np.full(20, -1.0))
     write_held_out(tmp_path, damaged)
-    with pytest.raises(DataError, match="weights of at least 0"):
+    with raises(DataError):
         read_held_out(tmp_path)
 
 
@@ -105,10 +105,10 @@ def test_the_text_and_the_price_are_no_groups():
     assert list(found.groups) == ["size"]
 
 
-def test_the_row_numbers_and_folds_of_a_part():
+def test_the_row_numbers_and_folds_of_a_part(raises):
     found = held_out_of(table().take(np.array([7, 3])), np.array([1, 2], np.float32), np.array([1, 0]))
     assert (found.rows.tolist(), found.fold.tolist(), found.price.tolist()) == ([7, 3], [1, 0], [8, 4])
-    with pytest.raises(ValueError, match="one for each row"):
+    with raises(ValueError):
         held_out_of(table(), np.ones(59))
 
 
@@ -119,28 +119,28 @@ def test_shared_rows_are_counted(rows):
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    "files",
     [
-        (None, "does not exist; expected the folder of a run"),
-        ([], "has no held_out.parquet; expected the folder"),
-        (["config.toml", "source.json"], "not a finished run.*resume it"),
-        (["config.toml", "source.json", "run.json"], "is damaged; train again"),
-        (["manifest.json"], "is a bundle.*Use the run"),
+        None,
+        [],
+        ["config.toml", "source.json"],
+        ["config.toml", "source.json", "run.json"],
+        ["manifest.json"],
     ],
 )
-def test_a_folder_without_held_out_rows_is_an_error(tmp_path, files, said):
+def test_a_folder_without_held_out_rows_is_an_error(tmp_path, files, raises):
     folder = tmp_path / "folder"
     if files is not None:
         folder.mkdir()
     for name in files or []:
         (folder / name).write_text(json.dumps({}))
-    with pytest.raises(DataError, match=said):
+    with raises(DataError):
         read_held_out(folder)
 
 
-def test_a_file_instead_of_a_folder(tmp_path):
+def test_a_file_instead_of_a_folder(tmp_path, raises):
     (tmp_path / "x.csv").write_text("x")
-    with pytest.raises(DataError, match="is a file; expected the folder"):
+    with raises(DataError):
         read_held_out(tmp_path / "x.csv")
 
 
@@ -161,8 +161,8 @@ def _with(**columns):
     ],
     ids=["cut off", "no fold", "no rows", "infinite", "price 0", "no number", "row twice"],
 )
-def test_a_damaged_file_is_named(tmp_path, rows, spoil):
+def test_a_damaged_file_is_named(tmp_path, rows, spoil, raises):
     write_held_out(tmp_path, rows(20))
     spoil(tmp_path / FILE, pd.read_parquet(tmp_path / FILE))
-    with pytest.raises(DataError, match=r"held_out.parquet is damaged \(.*Train again"):
+    with raises(DataError):
         read_held_out(tmp_path)

@@ -88,12 +88,11 @@ def test_the_train_arguments_read_the_table_in_the_same_way(tmp_path):
     assert report.notes[0].startswith("The first line looks like data")
 
 
-def test_a_table_without_text_names_its_columns_and_the_parameter(tmp_path):
+def test_a_table_without_text_names_its_columns_and_the_parameter(tmp_path, raises):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="no column of text") as raised:
+    with raises(DataError, "text", candidates=["a", "b"]) as raised:
         profile_table(path)
-    assert raised.value.parameters == ("text",)
     assert raised.value.facts == {"candidates": ["a", "b"]}
 
 
@@ -133,16 +132,16 @@ def test_columns_that_are_left_out_have_reasons(tmp_path, shop):
     assert "reveals the price" in profile_table(shop).left_out["discounted"]
 
 
-def test_a_table_of_empty_cells_or_equal_texts(tmp_path):
+def test_a_table_of_empty_cells_or_equal_texts(tmp_path, raises):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n,\n,\n")
-    with pytest.raises(DataError, match="all cells of its columns"):
+    with raises(DataError, "text", "delimiter", candidates=["a", "b"]):
         profile_table(path)
     path.write_text("title,price\n" + "".join(f"a pot,{i + 1}\n" for i in range(20)))
     assert any("All texts are equal" in note for note in profile_table(path).notes)
 
 
-def test_a_report_is_written_into_a_project_file_with_its_comments(shop, tmp_path):
+def test_a_report_is_written_into_a_project_file_with_its_comments(shop, tmp_path, raises):
     report, file = profile_table(shop), tmp_path / "pricekit.toml"
     file.write_text("# mine\n[policy]\nname = 'fast'  # quick\n")
     report.write(file)
@@ -157,22 +156,22 @@ def test_a_report_is_written_into_a_project_file_with_its_comments(shop, tmp_pat
     report.write(file)
     assert file.read_text() == first
     file.write_text(first.replace("title", "name") + "\n[training]\nepochs = 3\n")
-    with pytest.raises(ConfigError, match=r"another \[table\] and \[columns\]"):
+    with raises(ConfigError, "overwrite"):
         report.write(file)
     report.write(file, overwrite=True)
     assert tomllib.loads(file.read_text()) == expected | {"training": {"epochs": 3}}
 
 
-def test_project_files_that_cannot_be_edited_or_written(shop, tmp_path):
+def test_project_files_that_cannot_be_edited_or_written(shop, tmp_path, raises):
     report, file = profile_table(shop), tmp_path / "pricekit.toml"
     file.write_text("[policy\n")
-    with pytest.raises(ConfigError, match="not valid TOML"):
+    with raises(ConfigError):
         report.write(file)
     file.write_text("table = 'other.csv'\n")
-    with pytest.raises(ConfigError, match="cannot be replaced"):
+    with raises(ConfigError):
         report.write(file, overwrite=True)
     assert file.read_text() == "table = 'other.csv'\n"
-    with pytest.raises(PricekitError, match="No such file"):
+    with raises(PricekitError):
         report.write(tmp_path / "missing" / "pricekit.toml")
-    with pytest.raises(ConfigError, match="has no path"):
+    with raises(ConfigError):
         profile_table(pd.read_csv(shop)).write(tmp_path / "new.toml")

@@ -34,17 +34,17 @@ class BranchesOnData(nn.Module):
         return total if total.sum().item() > 3 else -total
 
 
-def test_nothing_is_published_when_torch_cannot_export(run, tmp_path, monkeypatch):
+def test_nothing_is_published_when_torch_cannot_export(run, tmp_path, monkeypatch, raises):
     opened = open_run(run)
     opened.model.encoder, opened.model.members = BranchesOnData(), 1
     opened.model.heads = nn.ModuleList([nn.Linear(1 + len(opened.preprocessor.features.names), 1)])
     monkeypatch.setattr(export_module, "open_run", lambda path: opened)
-    with pytest.raises(ExportError, match="cannot export the encoder BranchesOnData"):
+    with raises(ExportError):
         export_run(run, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_published_when_the_graph_differs(run, tmp_path, monkeypatch):
+def test_nothing_is_published_when_the_graph_differs(run, tmp_path, monkeypatch, raises):
     def careless(model, example, path, export=export_module.export_graph, **options):
         with torch.no_grad():
             model.heads[0][-1].bias += 0.01
@@ -52,16 +52,15 @@ def test_nothing_is_published_when_the_graph_differs(run, tmp_path, monkeypatch)
             model.heads[0][-1].bias -= 0.01
 
     monkeypatch.setattr(export_module, "export_graph", careless)
-    with pytest.raises(ExportError, match="Nothing was published"):
+    with raises(ExportError, precision="fp32"):
         export_run(run, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bundle_is_replaced_only_when_asked(run, bundle, tmp_path):
+def test_a_bundle_is_replaced_only_when_asked(run, bundle, tmp_path, raises):
     out = shutil.copytree(bundle, tmp_path / "bundle")
-    with pytest.raises(ExportError, match="overwrite it, or choose another folder") as raised:
+    with raises(ExportError, "overwrite", "out"):
         export_run(run, out)
-    assert raised.value.parameters == ("overwrite", "out")
     report = export_run(run, out, overwrite=True)
     verified = json.loads((out / "manifest.json").read_text())["verified"]
     assert verified["batch_sensitivity_relative_difference"] == report.batch_sensitivity
@@ -69,25 +68,25 @@ def test_a_bundle_is_replaced_only_when_asked(run, bundle, tmp_path):
 
 
 @pytest.mark.parametrize("manifest", [None, '{"name": "my extension"}'])
-def test_a_folder_that_is_not_a_bundle_is_never_replaced(run, tmp_path, manifest):
+def test_a_folder_that_is_not_a_bundle_is_never_replaced(run, tmp_path, manifest, raises):
     (tmp_path / "mine.txt").write_text("x")
     if manifest:
         (tmp_path / "manifest.json").write_text(manifest)
-    with pytest.raises(ExportError, match="is not a bundle"):
+    with raises(ExportError, "out"):
         export_run(run, tmp_path, overwrite=True)
     assert (tmp_path / "mine.txt").read_text() == "x"
 
 
-def test_a_foreign_file_in_a_bundle_is_not_deleted(run, bundle, tmp_path):
+def test_a_foreign_file_in_a_bundle_is_not_deleted(run, bundle, tmp_path, raises):
     out = shutil.copytree(bundle, tmp_path / "bundle")
     (out / "prices.csv").write_text("x")
-    with pytest.raises(ExportError, match=r"also contains prices\.csv, which is not part of the bundle"):
+    with raises(ExportError, "out", files=["prices.csv"]):
         export_run(run, out, overwrite=True)
     assert (out / "prices.csv").read_text() == "x"
 
 
-def test_a_folder_that_is_not_a_run_is_rejected(tmp_path):
-    with pytest.raises(TrainingError, match="is not a run"):
+def test_a_folder_that_is_not_a_run_is_rejected(tmp_path, raises):
+    with raises(TrainingError):
         export_run(tmp_path, tmp_path / "bundle")
 
 

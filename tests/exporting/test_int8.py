@@ -202,7 +202,7 @@ def test_calibration_shows_a_bar_and_no_advice(encoder, caplog):
     assert not caplog.records
 
 
-def test_the_export_refuses_scales_that_depend_on_the_batch(run, tmp_path, monkeypatch):
+def test_the_export_refuses_scales_that_depend_on_the_batch(run, tmp_path, monkeypatch, raises):
     def dynamic(model, precision, batches):
         graph, out = onnx.load(model), tmp_path / "dynamic.onnx"
         del graph.graph.value_info[:]
@@ -211,8 +211,6 @@ def test_the_export_refuses_scales_that_depend_on_the_batch(run, tmp_path, monke
         return Converted(found, found, [])
 
     monkeypatch.setattr(export_module, "convert", dynamic)
-    with pytest.raises(
-        ExportError, match=r"price depends on the other rows of its batch.* the limit is 1e-05"
-    ):
+    with raises(ExportError, "precision", precision="int8"):
         export_run(run, tmp_path / "b", precision="int8")
     assert not (tmp_path / "b").exists()

@@ -96,7 +96,7 @@ def test_the_cli_exports_a_run_in_this_precision(run, bundle, tmp_path, precisio
     assert set(manifest["float32_nodes"]) <= nodes
 
 
-def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch):
+def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch, raises):
     def careless(model, precision, batches):
         graph = onnx.load(model)
         bias = next(t for t in graph.graph.initializer if t.name == "heads.0.3.bias")
@@ -105,9 +105,7 @@ def test_the_error_names_the_shape_and_the_node(run, tmp_path, monkeypatch):
         return Converted(altered, altered, [])
 
     monkeypatch.setattr(export_module, "convert", careless)
-    with pytest.raises(
-        ExportError, match=r"fp16 graph differs .* the first node that differs is \S+ \(Gemm\)"
-    ):
+    with raises(ExportError, "precision", precision="fp16"):
         export_run(run, tmp_path / "b", precision="fp16")
     assert list(tmp_path.iterdir()) == []
 
@@ -133,6 +131,6 @@ def test_nodes_that_may_overflow_for_other_rows_stay_in_float32(run, bundle, tmp
     assert load_cpu(halved)(batch) == pytest.approx(expected, rel=2e-2)
 
 
-def test_a_converter_that_fails_is_one_paragraph():
-    with pytest.raises(ExportError, match=r"cannot be converted to int8 .* export it as fp32"):
+def test_a_converter_that_fails_is_one_paragraph(raises):
+    with raises(ExportError, "precision", precision="int8"):
         convert(b"no graph", "int8", [])

@@ -126,7 +126,7 @@ def test_a_bundle_that_travels_by_value_has_its_assets(bundle, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["altered", "missing"])
-def test_a_harmed_asset_is_refused_and_named(run, bundle, tmp_path, harm):
+def test_a_harmed_asset_is_refused_and_named(run, bundle, tmp_path, harm, raises):
     for folder in (run.path, bundle):
         copied = shutil.copytree(folder, tmp_path / folder.name)
         file = copied / graph_of(folder)
@@ -135,14 +135,14 @@ def test_a_harmed_asset_is_refused_and_named(run, bundle, tmp_path, harm):
         file.write_bytes(content)
         if harm == "missing":
             file.unlink()
-        with pytest.raises((TrainingError, BundleError), match="asset"):
+        with raises((TrainingError, BundleError)):
             pk.load(copied)
 
 
-def test_a_graph_in_an_asset_passes_the_checks_of_the_bundles_own_graph(copy):
+def test_a_graph_in_an_asset_passes_the_checks_of_the_bundles_own_graph(copy, raises):
     name = graph_of(copy)
     put(copy, name, adds_one().replace(b"Add", b"If_"))
-    with pytest.raises(BundleError, match=r"asset-.*uses operators that pricekit does not run"):
+    with raises(BundleError, operators=["If_"]):
         open_bundle(copy)
 
 
@@ -155,42 +155,42 @@ def test_a_graph_in_an_asset_passes_the_checks_of_the_bundles_own_graph(copy):
         ("../adds-one.onnx", "asset-" + "0" * 64 + ".onnx"),
     ],
 )
-def test_a_bundle_cannot_name_other_files_as_assets(copy, key, file):
+def test_a_bundle_cannot_name_other_files_as_assets(copy, key, file, raises):
     if "/" not in file and file != "model.onnx":
         put(copy, file, b"0")
     change(copy, "preprocess.json", lambda record: record["features"][1].update(assets={key: file}))
-    with pytest.raises(BundleError, match=r"asset.*is missing|asset-.*damaged"):
+    with raises(BundleError):
         pk.load(copy)
 
 
-def test_too_many_assets_are_refused_before_they_are_read(copy):
+def test_too_many_assets_are_refused_before_they_are_read(copy, raises):
     manifest = json.loads((copy / MANIFEST).read_text())
     facts = manifest["files"][graph_of(copy)]
     manifest["files"] |= {f"asset-{n:064x}.bin": facts for n in range(70)}
     write_manifest(copy, manifest)
-    with pytest.raises(BundleError, match="72 assets; expected 64 at most"):
+    with raises(BundleError, found=72):
         open_bundle(copy)
 
 
-def test_an_asset_whose_graph_no_bundle_may_contain_is_not_exported(catalog, tmp_path):
+def test_an_asset_whose_graph_no_bundle_may_contain_is_not_exported(catalog, tmp_path, raises):
     run = train(catalog, tmp_path / "run", "foreign")
-    with pytest.raises(ExportError, match=r"asset-.*uses operators that pricekit does not run: 'If_'"):
+    with raises(ExportError, operators=["If_"]):
         run.export(tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.parametrize(
-    ("state", "problem"),
+    "state",
     [
-        ({"../a": b""}, "the asset '../a'"),
-        ({"a.ONNX": b""}, "the asset 'a.ONNX'"),
-        ({"": b""}, "the asset ''"),
-        ({f"a{n}": b"" for n in range(MOST_ASSETS + 1)}, "17 assets"),
-        ({"inner": {"a": b""}}, "not plain JSON"),
+        {"../a": b""},
+        {"a.ONNX": b""},
+        {"": b""},
+        {f"a{n}": b"" for n in range(MOST_ASSETS + 1)},
+        {"inner": {"a": b""}},
     ],
 )
-def test_assets_with_other_names_are_the_features_fault(state, problem):
-    with pytest.raises(PluginError, match=problem):
+def test_assets_with_other_names_are_the_features_fault(state, raises):
+    with raises(PluginError):
         plain_state("f", state)
     plugin = type("F", (LengthByTable,), {"fit": lambda self, table: state})
     (check,) = (check for check in check_feature(plugin) if str(check) == "state is JSON")
@@ -198,12 +198,12 @@ def test_assets_with_other_names_are_the_features_fault(state, problem):
         check()
 
 
-def test_an_asset_that_is_too_large_is_refused():
+def test_an_asset_that_is_too_large_is_refused(raises):
     class Huge(bytes):
         def __len__(self):
             return ASSET_BYTES + 1
 
-    with pytest.raises(PluginError, match=r"of 2,147,483,648 bytes"):
+    with raises(PluginError):
         plain_state("f", {"a": Huge(b"")})
 
 

@@ -94,7 +94,7 @@ def test_the_trees_train_on_prices_of_other_folds_but_all_other_inputs_are_the_s
     assert inside > outside + 0.1
 
 
-def test_a_model_survives_json_and_a_damaged_one_is_refused():
+def test_a_model_survives_json_and_a_damaged_one_is_refused(raises):
     texts = ["green tea", "black tea", "green cup"] * 9
     model = fitted(texts, np.arange(27.0))
     state = json.loads(json.dumps(model.to_json()))
@@ -107,7 +107,7 @@ def test_a_model_survives_json_and_a_damaged_one_is_refused():
         {"square": model.to_json()["bucket"][:-8]},
         {"unit": float("nan")},
     ):
-        with pytest.raises(ValueError, match=r"expected|damaged"):
+        with raises(ValueError):
             Linear.from_json({**state, **damage})
 
 

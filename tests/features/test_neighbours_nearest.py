@@ -145,31 +145,31 @@ def plus(steps, number):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"rows": -1}, "-1 rows, expected 1,000,000 at most"),
-        ({"rows": 3.5}, "3.5 rows"),
-        ({"rows": module.MOST_ROWS + 1}, "1000001 rows"),
-        ({"rows": 2}, "expected a number below 10"),
-        ({"words": None}, "NoneType"),
-        ({"words": "green"}, "do not rise"),
-        ({"words": "a " * (2 * module.MOST_TERMS + 1)}, "2000001 words, expected 2,000,000 at most"),
-        ({"terms": "no array"}, "damaged"),
-        ({"terms": pack(-STEPS)}, "do not rise"),
-        ({"terms": pack(STEPS * 0)}, "do not rise"),
-        ({"terms": pack(np.array([0, HUGE, HUGE, 4]))}, "do not rise"),
-        ({"terms": plus(STEPS, 7)}, "expected a number below 12"),
-        ({"terms": pack(STEPS[:2])}, "expected a number below 6"),
-        ({"terms": pack(np.ones(module.MOST_TERMS + 1, np.int64))}, "more than 1,000,000 numbers"),
-        ({"places": pack(PLACES * 0)}, "do not rise"),
-        ({"places": pack(-PLACES)}, "do not rise"),
-        ({"places": plus(PLACES, 3)}, "expected a number below 15"),
-        ({"places": pack(np.zeros(module.MOST_PLACES + 1, np.int32))}, "more than 20,000,000 numbers"),
+        {"rows": -1},
+        {"rows": 3.5},
+        {"rows": module.MOST_ROWS + 1},
+        {"rows": 2},
+        {"words": None},
+        {"words": "green"},
+        {"words": "a " * (2 * module.MOST_TERMS + 1)},
+        {"terms": "no array"},
+        {"terms": pack(-STEPS)},
+        {"terms": pack(STEPS * 0)},
+        {"terms": pack(np.array([0, HUGE, HUGE, 4]))},
+        {"terms": plus(STEPS, 7)},
+        {"terms": pack(STEPS[:2])},
+        {"terms": pack(np.ones(module.MOST_TERMS + 1, np.int64))},
+        {"places": pack(PLACES * 0)},
+        {"places": pack(-PLACES)},
+        {"places": plus(PLACES, 3)},
+        {"places": pack(np.zeros(module.MOST_PLACES + 1, np.int32))},
     ],
 )
-def test_a_damaged_index_is_refused(change, message):
+def test_a_damaged_index_is_refused(change, raises):
     open_index(STATE)
-    with pytest.raises((ValueError, AttributeError), match=message):
+    with raises((ValueError, AttributeError)):
         open_index(STATE | change)
     with pytest.raises(KeyError):
         open_index({name: value for name, value in STATE.items() if name not in change})

@@ -72,10 +72,10 @@ def test_rows_alone_and_together_have_the_same_products(products):
     assert [each.to_dict() for each in together] == [each.to_dict() for each in alone]
 
 
-def test_invalid_requests_are_one_sentence(products):
+def test_invalid_requests_are_one_sentence(products, raises):
     row = _table([("x", ROW, 1.0)])
     for k in (0, 1_001):
-        with pytest.raises(ConfigError, match=r"k is .*; expected a number from 1 to 1,000"):
+        with raises(ConfigError, "k"):
             find_comparables(row, row.known_price, products, k)
-    with pytest.raises(ConfigError, match=r"by .brnd.; expected brand, unit, size\. Did you mean .brand.\?"):
+    with raises(ConfigError, "same"):
         find_comparables(row, row.known_price, products, 1, ["brnd"])

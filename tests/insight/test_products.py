@@ -59,8 +59,8 @@ def test_more_products_than_the_limit_are_chosen_evenly(table, monkeypatch, capl
     assert "of 60 products, 4 are compared, chosen evenly" in caplog.text
 
 
-def test_a_table_without_rows_is_one_sentence(table):
-    with pytest.raises(DataError, match="has no row; expected products with prices"):
+def test_a_table_without_rows_is_one_sentence(table, raises):
+    with raises(DataError):
         products_of(table.take([]))
 
 
@@ -98,19 +98,19 @@ def _damages(files):
     yield _changed(files, name=[None] * 60)
 
 
-def test_damaged_products_are_refused_in_one_sentence(table):
+def test_damaged_products_are_refused_in_one_sentence(table, raises):
     files = files_of(table, {})
     for damaged in _damages(files):
-        with pytest.raises(BundleError, match=r"the comparables of the bundle bundle are damaged \("):
+        with raises(BundleError):
             read_products(damaged, HERE)
     read_products(files, HERE)
 
 
-def test_repeated_long_texts_are_refused_before_they_are_unpacked(table, monkeypatch):
+def test_repeated_long_texts_are_refused_before_they_are_unpacked(table, monkeypatch, raises):
     files = files_of(table, {})
     bomb = _changed(files, text=["long " * 2_000] * 60)
     assert len(bomb[ROWS]) < len(files[ROWS])  # stored once
     monkeypatch.setattr(module, "MOST_TEXT_BYTES", 100_000)
     read_products(files, HERE)
-    with pytest.raises(BundleError, match=r"their texts have [0-9,]+ bytes; expected 100,000 at most"):
+    with raises(BundleError):
         read_products(bomb, HERE)

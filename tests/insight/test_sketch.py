@@ -59,16 +59,14 @@ def test_correlations_are_symmetric():
         {"fields": {f"f{n}": {"filled": 1} for n in range(50)}},
     ],
 )
-def test_a_strangers_numbers_are_refused_in_one_sentence(record, change):
-    with pytest.raises(
-        BundleError, match=r"the sketch\.json of here is damaged .*; train or export it again"
-    ):
+def test_a_strangers_numbers_are_refused_in_one_sentence(record, change, raises):
+    with raises(BundleError):
         read_sketch(json.dumps(record | change), "here")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"rows": NaN}'])
-def test_what_is_no_sketch_is_refused(content):
-    with pytest.raises(BundleError, match=r"the sketch\.json of here is damaged"):
+def test_what_is_no_sketch_is_refused(content, raises):
+    with raises(BundleError):
         read_sketch(content, "here")
 
 

@@ -58,7 +58,7 @@ def test_the_held_out_rows_of_a_run_fitted_its_intervals(run, logged):
     assert shown.share == pytest.approx(shown.levels, abs=0.05)
 
 
-def test_a_cross_validation_uses_the_intervals_of_each_fold(rows, tmp_path, logged):
+def test_a_cross_validation_uses_the_intervals_of_each_fold(rows, tmp_path, logged, raises):
     held_out = rows(100, folds=2)
     write_held_out(tmp_path, held_out)
     (tmp_path / "cv.json").write_text("{}")
@@ -70,7 +70,7 @@ def test_a_cross_validation_uses_the_intervals_of_each_fold(rows, tmp_path, logg
     assert (shown.inside[0] == (held_out.fold == 0)).all()
     assert logged() == ""
     write_intervals(tmp_path / "fold-1", 0.0, levels=(0.95,))
-    with pytest.raises(ConfigError, match="no level of price intervals in common"):
+    with raises(ConfigError):
         CoverageDisplay.from_model(tmp_path)
 
 
@@ -80,15 +80,15 @@ def test_weights_count(rows):
     assert shown.share.tolist() == [0.75]
 
 
-def test_unusable_models_and_bounds_are_refused(rows, tmp_path):
+def test_unusable_models_and_bounds_are_refused(rows, tmp_path, raises):
     write_held_out(tmp_path, rows(100))
-    with pytest.raises(ConfigError, match="has no price intervals"):
+    with raises(ConfigError):
         CoverageDisplay.from_model(tmp_path)
-    with pytest.raises(DataError, match=r"the levels are \[\]"):
+    with raises(DataError, "bounds"):
         CoverageDisplay.from_predictions(PRICE, {})
-    with pytest.raises(DataError, match=r"the levels are \[90\]"):
+    with raises(DataError, "bounds"):
         CoverageDisplay.from_predictions(PRICE, {90: bounds(PRICE)})
-    with pytest.raises(DataError, match="an upper bound for each of the 100 rows"):
+    with raises(DataError, "bounds"):
         CoverageDisplay.from_predictions(PRICE, {0.9: PRICE})
-    with pytest.raises(ConfigError, match="by is 'prices'; expected 'level' or 'price'"):
+    with raises(ConfigError, "by"):
         CoverageDisplay.from_predictions(PRICE, {0.9: bounds(PRICE)}, by="prices")

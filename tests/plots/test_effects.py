@@ -73,7 +73,7 @@ def test_members_without_the_feature_keep_their_inputs():
     assert np.log(shown.price) == pytest.approx(logs, rel=1e-4)
 
 
-def test_a_run_has_a_sample_and_a_bundle_needs_a_table(run, bundle, catalog):
+def test_a_run_has_a_sample_and_a_bundle_needs_a_table(run, bundle, catalog, raises):
     by_run = FeatureEffectDisplay.from_model(run, feature="value")
     assert by_run.log_price.shape[1] == len(pd.read_parquet(run / "sample.parquet"))
     frame = pd.read_csv(catalog).drop(columns="price")[:50]
@@ -81,9 +81,9 @@ def test_a_run_has_a_sample_and_a_bundle_needs_a_table(run, bundle, catalog):
         FeatureEffectDisplay.from_model(model, frame, feature="value") for model in (bundle, run)
     )
     assert by_bundle.log_price == pytest.approx(again.log_price, abs=1e-4)
-    with pytest.raises(DataError, match="contains no held-out rows; add a table"):
+    with raises(DataError, "table"):
         FeatureEffectDisplay.from_model(bundle, feature="value")
-    with pytest.raises(DataError, match="an open model has no held-out rows"):
+    with raises(DataError, "table"):
         FeatureEffectDisplay.from_model(pk.load(bundle, "ort-cpu"), feature="value")
 
 
@@ -91,13 +91,11 @@ def test_bundles_need_no_torch(bundle, catalog):
     subprocess.run([sys.executable, "-c", WITHOUT_TORCH, str(bundle), str(catalog)], check=True)
 
 
-def test_unknown_and_constant_features_are_refused():
+def test_unknown_and_constant_features_are_refused(raises):
     model = Predictor((member(["size", "$weight$"], lambda f: 1 + f[:, 0], 1.0),))
-    with pytest.raises(
-        ConfigError, match=r"no feature 'sizes'; it has size, \$weight\$\. Did you mean 'size'"
-    ):
+    with raises(ConfigError, "feature", feature="sizes", candidates=["size", "$weight$"]):
         FeatureEffectDisplay.from_model(model, table(), feature="sizes")
-    with pytest.raises(DataError, match="the feature size has the same value in all 30 rows"):
+    with raises(DataError, "table", feature="size"):
         FeatureEffectDisplay.from_model(model, table([5] * 30), feature="size")
 
 

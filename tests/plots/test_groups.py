@@ -66,17 +66,17 @@ def test_groups_without_weight_are_left_out(rows, tmp_path):
     assert shown.scores.loc[4, "least"] == held_out.price[inside].min()
 
 
-def test_equal_prices_are_refused():
-    with pytest.raises(DataError, match="all 240 rows are in one group by price"):
+def test_equal_prices_are_refused(raises):
+    with raises(DataError):
         DecileDisplay.from_predictions(np.full(240, 5.0), PREDICTED)
 
 
-def test_an_unknown_metric_is_refused(run):
+def test_an_unknown_metric_is_refused(run, raises):
     for call in (
         lambda: DecileDisplay.from_model(run, metric="smap"),
         lambda: DecileDisplay.from_predictions(PRICE, PREDICTED, metric="smap"),
     ):
-        with pytest.raises(ConfigError, match=r"there is no metric 'smap'.*Did you mean 'smape'"):
+        with raises(ConfigError, "metric"):
             call()
 
 
@@ -91,13 +91,13 @@ def test_the_largest_groups_come_first_with_their_rows(rows, tmp_path):
     assert repr(shown).startswith("GroupDisplay(by shelf: 3 groups of 200 rows, SMAPE ")
 
 
-def test_unknown_and_single_groups_are_refused(rows, tmp_path):
+def test_unknown_and_single_groups_are_refused(rows, tmp_path, raises):
     write_held_out(tmp_path, rows(200, shelf=["a", "b"] * 100, brand=["x", "y"] + ["z", "z"] * 99))
-    with pytest.raises(DataError, match="no column 'shelves' to group by; they have shelf, brand"):
+    with raises(DataError, "by", column="shelves", candidates=["shelf", "brand"]):
         GroupDisplay.from_model(tmp_path, by="shelves")
-    with pytest.raises(DataError, match="30 rows, but groups of 2"):
+    with raises(DataError, "groups"):
         GroupDisplay.from_predictions(PRICE[:30], PREDICTED[:30], ["a", "b"])
-    with pytest.raises(DataError, match="'group' has only one group"):
+    with raises(DataError, "by", column="group"):
         GroupDisplay.from_predictions(PRICE[:30], PREDICTED[:30], ["a"] * 30)
 
 

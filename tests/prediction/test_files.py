@@ -143,7 +143,7 @@ def test_a_damaged_window_and_those_after_it_are_priced_again(
 
 
 @pytest.mark.parametrize("change", ["grown", "gone"])
-def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, tmp_path, change):
+def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, tmp_path, change, raises):
     table = Path(shutil.copy(catalog, tmp_path / "t.csv"))
     price_batch = predictor.members[0].engine.price_batch
 
@@ -154,7 +154,7 @@ def test_a_table_that_changes_while_it_is_priced_is_refused(predictor, catalog, 
             table.unlink(missing_ok=True)
         return price_batch(batch)
 
-    with pytest.raises(DataError, match=r"t\.csv changed during the prediction"):
+    with raises(DataError):
         _with(predictor, meddling).predict_file(table, tmp_path / "prices.csv")
     assert {path.name for path in tmp_path.iterdir()} <= {"t.csv"}
 
@@ -174,8 +174,8 @@ def test_files_that_appear_during_the_prediction_are_named(predictor, catalog, t
     assert "2.csv; the output does not include them" in message
 
 
-def test_a_missing_table_is_an_error_of_pricekit(predictor, tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.csv"):
+def test_a_missing_table_is_an_error_of_pricekit(predictor, tmp_path, raises):
+    with raises(DataError, "table"):
         predictor.predict_file(tmp_path / "nowhere.csv", tmp_path / "prices.csv")
 
 
@@ -192,26 +192,26 @@ def test_the_file_that_an_output_links_to_is_written(predictor, catalog, tmp_pat
     assert len(list(tmp_path.rglob("*"))) == 3
 
 
-def test_an_output_is_a_file_in_an_existing_folder(predictor, catalog, tmp_path):
+def test_an_output_is_a_file_in_an_existing_folder(predictor, catalog, tmp_path, raises):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
     (tmp_path / "round.csv").symlink_to(tmp_path / "round.csv")
     predictor.predict_file(catalog, tmp_path / "round.csv")  # what leads nowhere is replaced
-    with pytest.raises(DataError, match="is a pipe or a device"):
+    with raises(DataError, "out"):
         predictor.predict_file(catalog, tmp_path / "pipe.csv")
-    with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
+    with raises(DataError, "out"):
         predictor.predict_file(catalog, tmp_path / "link.csv")
 
 
-def test_an_output_s_name_is_text(predictor, catalog, tmp_path):
-    with pytest.raises(DataError, match=r"o\\udcff\.csv' is not valid UTF-8"):
+def test_an_output_s_name_is_text(predictor, catalog, tmp_path, raises):
+    with raises(DataError, "out"):
         predictor.predict_file(catalog, tmp_path / os.fsdecode(b"o\xff.csv"))
 
 
-def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tmp_path):
+def test_an_output_s_name_leaves_room_for_a_temporary_one(predictor, catalog, tmp_path, raises):
     assert predictor.predict_file(catalog, tmp_path / f"{'y' * 220}.csv") == 400
     for letter in ("y", "ä"):
-        with pytest.raises(DataError, match="name is too long"):
+        with raises(DataError, "out"):
             predictor.predict_file(catalog, tmp_path / f"{letter * (221 if letter == 'y' else 111)}.csv")
 
 
@@ -241,7 +241,7 @@ def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeyp
 
 
 def test_finished_windows_are_kept_if_the_output_cannot_be_written(
-    predictor, catalog, interrupted, monkeypatch, logged
+    predictor, catalog, interrupted, monkeypatch, logged, raises
 ):
     def refuse(*_):
         raise DataError("no space")
@@ -249,7 +249,7 @@ def test_finished_windows_are_kept_if_the_output_cannot_be_written(
     engine = Failing(predictor)
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_prices", refuse)
-        with pytest.raises(DataError, match="no space"):
+        with raises(DataError):
             _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
     assert "predict again with resume" in logged().splitlines()[-1]
     again = Failing(predictor)
@@ -258,14 +258,14 @@ def test_finished_windows_are_kept_if_the_output_cannot_be_written(
 
 
 def test_windows_outlive_a_folder_that_cannot_be_read_for_a_while(
-    predictor, catalog, interrupted, monkeypatch
+    predictor, catalog, interrupted, monkeypatch, raises
 ):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_text", fail)
-        with pytest.raises(DataError, match="Input/output error"):
+        with raises(DataError):
             predictor.predict_file(catalog, interrupted, resume=True)
     engine = Failing(predictor)
     _with(predictor, engine).predict_file(catalog, interrupted, resume=True)
@@ -280,12 +280,12 @@ def test_a_prediction_works_on_a_file_system_without_locks(predictor, catalog, t
     assert predictor.predict_file(catalog, tmp_path / "prices.csv", limit=9) == 9
 
 
-def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch):
+def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, monkeypatch, raises):
     monkeypatch.setattr(files, "WINDOW", 64)
     out, price_batch = tmp_path / "prices.csv", predictor.members[0].engine.price_batch
 
     def meddling(batch):
-        with pytest.raises(DataError, match="of this process has been writing the predictions"):
+        with raises(DataError, "out"):
             predictor.predict_file(catalog, out, limit=100)
         return price_batch(batch)
 
@@ -296,13 +296,13 @@ def test_two_predictions_do_not_write_one_output(predictor, catalog, tmp_path, m
     assert {path.name for path in tmp_path.iterdir()} == {"prices.csv", "alone.csv"}
 
 
-def test_a_linked_folder_of_windows_is_not_touched(predictor, catalog, tmp_path):
+def test_a_linked_folder_of_windows_is_not_touched(predictor, catalog, tmp_path, raises):
     other = tmp_path / "spark"
     other.mkdir()
     (other / "part-00000-abc.parquet").touch()
     parts = tmp_path / ".prices.csv.parts"
     parts.symlink_to(other)
-    with pytest.raises(DataError, match="is a link"):
+    with raises(DataError):
         predictor.predict_file(catalog, tmp_path / "prices.csv")
     parts.unlink()
     other.rename(parts)  # a folder with other files
@@ -357,7 +357,7 @@ def test_windows_and_hidden_folders_are_not_data(predictor, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "c"])
-def test_files_without_rows_are_skipped(predictor, catalog, tmp_path, empty, logged):
+def test_files_without_rows_are_skipped(predictor, catalog, tmp_path, empty, logged, raises):
     frame = pd.read_csv(catalog).head(12)
     for name in "abc":
         frame.head(0 if name == empty else 6).to_csv(tmp_path / f"{name}.csv", index=False)
@@ -372,7 +372,7 @@ def test_files_without_rows_are_skipped(predictor, catalog, tmp_path, empty, log
     ]
     for name in "abc":
         frame.head(0).to_csv(tmp_path / f"{name}.csv", index=False)
-    with pytest.raises(DataError, match="has no rows"):
+    with raises(DataError, "table"):
         predictor.predict_file(tmp_path / "[abc].csv", tmp_path / "out.csv")
 
 
@@ -400,36 +400,34 @@ def test_row_numbers_continue_from_file_to_file(predictor, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("without", [0, 1])
-def test_row_numbers_never_mix_with_ids(predictor, catalog, tmp_path, without):
+def test_row_numbers_never_mix_with_ids(predictor, catalog, tmp_path, without, raises):
     frame = pd.read_csv(catalog).head(5)
     for number in range(2):
         columns = ["catalog_content"] if number == without else ["sample_id", "catalog_content"]
         frame[columns].to_csv(tmp_path / f"t{number}.csv", index=False)
-    with pytest.raises(DataError, match=r"only one of .*t0\.csv and .*t1\.csv has the id column 'sample_id'"):
+    with raises(DataError, "id", column="sample_id"):
         predictor.predict_file(tmp_path / "t*.csv", tmp_path / "prices.csv")
 
 
 @pytest.mark.parametrize("path", ["empty", "no*.csv"])
-def test_a_folder_or_pattern_without_files_is_an_error(predictor, tmp_path, path):
+def test_a_folder_or_pattern_without_files_is_an_error(predictor, tmp_path, path, raises):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="Check the path"):
+    with raises(DataError, "table"):
         predictor.predict_file(tmp_path / path, tmp_path / "prices.csv")
 
 
 @pytest.mark.parametrize(("name", "interval"), [("price", None), ("price_low", 0.5)])
 def test_an_id_column_with_an_output_name_is_an_error_before_the_work(
-    predictor, catalog, tmp_path, name, interval
+    predictor, catalog, tmp_path, name, interval, raises
 ):
-    with pytest.raises(DataError, match=f"name of an output column, '{name}'") as error:
+    with raises(DataError, "id"):
         predictor.predict_file(catalog, tmp_path / "prices.csv", id=name, interval=interval)
-    assert error.value.parameters == ("id",)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interval_that_the_model_lacks_is_refused_before_the_work(predictor, catalog, tmp_path):
-    with pytest.raises(ConfigError, match="no price intervals") as error:
+def test_an_interval_that_the_model_lacks_is_refused_before_the_work(predictor, catalog, tmp_path, raises):
+    with raises(ConfigError, "interval"):
         replace(predictor, intervals=None).predict_file(catalog, tmp_path / "prices.csv", interval=0.5)
-    assert error.value.parameters == ("interval",)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -473,9 +471,9 @@ def test_prediction_imports_no_torch(bundle, catalog, tmp_path):
     assert len(pd.read_csv(tmp_path / "p.csv")) == 400
 
 
-def test_the_table_itself_is_never_overwritten(predictor, catalog, tmp_path):
+def test_the_table_itself_is_never_overwritten(predictor, catalog, tmp_path, raises):
     table = tmp_path / "t.csv"
     table.write_bytes(catalog.read_bytes())
-    with pytest.raises(DataError, match="is the table itself"):
+    with raises(DataError, "out"):
         predictor.predict_file(table, tmp_path / "." / "t.csv")
     assert table.read_bytes() == catalog.read_bytes()

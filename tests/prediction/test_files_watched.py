@@ -180,16 +180,12 @@ def test_a_prediction_killed_at_its_end_counts_each_row_once(model, catalog, tmp
 
 
 def test_an_error_of_the_sketch_says_that_the_prices_are_complete(
-    model, catalog, tmp_path, sketch, monkeypatch
+    model, catalog, tmp_path, sketch, monkeypatch, raises
 ):
     out = tmp_path / "prices.csv"
     monkeypatch.setattr(priced_rows, "WAIT_SECONDS", 0.0)
-    message = (
-        rf"all prices are complete, in {out}, but .* the sketch {sketch}: another thread .* resume the pred"
-    )
-    with owned(sketch, "sketch", DataError), pytest.raises(DataError, match=message) as found:
+    with owned(sketch, "sketch", DataError), raises(DataError, "resume"):
         model.predict_file(catalog, out, watch=sketch)
-    assert found.value.parameters == ("resume",)
     assert len(pd.read_csv(out)) == 400
     model.predict_file(catalog, out, watch=sketch, resume=True)
     assert read_priced_rows(sketch).rows == 400
@@ -206,23 +202,23 @@ def test_windows_without_counts_are_priced_again(model, catalog, tmp_path, sketc
     assert read_priced_rows(sketch).rows == 400
 
 
-def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tmp_path, sketch):
+def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tmp_path, sketch, raises):
     out = tmp_path / "prices.csv"
     table = shutil.copy(catalog, tmp_path / "table.csv")
-    with pytest.raises(DataError, match="no sketch of priced rows"):
+    with raises(DataError):
         model.predict_file(catalog, out, watch=table)
-    with pytest.raises(ConfigError, match="both the prices and the sketch"):
+    with raises(ConfigError, "watch", "out"):
         model.predict_file(catalog, out, watch=out)
-    with pytest.raises(ConfigError, match="at an address"):
+    with raises(ConfigError, "watch"):
         model.predict_file(catalog, out, watch="s3://shop/priced.json")
     for place in (f"{table}/sketch.json", f"{table}/new/sketch.json"):
-        with pytest.raises(DataError, match=rf"the sketch {place} cannot be written: .* is no folder"):
+        with raises(DataError, "watch"):
             model.predict_file(catalog, out, watch=place)
-    with pytest.raises(DataError, match="cannot be written: File name too long"):
+    with raises(DataError, "watch"):
         model.predict_file(catalog, out, watch=tmp_path / "new" / f"{300 * 'x'}.json")
-    with pytest.raises(BundleError, match="has no sketch of its training table"):
+    with raises(BundleError):
         pk.Predictor(model.members).predict_file(catalog, out, watch=sketch)
-    with pytest.raises(ConfigError, match="the output is a folder"):
+    with raises(ConfigError, "watch", "out"):
         pk.predict(model.origin.path, tmp_path / "*.csv", f"{tmp_path}/prices/", watch=sketch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv"]
 

@@ -94,12 +94,12 @@ def test_resuming_skips_finished_files_and_prices_what_changed(bundle, rows, sou
     ]
 
 
-def test_a_failing_file_stops_no_other(bundle, rows, source, tmp_path):
+def test_a_failing_file_stops_no_other(bundle, rows, source, tmp_path, raises):
     out = tmp_path / "prices"
     rows.rename(columns={"catalog_content": "title"}).to_parquet(source / "day=1/a.parquet", index=False)
     (source / "day=3").mkdir()
     (source / "day=3/broken.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(DataError, match="2 of 4 files failed, and the others are priced") as caught:
+    with raises(DataError, "table") as caught:
         pk.predict(bundle, source, out, engine="ort-cpu")
     assert set(caught.value.facts["failed"]) == {"day=1/a.parquet", "day=3/broken.parquet"}
     assert "catalog_content" in str(caught.value)
@@ -163,33 +163,33 @@ def test_a_table_that_is_replaced_meanwhile_fails(predictor, source, tmp_path):
     assert "changed during the prediction" in outcome.problem
 
 
-def test_a_full_disk_stops_the_work(predictor, source, tmp_path):
+def test_a_full_disk_stops_the_work(predictor, source, tmp_path, raises):
     def full():
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
+    with raises(OSError):
         replace(Job.of(predictor), model=full)(parts_of(source, tmp_path / "out")[0])
 
 
-def test_wrong_folders_and_options_are_refused(bundle, source, tmp_path):
+def test_wrong_folders_and_options_are_refused(bundle, source, tmp_path, raises):
     def predict(out, table=source, **options):
         return pk.predict(bundle, table, out, engine="ort-cpu", **options)
 
-    with pytest.raises(DataError, match="is inside of"):
+    with raises(DataError, "out"):
         predict(source / "prices")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="contains files that pricekit did not write"):
+    with raises(DataError, "out"):
         predict(tmp_path / "mine")
-    with pytest.raises(ConfigError, match="limit counts the rows of one output"):
+    with raises(ConfigError, "limit", "out"):
         predict(tmp_path / "out", limit=5)
-    with pytest.raises(ConfigError, match="but the output is one file"):
+    with raises(ConfigError, "runner", "out"):
         predict(tmp_path / "out.csv", runner="ray")
-    with pytest.raises(ConfigError, match="no runner is named"):
+    with raises(ConfigError, "address", "runner"):
         predict(tmp_path / "out", address="here")
-    with pytest.raises(PluginError, match="there is no runner 'rya'"):
+    with raises(PluginError, "runner", candidates=[]):
         predict(tmp_path / "out", runner="rya")
-    with pytest.raises(DataError, match=r"'\(none\)' names no format"):
+    with raises(DataError, "out"):
         predict(tmp_path / "other", table=source / "day=1/a.parquet")
 
 
@@ -272,7 +272,9 @@ def test_what_killed_workers_left_is_deleted(bundle, predictor, source, tmp_path
     assert _times(out)[names[0]] == before[names[0]]
 
 
-def test_what_workers_leave_that_are_killed_meanwhile_is_deleted(predictor, source, tmp_path, monkeypatch):
+def test_what_workers_leave_that_are_killed_meanwhile_is_deleted(
+    predictor, source, tmp_path, monkeypatch, raises
+):
     def killed(job, parts, processes):
         (parts[0].target.parent).mkdir(parents=True)
         child = [sys.executable, "-c", DIE, parts[0].target]
@@ -282,7 +284,7 @@ def test_what_workers_leave_that_are_killed_meanwhile_is_deleted(predictor, sour
         yield
 
     monkeypatch.setattr(folders, "_outcomes", killed)
-    with pytest.raises(PluginError, match="killed"):
+    with raises(PluginError):
         folders.predict_folder(Job.of(predictor), source, tmp_path / "out")
     assert _files(tmp_path / "out") == []
 

@@ -27,17 +27,17 @@ def test_the_prepared_inputs_give_the_graph_the_prices_of_predict(bundle, texts,
     np.testing.assert_allclose(prices, model.predict(texts), rtol=1e-5)
 
 
-def test_a_reader_takes_frames_and_names_a_missing_column(bundle, texts):
+def test_a_reader_takes_frames_and_names_a_missing_column(bundle, texts, raises):
     reader = pk.read_bundle(str(bundle))
     (inputs,) = reader.prepare(pd.DataFrame({"catalog_content": texts, "price": 1.0}))
     assert len(inputs) == len(texts)
-    with pytest.raises(DataError, match="catalog_content"):
+    with raises(DataError, "text", column="catalog_content", candidates=["title"], suggestion=None):
         reader.prepare(pd.DataFrame({"title": texts}))
 
 
 @pytest.mark.parametrize("options", [{"size": 3}, None])
-def test_a_bundle_with_options_that_its_feature_does_not_take_is_damaged(bundle, tmp_path, options):
+def test_a_bundle_with_options_that_its_feature_does_not_take_is_damaged(bundle, tmp_path, options, raises):
     copy = shutil.copytree(bundle, tmp_path / "copy")
     change(copy, "preprocess.json", lambda record: record["features"][0].update(options=options))
-    with pytest.raises(BundleError, match="damaged"):
+    with raises(BundleError):
         pk.read_bundle(copy)

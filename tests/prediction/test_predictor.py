@@ -81,7 +81,7 @@ def _with(predictor, price_batch):
     return replace(predictor, members=(replace(member, engine=engine),))
 
 
-def test_frames_are_priced_like_files(predictor, catalog, tmp_path):
+def test_frames_are_priced_like_files(predictor, catalog, tmp_path, raises):
     frame = pd.read_csv(catalog).head(50).astype({"catalog_content": "category"})
     frame.index = frame.index[::-1]
     frame.drop(columns="price").to_parquet(tmp_path / "t.parquet", index=False)
@@ -91,13 +91,15 @@ def test_frames_are_priced_like_files(predictor, catalog, tmp_path):
     for rows in (*frames, frame["catalog_content"].astype(str).tolist()):
         assert predictor.predict(rows) == pytest.approx(expected, rel=1e-6)
     assert predictor.predict(frame.head(0)).tolist() == []
-    with pytest.raises(DataError, match="the DataFrame has no column 'catalog_content'"):
+    with raises(
+        DataError, "text", column="catalog_content", candidates=["sample_id", "price"], suggestion=None
+    ):
         predictor.predict(frame.drop(columns="catalog_content"))
-    with pytest.raises(DataError, match="the DataFrame has values that cannot be read"):
+    with raises(DataError, "table", column="odd"):
         predictor.predict(frame.assign(odd=[object()] * 50))
 
 
-def test_texts_for_a_model_of_several_columns_name_them(predictor):
+def test_texts_for_a_model_of_several_columns_name_them(predictor, raises):
     preprocessor = predictor.members[0].preprocessor
     columns = replace(preprocessor.columns, text=("title", "brand"))
     several = replace(
@@ -108,7 +110,7 @@ def test_texts_for_a_model_of_several_columns_name_them(predictor):
     texts = ["title: tea\nbrand: x", "title: jam"]
     assert several.predict(texts).tolist() == several.predict(frame).tolist()
     assert len(several.predict(["", ""])) == 2
-    with pytest.raises(DataError, match=r"reads the columns title, brand\. Pass a DataFrame"):
+    with raises(DataError, "table", columns=["title", "brand"]):
         several.predict(["tea", "jam"])
 
 
@@ -140,40 +142,40 @@ def test_joblib_sends_a_predictor(predictor, texts):
     assert np.concatenate(found) == pytest.approx(predictor.predict(texts[:18]), rel=1e-6)
 
 
-def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path):
+def test_a_model_that_changed_after_pickling_is_refused(bundle, tmp_path, raises):
     copied = shutil.copytree(bundle, tmp_path / "copied")
     sent = pickle.dumps(Predictor.load(copied, "ort-cpu"))
     manifest = json.loads((copied / "manifest.json").read_text())
     write_manifest(copied, manifest | {"table": "other.csv"})
-    with pytest.raises(BundleError, match=r"copied has changed since its predictor was pickled"):
+    with raises(BundleError):
         pickle.loads(sent)
     shutil.rmtree(copied)
-    with pytest.raises(BundleError, match="copied"):
+    with raises(BundleError):
         pickle.loads(sent)
 
 
-def test_a_run_with_changed_weights_is_rejected(run, tmp_path):
+def test_a_run_with_changed_weights_is_rejected(run, tmp_path, raises):
     copied = shutil.copytree(run, tmp_path / "run")
     sent = pickle.dumps(load_model(copied))
     weights = copied / "best.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(TrainingError, match=r"best\.safetensors was altered or damaged"):
+    with raises(TrainingError):
         pickle.loads(sent)
 
 
-def test_a_predictor_of_a_run_that_was_trained_again_is_rejected(run, catalog, tmp_path):
+def test_a_predictor_of_a_run_that_was_trained_again_is_rejected(run, catalog, tmp_path, raises):
     copied = shutil.copytree(run, tmp_path / "run")
     sent = pickle.dumps(load_model(copied))
     config = tiny_config({"training": {"epochs": 1}})
     train(Source(catalog), config, copied, overwrite=True)
-    with pytest.raises(BundleError, match="has changed since"):
+    with raises(BundleError):
         pickle.loads(sent)
 
 
-def test_a_predictor_from_no_folder_cannot_be_pickled(predictor):
-    with pytest.raises(TypeError, match="not loaded from a folder"):
+def test_a_predictor_from_no_folder_cannot_be_pickled(predictor, raises):
+    with raises(TypeError):
         pickle.dumps(replace(predictor, origin=None))
 
 
@@ -187,7 +189,7 @@ def test_reprs_are_one_short_line(predictor, bundle, run):
         assert len(repr(value)) < 250
 
 
-def test_predictions_with_an_interval_are_a_frame(predictor, texts):
+def test_predictions_with_an_interval_are_a_frame(predictor, texts, raises):
     rows = pd.DataFrame({"catalog_content": texts[:5]}, index=list("vwxyz"))
     found = predictor.predict(rows, interval=0.5)
     assert found.columns.tolist() == ["price", "price_low", "price_high"]
@@ -198,9 +200,8 @@ def test_predictions_with_an_interval_are_a_frame(predictor, texts):
     assert np.array_equal(found["price_low"], low)
     assert np.array_equal(found["price_high"], high)
     assert predictor.predict([], interval=0.5).shape == (0, 3)
-    with pytest.raises(ConfigError, match="up to") as error:
+    with raises(ConfigError, "interval", highest=0.98):
         predictor.predict(texts, interval=0.9999)
-    assert error.value.parameters == ("interval",)
 
 
 def test_texts_may_be_a_series_or_an_array(predictor, texts):

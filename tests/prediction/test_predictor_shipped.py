@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
@@ -34,18 +33,18 @@ def test_another_process_opens_it_without_the_folder(bundle, tmp_path):
     assert found == predictor.predict(TEXTS).astype(np.float32).tobytes()
 
 
-def test_a_changed_bundle_and_a_run_are_not_sent(bundle, run, tmp_path):
+def test_a_changed_bundle_and_a_run_are_not_sent(bundle, run, tmp_path, raises):
     copy = tmp_path / "bundle"
     shutil.copytree(bundle, copy)
     predictor = replace(pk.load(copy, "ort-cpu"), digest="0" * 64)
-    with pytest.raises(BundleError, match="has changed since it was loaded"):
+    with raises(BundleError):
         Shipped.of(predictor)
-    with pytest.raises(ConfigError, match="only a bundle can be sent"):
+    with raises(ConfigError, "model"):
         Job.of(pk.load(run)).shipped()
 
 
-def test_a_worker_with_another_bundle_is_refused(bundle):
+def test_a_worker_with_another_bundle_is_refused(bundle, raises):
     job = Job.of(pk.load(bundle, "ort-cpu"))
     job.check()
-    with pytest.raises(BundleError, match="another bundle"):
+    with raises(BundleError):
         type(job)(job.model, "0" * 64, job.columns).check()

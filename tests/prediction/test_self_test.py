@@ -91,13 +91,11 @@ def _other_state(copy):
 
 
 @pytest.mark.parametrize("harm", [_other_weight, _other_tokens, _other_state])
-def test_a_bundle_that_prices_differently_is_refused(copy, harm):
+def test_a_bundle_that_prices_differently_is_refused(copy, harm, raises):
     pk.load(copy, ENGINE, self_test=True)
     harm(copy)
     pk.load(copy, ENGINE)  # its hashes are valid
-    with pytest.raises(
-        BundleError, match=r"self-test of .*copy failed in the engine ort-cpu: the price of row \d+ "
-    ):
+    with raises(BundleError, engine="ort-cpu"):
         pk.load(copy, ENGINE, self_test=True)
 
 
@@ -120,19 +118,16 @@ def _with_engine(model, name, price_batch):
     )
 
 
-def test_rows_are_priced_alone_and_together(bundle):
+def test_rows_are_priced_alone_and_together(bundle, raises):
     model = pk.load(bundle, ENGINE)
     price = model.members[0].engine.price_batch
 
     def careless(batch):
         return price(batch) * np.float32(1 if len(batch["features"]) == 1 else 1.001)
 
-    with pytest.raises(
-        BundleError, match=r"among the other rows .*0\.1% at most.*Choose the engine ort-cpu"
-    ) as caught:
+    with raises(BundleError, "engine", engine="fast", row=0):
         _with_engine(model, "fast", careless).self_test()
-    assert caught.value.parameters == ("engine",)
-    with pytest.raises(BundleError, match=r" alone is "):
+    with raises(BundleError, "engine", engine="fast", row=0):
         _with_engine(model, "fast", lambda batch: price(batch) * np.float32(1.001)).self_test()
 
 
@@ -152,7 +147,7 @@ def test_other_precisions_have_wider_limits(run, tmp_path, precision):
     assert found.difference < 1e-5
 
 
-def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path):
+def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path, raises):
     pk.ensemble([run, shutil.copytree(run, tmp_path / "copy")], out=tmp_path / "two")
     bundle = tmp_path / "bundle"
     export_run(tmp_path / "two", bundle)
@@ -160,7 +155,7 @@ def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path):
     shutil.copy(bundle / "1-model.onnx", bundle / "model.onnx")
     _other_weight(bundle)
     put(bundle, "1-model.onnx", (bundle / "model.onnx").read_bytes())
-    with pytest.raises(BundleError, match="self-test"):
+    with raises(BundleError, engine="ort-cpu", row=4):
         pk.load(bundle, ENGINE, self_test=True)
     put(bundle, FILE, make_self_test(open_bundle(bundle), "fp32", {}).to_text().encode())
     assert (
@@ -221,7 +216,7 @@ def several(tmp_path, stock):
     return tmp_path / "run"
 
 
-def test_rows_have_each_column_that_the_model_reads(several, tmp_path, stock):
+def test_rows_have_each_column_that_the_model_reads(several, tmp_path, stock, raises):
     export_run(several, tmp_path / "bundle")
     saved = json.loads((tmp_path / "bundle" / FILE).read_text("utf-8"))
     columns = dict(zip(saved["columns"], zip(*saved["rows"], strict=True), strict=True))
@@ -233,29 +228,29 @@ def test_rows_have_each_column_that_the_model_reads(several, tmp_path, stock):
     assert columns["title"].index("") == columns["brand"].index("")
     pk.load(tmp_path / "bundle", ENGINE, self_test=True)
     stock(2)  # another version of the plugin
-    with pytest.raises(BundleError, match="self-test"):
+    with raises(BundleError, engine="ort-cpu", row=8):
         pk.load(tmp_path / "bundle", ENGINE, self_test=True)
 
 
-def test_a_feature_that_fails_for_invented_rows_costs_the_self_test_only(several, tmp_path, stock, logged):
+def test_a_feature_that_fails_for_invented_rows_costs_the_self_test_only(
+    several, tmp_path, stock, logged, raises
+):
     stock("(table.frame['stock'] < 1000)")  # 0 for a number that is invented
     export_run(several, tmp_path / "bundle")
     assert (
         "the bundle has no self-test, because invented rows cannot be priced: the feature 'stock'" in logged()
     )
     assert FILE not in json.loads((tmp_path / "bundle" / "manifest.json").read_text())["files"]
-    with pytest.raises(BundleError, match="the model has no self-test"):
+    with raises(BundleError):
         pk.load(tmp_path / "bundle", ENGINE, self_test=True)
 
 
-def test_nothing_is_published_when_invented_rows_have_no_price(run, tmp_path, monkeypatch):
+def test_nothing_is_published_when_invented_rows_have_no_price(run, tmp_path, monkeypatch, raises):
     def fail(bundle, precision, others):
         raise BundleError("the engine ort-cpu returns 1 of 11 prices that are not finite", rows=1)
 
     monkeypatch.setattr(export_module, "make_self_test", fail)
-    with pytest.raises(
-        ExportError, match=r"fp32 graph cannot price the invented rows .*Nothing was published"
-    ):
+    with raises(ExportError, rows=1):
         export_run(run, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
@@ -267,10 +262,10 @@ def _without_self_test(copy):
     return copy
 
 
-def test_a_model_without_a_self_test_says_so(run, copy):
+def test_a_model_without_a_self_test_says_so(run, copy, raises):
     for path in (run, _without_self_test(copy)):
         assert len(pk.load(path).predict(["tea"])) == 1
-        with pytest.raises(BundleError, match=r"has no self-test: only bundles have one.*export the run"):
+        with raises(BundleError):
             pk.load(path, self_test=True)
 
 
@@ -314,8 +309,8 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_self_tests_are_refused(name):
-    with pytest.raises(BundleError, match=r"self_test\.json of here is damaged \(.*export it again"):
+def test_damaged_self_tests_are_refused(name, raises):
+    with raises(BundleError):
         read_self_test(json.dumps(GOOD | DAMAGED[name]).encode(), COLUMNS, "here")
 
 
@@ -325,9 +320,9 @@ def test_any_bytes_are_refused(content):
         read_self_test(content, COLUMNS, "here")
 
 
-def test_a_damaged_self_test_is_refused_when_the_bundle_is_opened(copy):
+def test_a_damaged_self_test_is_refused_when_the_bundle_is_opened(copy, raises):
     change(copy, FILE, lambda saved: saved.update(prices="low"))
-    with pytest.raises(BundleError, match=r"self_test\.json of .*copy is damaged \(prices"):
+    with raises(BundleError):
         pk.load(copy, ENGINE)
 
 
@@ -352,7 +347,7 @@ def test_inspect_of_a_bundle_without_a_self_test_says_so(pricekit, copy):
     assert "has no self-test" in " ".join(err.split())
 
 
-def test_an_engine_is_for_the_self_test(bundle, pricekit):
-    with pytest.raises(ConfigError, match="the engine ort-cpu is for the self-test"):
+def test_an_engine_is_for_the_self_test(bundle, pricekit, raises):
+    with raises(ConfigError, "self_test", "engine"):
         pk.inspect(bundle, engine=ENGINE)
     assert pricekit("inspect", bundle, "--engine", ENGINE)[0] == 2

@@ -32,8 +32,8 @@ def test_processes_return_the_bits_of_one_process(predictor, catalog, tmp_path, 
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_model_that_has_changed_is_refused(predictor, windows):
-    with pytest.raises(BundleError, match="has changed"):
+def test_a_model_that_has_changed_is_refused(predictor, windows, raises):
+    with raises(BundleError):
         list(workers.price_in_processes(replace(predictor, digest="x"), windows(100), 1))
 
 
@@ -42,12 +42,12 @@ def _workers():
     return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
 
 
-def test_a_process_that_is_killed_is_explained(predictor, windows):
+def test_a_process_that_is_killed_is_explained(predictor, windows, raises):
     found = workers.price_in_processes(predictor, windows(10), 1)
     next(found)
     for child in _workers():
         child.kill()
-    with pytest.raises(PluginError, match="lack of memory: use fewer processes"):
+    with raises(PluginError, "processes"):
         list(found)
 
 
@@ -78,9 +78,9 @@ def test_a_script_needs_no_guard(bundle, catalog, tmp_path):
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 401
 
 
-@pytest.mark.parametrize(("processes", "problem"), [(0, "at least 1"), (2, "loaded from its folder")])
-def test_an_impossible_number_of_processes_is_refused(predictor, catalog, tmp_path, processes, problem):
-    with pytest.raises(ConfigError, match=problem):
+@pytest.mark.parametrize("processes", [0, 2])
+def test_an_impossible_number_of_processes_is_refused(predictor, catalog, tmp_path, processes, raises):
+    with raises(ConfigError, "processes"):
         replace(predictor, origin=None).predict_file(catalog, tmp_path / "out.csv", processes=processes)
 
 

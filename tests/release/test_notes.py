@@ -29,6 +29,6 @@ def test_each_version_has_its_own_section(versions, data):
 
 
 @pytest.mark.parametrize("text", ["# Changelog\n", "## 0.2.01\n\n- A.\n", "## 0.2.0\n\n## 0.1.0\n\n- A.\n"])
-def test_a_version_without_notes_is_refused(text):
-    with pytest.raises(ValueError, match=r"describes version 0\.2\.0"):
+def test_a_version_without_notes_is_refused(text, raises):
+    with raises(ValueError):
         notes(text, "0.2.0")

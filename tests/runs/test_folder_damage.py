@@ -55,11 +55,9 @@ def test_a_run_lists_what_is_read_again(run):
 
 
 @pytest.mark.parametrize("name", [*READ, BEST, "run.json"])
-def test_a_damaged_file_of_a_run_is_named(copy, name):
+def test_a_damaged_file_of_a_run_is_named(copy, name, raises):
     _flip(copy / name)
-    with pytest.raises(
-        TrainingError, match=f"copy/{name} was altered or damaged.*restore it from a copy, or train"
-    ):
+    with raises(TrainingError):
         open_run(copy)
 
 
@@ -72,60 +70,60 @@ def another(catalog, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["source.json", "run.json", "config.toml", BEST])
-def test_a_file_of_another_run_is_named(copy, another, name):
+def test_a_file_of_another_run_is_named(copy, another, name, raises):
     shutil.copyfile(another / name, copy / name)
-    with pytest.raises(TrainingError, match=f"copy/{name} was altered"):
+    with raises(TrainingError):
         open_run(copy)
 
 
-def test_an_edited_configuration_is_named(copy):
+def test_an_edited_configuration_is_named(copy, raises):
     path = copy / "config.toml"
     path.write_text(path.read_text().replace("max_length = 64", "max_length = 65"))
-    with pytest.raises(TrainingError, match=r"config\.toml was altered or damaged"):
+    with raises(TrainingError):
         pk.load(copy)
-    with pytest.raises(TrainingError, match=r"config\.toml was altered or damaged"):
+    with raises(TrainingError):
         pk.train(copy / "table.csv", out=copy, resume=True)
 
 
-def test_held_out_rows_sample_and_facts_are_checked(copy):
+def test_held_out_rows_sample_and_facts_are_checked(copy, raises):
     opened, handle = open_run(copy), pk.Run(copy)
     _flip(copy / "held_out.parquet")
-    with pytest.raises(DataError, match=r"held_out\.parquet was altered"):
+    with raises(DataError):
         handle.held_out  # noqa: B018
-    with pytest.raises(DataError, match=r"held_out\.parquet was altered"):
+    with raises(DataError):
         pk.evaluate(copy)
     _flip(copy / "sample.parquet")
-    with pytest.raises(TrainingError, match=r"sample\.parquet was altered"):
+    with raises(TrainingError):
         read_sample(opened)
     _flip(copy / "run.json")
-    with pytest.raises(TrainingError, match=r"run\.json was altered"):
+    with raises(TrainingError):
         pk.Run(copy)
 
 
 @pytest.mark.parametrize("name", sorted({*STARTED} - {"out_of_fold.parquet", "pseudo_labelled.parquet"}))
-def test_an_unfinished_run_is_checked_before_any_work(stopped, tmp_path, name):
+def test_an_unfinished_run_is_checked_before_any_work(stopped, tmp_path, name, raises):
     copy = shutil.copytree(stopped, tmp_path / "copy")
     _flip(copy / name)
-    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+    with raises(TrainingError):
         train(Source(copy / "no table"), tiny_config(), copy, resume=True)
 
 
-def test_a_damaged_source_is_not_reported_as_an_absent_run(stopped, tmp_path, catalog):
+def test_a_damaged_source_is_not_reported_as_an_absent_run(stopped, tmp_path, catalog, raises):
     copy = shutil.copytree(stopped, tmp_path / "copy")
     (copy / "source.json").write_text("{")
     for call in (is_run, is_started, pk.load, lambda path: pk.train(catalog, out=path, resume=True)):
-        with pytest.raises(TrainingError, match=r"source\.json was altered or damaged"):
+        with raises(TrainingError):
             call(copy)
     (copy / LISTING).unlink()
-    with pytest.raises(TrainingError, match=r"source\.json is damaged"):
+    with raises(TrainingError, "out"):
         is_run(copy)
     (copy / "config.toml").unlink()
     assert not is_run(copy)
 
 
-def test_a_damaged_list_is_named(copy):
+def test_a_damaged_list_is_named(copy, raises):
     _flip(copy / LISTING)
-    with pytest.raises(TrainingError, match=r"files\.json was altered or damaged"):
+    with raises(TrainingError):
         open_run(copy)
 
 
@@ -172,10 +170,10 @@ def test_a_damaged_run_is_overwritten(run, stopped, catalog, pricekit, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_replacement_that_is_damaged_is_still_an_unfinished_one(copy, catalog):
+def test_a_replacement_that_is_damaged_is_still_an_unfinished_one(copy, catalog, raises):
     damaged = shutil.copytree(copy, staging_of(copy))
     (damaged / "backbone.json").write_text("{")
-    with pytest.raises(TrainingError, match=r"unfinished replacement of .* resume it, or overwrite it"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         pk.train(catalog, out=copy, settings=TINY)
 
 
@@ -218,45 +216,47 @@ def folders(catalog, tmp_path_factory):
     "name",
     ["ensemble.json", "run.json", "intervals.json", "members/0/files.json", f"members/1/{BEST}", LISTING],
 )
-def test_a_damaged_file_of_an_ensemble_is_named(folders, tmp_path, name):
+def test_a_damaged_file_of_an_ensemble_is_named(folders, tmp_path, name, raises):
     copy = shutil.copytree(folders / "ensemble", tmp_path / "copy")
     pk.load(copy)
     _flip(copy / name)
-    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+    with raises(TrainingError):
         pk.load(copy)
 
 
-def test_exchanged_members_of_an_ensemble_are_found(folders, tmp_path):
+def test_exchanged_members_of_an_ensemble_are_found(folders, tmp_path, raises):
     copy = shutil.copytree(folders / "ensemble", tmp_path / "copy")
     (copy / "members" / "0").rename(copy / "members" / "x")
     (copy / "members" / "1").rename(copy / "members" / "0")
     (copy / "members" / "x").rename(copy / "members" / "1")
-    with pytest.raises(TrainingError, match=r"members/[01]/files\.json was altered"):
+    with raises(TrainingError):
         pk.load(copy)
 
 
-def test_a_damaged_run_joins_no_ensemble(folders, tmp_path):
+def test_a_damaged_run_joins_no_ensemble(folders, tmp_path, raises):
     copy = shutil.copytree(folders / "cv", tmp_path / "copy")
     _flip(copy / "fold-1" / BEST)
-    with pytest.raises(TrainingError, match=f"fold-1/{BEST} was altered"):
+    with raises(TrainingError):
         pk.ensemble([copy, folders / "other"], out=tmp_path / "ensemble")
 
 
 @pytest.mark.parametrize(
     "name", ["cv.toml", "plan.json", "folds.parquet", "fold-1/run.json", f"fold-0/{BEST}"]
 )
-def test_a_damaged_file_of_a_cross_validation_is_named(catalog, folders, tmp_path, name):
+def test_a_damaged_file_of_a_cross_validation_is_named(catalog, folders, tmp_path, name, raises):
     copy = shutil.copytree(folders / "cv", tmp_path / "copy")
     _flip(copy / name)
-    with pytest.raises(TrainingError, match=f"copy/{name} was altered or damaged"):
+    with raises(TrainingError):
         pk.cross_validate(catalog, out=copy, resume=True)
 
 
 @pytest.mark.parametrize("name", ["cv.json", "held_out.parquet"])
-def test_damaged_results_of_a_cross_validation_are_named_and_made_again(catalog, folders, tmp_path, name):
+def test_damaged_results_of_a_cross_validation_are_named_and_made_again(
+    catalog, folders, tmp_path, name, raises
+):
     copy = shutil.copytree(folders / "cv", tmp_path / "copy")
     _flip(copy / name)
-    with pytest.raises(PricekitError, match=f"copy/{name} was altered or damaged"):
+    with raises(PricekitError):
         pk.CrossValidation(copy).held_out  # noqa: B018
     pk.cross_validate(catalog, out=copy, resume=True)
     assert pk.CrossValidation(copy).held_out.equals(pk.CrossValidation(folders / "cv").held_out)
@@ -274,9 +274,9 @@ def test_a_damaged_cross_validation_is_overwritten(catalog, folders, tmp_path, f
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
-def test_a_run_without_its_source_is_replaced_on_request(copy, catalog):
+def test_a_run_without_its_source_is_replaced_on_request(copy, catalog, raises):
     (copy / "source.json").unlink()
-    with pytest.raises(TrainingError, match=r"source\.json is missing"):
+    with raises(TrainingError):
         train(Source(catalog), tiny_config(), copy)
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copy, overwrite=True)
     assert open_run(copy).facts

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +45,6 @@ def test_it_is_the_same_after_it_is_written(tmp_path):
     }
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(TrainingError, match=r"has no seen\.parquet.*train once from the start"):
+def test_a_missing_file_is_named(tmp_path, raises):
+    with raises(TrainingError, "init"):
         read_seen(tmp_path)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from conftest import tiny_config
 from pricekit.datasets import make_catalog
@@ -49,9 +48,9 @@ def test_a_run_on_a_frame_resumes_only_with_equal_rows(catalog, tmp_path):
     )
 
 
-def test_a_frame_without_usable_rows_is_named(tmp_path):
+def test_a_frame_without_usable_rows_is_named(tmp_path, raises):
     frame = pd.DataFrame({"catalog_content": ["tea"] * 12, "price": [None] * 12})
-    with pytest.raises(DataError, match="DataFrame"):
+    with raises(DataError, "text", "price", reasons={"no price": 12}):
         train(Source(frame), tiny_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

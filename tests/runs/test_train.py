@@ -122,11 +122,9 @@ def test_a_separate_validation_table(catalog, tmp_path):
     assert facts["rows"] == {"train": 400, "valid": 30, "rejected": 0}
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"), [(1, "1 usable row, training needs at least 10"), (9, "at least 10")]
-)
-def test_too_few_rows(catalog, tmp_path, rows, message):
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize("rows", [1, 9])
+def test_too_few_rows(catalog, tmp_path, rows, raises):
+    with raises(DataError, "table"):
         train(Source(catalog), tiny_config({"limit": rows}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -43,12 +43,12 @@ def test_held_out_rows_and_metrics_have_the_weights(weighted):
     assert expected != pytest.approx(METRICS["smape"](held["predicted"], held["price"]))
 
 
-def test_a_table_is_scored_with_its_weights(weighted):
+def test_a_table_is_scored_with_its_weights(weighted, raises):
     _, run = weighted
     other = pk.make_catalog(60, seed=9).assign(w=np.arange(60) % 3)
     scores, predicted = pk.evaluate(run, other, weight="w"), run.predict(other)
     assert scores.metrics["smape"] == pytest.approx(METRICS["smape"](predicted, other["price"], other["w"]))
-    with pytest.raises(ConfigError, match="weight is an option for reading a table"):
+    with raises(ConfigError, "weight"):
         pk.evaluate(run, weight="w")
 
 
@@ -88,7 +88,7 @@ def test_an_interval_contains_its_share_of_the_weight(weighted):
     assert 0.4 <= np.average(inside, weights=held.weight) <= 0.65
 
 
-def test_a_weighted_run_resumes_and_refits(tmp_path, weighted):
+def test_a_weighted_run_resumes_and_refits(tmp_path, weighted, raises):
     frame, _ = weighted
     run = pk.train(frame, weight="weight", refit=True, out=tmp_path / "run", **TINY)
     assert run.facts["refit"]["rows"] == 240
@@ -97,11 +97,11 @@ def test_a_weighted_run_resumes_and_refits(tmp_path, weighted):
     assert again.metrics == pytest.approx(run.metrics)
     other = frame.assign(weight=frame["weight"] + 1)
     (tmp_path / "run" / "run.json").unlink()
-    with pytest.raises(pk.PricekitError, match="rows differ from those"):
+    with raises(pk.PricekitError, "table", "valid", "encoding", "decimal", "out"):
         pk.train(other, weight="weight", refit=True, out=tmp_path / "run", resume=True, **TINY)
 
 
-def test_a_loss_without_terms_cannot_weigh_rows(tmp_path):
+def test_a_loss_without_terms_cannot_weigh_rows(tmp_path, raises):
     plugin = tmp_path / "losses.py"
     plugin.write_text(
         "import pricekit\nfrom pricekit.model.losses import LogPrice\n\n\n"
@@ -116,7 +116,7 @@ def test_a_loss_without_terms_cannot_weigh_rows(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRICEKIT_PLUGIN_FILES", str(plugin))
         registry.cache_clear()
-        with pytest.raises(ConfigError, match=r"the loss 'plain' cannot weigh rows: it has no method terms"):
+        with raises(ConfigError, "weight", "loss"):
             pk.train(catalog(weight=1.0), weight="weight", loss="plain", **TINY)
     registry.cache_clear()
 
@@ -174,11 +174,11 @@ def test_rolling_folds_are_scored_by_models_of_earlier_rows(tmp_path):
     assert again.held_out["predicted"].tolist() == held["predicted"].tolist()
 
 
-def test_too_few_times_for_the_folds():
-    with pytest.raises(DataError, match="2 different times are too few for 3 folds"):
+def test_too_few_times_for_the_folds(raises):
+    with raises(DataError, "folds", "time", times=2):
         pk.cross_validate(catalog(year=[2000, 2001] * 120), folds=3, time="year", **TINY)
 
 
-def test_group_and_time_exclude_each_other():
-    with pytest.raises(ConfigError, match="name one of them"):
+def test_group_and_time_exclude_each_other(raises):
+    with raises(ConfigError, "group", "time"):
         pk.train(catalog(a=1, b=2), group="a", time="b", **TINY)

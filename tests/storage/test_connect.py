@@ -52,9 +52,9 @@ class NoCredentialsError(Exception):
     """As botocore raises it."""
 
 
-def test_missing_credentials_are_one_sentence_and_not_repeated(failing):
+def test_missing_credentials_are_one_sentence_and_not_repeated(failing, raises):
     failed = failing("info", range(100), NoCredentialsError("Unable to locate credentials"))
-    with pytest.raises(DataError, match="there are no valid credentials"):
+    with raises(DataError):
         exists(X)
     assert failed.calls == 1
 

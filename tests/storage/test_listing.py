@@ -77,7 +77,7 @@ def test_a_fingerprint_changes_when_a_file_is_replaced(folder, memory):
     assert fingerprint(folder / "missing") == []
 
 
-def test_one_listing_shows_each_change_below_a_folder(memory, failing):
+def test_one_listing_shows_each_change_below_a_folder(memory, failing, raises):
     folder = Address("memory://in")
     assert fingerprints_below(folder) == []
     memory.pipe({"/in/a.csv": b"a", "/in/b/c.csv": b"c"})
@@ -87,7 +87,7 @@ def test_one_listing_shows_each_change_below_a_folder(memory, failing):
     memory.pipe("/in/b/c.csv", b"d")
     assert [one == two for one, two in zip(before, fingerprints_below(folder), strict=True)] == [True, False]
     failing("find", range(1, 99), PermissionError("no"))
-    with pytest.raises(DataError, match="access is denied"):
+    with raises(DataError):
         fingerprints_below(folder)
 
 

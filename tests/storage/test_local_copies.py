@@ -64,10 +64,10 @@ def test_a_file_arrives_in_parts_whatever_fails(memory, monkeypatch, failing):
     assert failed.calls > 40
 
 
-def test_a_part_that_is_too_short_is_an_error(memory, monkeypatch, temporary):
+def test_a_part_that_is_too_short_is_an_error(memory, monkeypatch, temporary, raises):
     memory.pipe("/b/x.csv", b"0123456789")
     monkeypatch.setattr(type(memory), "cat_file", lambda *args, **options: b"012")
-    with pytest.raises(DataError, match="cannot be read: 3 of 10 bytes arrived"):
+    with raises(DataError):
         fetch(X)
     assert list(temporary.iterdir()) == []
 
@@ -99,31 +99,31 @@ def test_a_missing_file_is_one_sentence():
     assert refused.value.parameters == ("table",)
 
 
-def test_a_folder_is_no_file(memory):
+def test_a_folder_is_no_file(memory, raises):
     memory.pipe("/b/x.csv/y", b"a")
-    with pytest.raises(DataError, match="is a folder, not a file"):
+    with raises(DataError, "table"):
         fetch(X)
 
 
-def test_too_small_a_disk_is_known_before_the_download(memory, monkeypatch, temporary, failing):
+def test_too_small_a_disk_is_known_before_the_download(memory, monkeypatch, temporary, failing, raises):
     memory.pipe("/b/x.csv", b"0123456789")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(9, 9, 9))
     calls = failing("cat_file", ())
-    with pytest.raises(DataError, match="it has 9 bytes left, and 10 are needed") as refused:
+    with raises(DataError) as refused:
         fetch(X)
     assert exit_code(refused.value) == TEMPORARY
     assert calls.calls == 0
     assert list(temporary.iterdir()) == []
 
 
-def test_a_disk_that_becomes_full_is_one_sentence(memory, monkeypatch, temporary):
+def test_a_disk_that_becomes_full_is_one_sentence(memory, monkeypatch, temporary, raises):
     class Full(io.BytesIO):
         def write(self, part):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     memory.pipe("/b/x.csv", b"0123456789")
     monkeypatch.setattr(module, "open", lambda *args: Full(), raising=False)
-    with pytest.raises(DataError, match="cannot be copied to the disk of") as refused:
+    with raises(DataError) as refused:
         fetch(X)
     assert exit_code(refused.value) == TEMPORARY
     assert list(temporary.iterdir()) == []

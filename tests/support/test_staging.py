@@ -71,9 +71,9 @@ def test_own_files_of_the_old_folder_are_gone_if_the_new_one_lacks_them(out):
     assert _read(out) == {name: text for name, text in NEW.items() if name != "weights"}
 
 
-def test_an_error_leaves_the_old_folder(out, logged):
+def test_an_error_leaves_the_old_folder(out, logged, raises):
     _write(staging_of(out), "new")
-    with pytest.raises(OSError, match="full"), replacing(out, staging_of(out), _own):
+    with raises(OSError), replacing(out, staging_of(out), _own):
         raise OSError("full")
     assert _read(out)["weights"] == "old"
     assert "is unchanged; its unfinished replacement is in" in logged()
@@ -83,8 +83,8 @@ def test_an_error_leaves_the_old_folder(out, logged):
     assert [path.name for path in out.parent.iterdir()] == ["run"]
 
 
-def test_an_error_before_the_replacement_begins_names_no_replacement(out, logged):
-    with pytest.raises(OSError, match="no table"), replacing(out, staging_of(out), _own):
+def test_an_error_before_the_replacement_begins_names_no_replacement(out, logged, raises):
+    with raises(OSError), replacing(out, staging_of(out), _own):
         raise OSError("no table")
     assert logged() == f"{out} is unchanged"
 

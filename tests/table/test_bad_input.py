@@ -31,21 +31,21 @@ def reasons(table: Table) -> dict[int, str]:
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
-def test_empty_file(tmp_path: Path, suffix: str, content: str) -> None:
-    with pytest.raises(DataError, match="has no rows"):
+def test_empty_file(tmp_path: Path, suffix: str, content: str, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / f"t.{suffix}", content), DEFAULT)
 
 
-def test_header_only(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has no rows"):
+def test_header_only(tmp_path: Path, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / "t.csv", HEADER), DEFAULT)
     pq.write_table(pa.table({"catalog_content": pa.array([], pa.string())}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="has no rows"):
+    with raises(DataError, "table"):
         read_table(tmp_path / "t.parquet", DEFAULT)
 
 
-def test_empty_parquet_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
+def test_empty_parquet_file(tmp_path: Path, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / "t.parquet", ""), DEFAULT)
 
 
@@ -57,48 +57,50 @@ def test_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing.csv", "nothing", "."])
-def test_no_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"cannot be read: No such file|is a folder"):
+def test_no_file(tmp_path: Path, name: str, raises) -> None:
+    with raises(DataError, "table"):
         read_table(tmp_path / name, DEFAULT)
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.json", "t"])
-def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"\.csv, \.tsv, \.parquet, \.pq, \.jsonl, \.ndjson"):
+def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path, name: str, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / name, "x"), DEFAULT)
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    "content",
     [
-        (gzip.compress(b"a", mtime=0), "gzip"),
-        (b"PK\x03\x04..", "zip"),
-        (b"PAR1....", "Parquet"),
-        (b'{"price": 5}\n', "JSON lines"),
-        (b'[\n  {"price": 5}]', "a JSON document"),
-        (b'\xef\xbb\xbf[{"price": 5}]', "a JSON document"),
-        (b'{\n  "rows": []}', "a JSON document"),
-        (b"\n<HTML><body>", "web page"),
-        (b"<table><tr>", "web page"),
-        (b"<?xml version", "XML"),
+        gzip.compress(b"a", mtime=0),
+        b"PK\x03\x04..",
+        b"PAR1....",
+        b'{"price": 5}\n',
+        b'[\n  {"price": 5}]',
+        b'\xef\xbb\xbf[{"price": 5}]',
+        b'{\n  "rows": []}',
+        b"\n<HTML><body>",
+        b"<table><tr>",
+        b"<?xml version",
     ],
 )
-def test_a_file_of_another_kind_is_named_in_the_error(tmp_path: Path, content: bytes, what: str) -> None:
-    with pytest.raises(DataError, match=what):
+def test_a_file_of_another_kind_is_named_in_the_error(tmp_path: Path, content: bytes, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / "t.csv", content), DEFAULT)
 
 
-def test_the_error_for_a_missing_column_lists_the_columns_and_the_parameter(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_column_lists_the_columns_and_the_parameter(tmp_path: Path, raises) -> None:
     path = write(tmp_path / "t.csv", "id,Catalog_Content,cost\n1,x,2\n")
-    for columns, message, parameter in (
-        (DEFAULT, r"'catalog_content'.*id, Catalog_Content, cost.*mean 'Catalog_Content'", "text"),
-        (Columns(("Catalog_Content",), "costs", "id"), r"'costs'.*mean 'cost'", "price"),
-        (Columns(("Catalog_Content",), "cost", "uid", id_required=True), "'uid'", "id"),
+    for columns, parameter, facts in (
+        (DEFAULT, "text", {"column": "catalog_content", "suggestion": "Catalog_Content"}),
+        (
+            Columns(("Catalog_Content",), "costs", "id"),
+            "price",
+            {"column": "costs", "suggestion": "cost"},
+        ),
+        (Columns(("Catalog_Content",), "cost", "uid", id_required=True), "id", {"column": "uid"}),
     ):
-        with pytest.raises(DataError, match=message) as caught:
+        with raises(DataError, parameter, candidates=["id", "Catalog_Content", "cost"], **facts):
             read_table(path, columns)
-        assert caught.value.parameters == (parameter,)
-        assert caught.value.facts["candidates"] == ["id", "Catalog_Content", "cost"]
 
 
 def test_a_very_wide_header_is_not_printed_whole(tmp_path: Path) -> None:
@@ -144,25 +146,25 @@ def test_unnamed_columns_get_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 5_000, 3_000_000])
-def test_wrong_encoding_names_the_byte(tmp_path: Path, before: int) -> None:
+def test_wrong_encoding_names_the_byte(tmp_path: Path, before: int, raises) -> None:
     head = HEADER.encode() + b"1," + b"a" * before
     path = write(tmp_path / "t.csv", head + b"\xe9x,2\n")
-    with pytest.raises(DataError, match=f"byte {len(head):,} of the file.*Name the encoding .* latin-1"):
+    with raises(DataError, "encoding", encoding="utf-8"):
         read_table(path, DEFAULT, read_options=ReadOptions(encoding="utf-8"))
 
 
-def test_text_cut_inside_a_character_is_reported(tmp_path: Path) -> None:
+def test_text_cut_inside_a_character_is_reported(tmp_path: Path, raises) -> None:
     head = HEADER.encode() + b"1,"
     path = write(tmp_path / "t.csv", head + b"\xf0\x9f")
     said: list[str] = []
     assert read_table(path, DEFAULT, notices=said.append).text.tolist() == ["\ufffd"]
     assert f"byte {len(head):,} of the file" in said[0]
-    with pytest.raises(DataError, match=f"byte {len(head):,} of the file"):
+    with raises(DataError, "encoding", encoding="utf-8", position=34):
         read_table(path, DEFAULT, read_options=ReadOptions(encoding="utf-8"))
 
 
-def test_unknown_encoding(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="unknown encoding 'klingon'"):
+def test_unknown_encoding(tmp_path: Path, raises) -> None:
+    with raises(DataError, "encoding", encoding="klingon"):
         read_table(write(tmp_path / "t.csv", HEADER), DEFAULT, read_options=ReadOptions(encoding="klingon"))
 
 
@@ -193,12 +195,12 @@ def test_no_row_is_lost_or_made_up(tmp_path: Path, rows: list[list[str]]) -> Non
         assert set(rejected["row"]).isdisjoint(usable.rows)  # type: ignore[arg-type]
 
 
-def test_a_quote_that_encloses_rows_is_an_error(tmp_path: Path) -> None:
+def test_a_quote_that_encloses_rows_is_an_error(tmp_path: Path, raises) -> None:
     rows = "".join(f"{i},tea {i},{i}\n" for i in range(1, 50))
     path = write(tmp_path / "t.csv", HEADER + '0,"tea,0\n' + rows)
-    with pytest.raises(DataError, match="line 2 and never closes, so the 49 lines"):
+    with raises(DataError, "table", line=2):
         read_table(path, DEFAULT)
-    with pytest.raises(DataError, match="line 1 and never closes"):
+    with raises(DataError, "table", line=1):
         read_table(write(tmp_path / "u.csv", '"' + HEADER + rows), DEFAULT)
 
 
@@ -235,11 +237,10 @@ def test_rows_inside_a_cell_are_reported(tmp_path: Path) -> None:
     )
 
 
-def test_rows_wider_than_the_header_are_an_error_in_prediction(tmp_path: Path) -> None:
+def test_rows_wider_than_the_header_are_an_error_in_prediction(tmp_path: Path, raises) -> None:
     path = write(tmp_path / "t.csv", HEADER + "".join(f"{i},r{i},tea,5\n" for i in range(1, 9)))
-    with pytest.raises(DataError, match=r"all rows have more fields than the header, which has 3") as caught:
+    with raises(DataError, "columns", width=3):
         list(iter_table(path, Columns(price=None)))
-    assert caught.value.parameters == ("columns",)
     short = write(tmp_path / "u.csv", HEADER + "1,tea\n2,coffee\n")  # as old Excel leaves out what is empty
     assert [len(part) for part in iter_table(short, Columns(price=None), notices=lambda _: None)] == [2]
     assert len(read_table(path, DEFAULT, notices=lambda _: None)) == 8
@@ -313,35 +314,35 @@ def test_a_text_joined_from_long_columns_is_cut_too(tmp_path: Path) -> None:
     assert len(table.text[0]) == MAX_TEXT_CHARS
 
 
-def test_an_oversized_cell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_cell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises) -> None:
     monkeypatch.setattr("pricekit.table.delimited._MAX_CELL_CHARS", 1000)
     before = csv.field_size_limit(1000)
     try:
-        with pytest.raises(DataError, match=r"line 3 cannot be read: field larger.*quote"):
+        with raises(DataError, "table", line=3):
             read_table(write(tmp_path / "t.csv", HEADER + '1,a,2\n2,"' + "x\n" * 5000), DEFAULT)
     finally:
         csv.field_size_limit(before)
 
 
 @pytest.mark.parametrize(
-    ("line", "what"),
+    "line",
     [
-        ("[1, 2]", "line 2 is a JSON list"),
-        ('{"a": 1', "line 2 is not JSON"),
-        ("[" * 100_000, "line 2 is not JSON"),
+        "[1, 2]",
+        '{"a": 1',
+        "[" * 100_000,
     ],
 )
-def test_json_lines_that_are_not_objects(tmp_path: Path, line: str, what: str) -> None:
+def test_json_lines_that_are_not_objects(tmp_path: Path, line: str, raises) -> None:
     path = write(tmp_path / "t.jsonl", '{"catalog_content": "x", "price": 1}\n' + line)
-    with pytest.raises(DataError, match=what):
+    with raises(DataError, "table", line=2):
         read_table(path, DEFAULT)
 
 
-def test_a_damaged_parquet_file(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file(tmp_path: Path, raises) -> None:
     pq.write_table(pa.table({"catalog_content": ["x"] * 1000}), tmp_path / "t.parquet")
     whole = (tmp_path / "t.parquet").read_bytes()
     for content in (whole[:-10], b"text", whole[:40] + b"\xff" * 40 + whole[80:]):
-        with pytest.raises(DataError, match="cannot be read as Parquet"):
+        with raises(DataError, "table"):
             read_table(write(tmp_path / "u.parquet", content), Columns(price=None, id=None))
 
 
@@ -360,22 +361,22 @@ def test_a_price_column_of_text_leaves_no_usable_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"),
+    "name",
     [
-        ("t.csv.gz", "Unpack it first"),
-        ("t.XLSX", "Save the sheet as CSV"),
-        ("t.dat", "Rename the file"),
-        ("t.json", "one object per line"),
+        "t.csv.gz",
+        "t.XLSX",
+        "t.dat",
+        "t.json",
     ],
 )
-def test_an_unsupported_format_is_an_error(tmp_path: Path, name: str, advice: str) -> None:
-    with pytest.raises(DataError, match=advice):
+def test_an_unsupported_format_is_an_error(tmp_path: Path, name: str, raises) -> None:
+    with raises(DataError, "table"):
         read_table(write(tmp_path / name, "name,price\njug,3\n"), DEFAULT)
 
 
 @pytest.mark.parametrize("currency", ["XYZ", "dollarz", "  "])
-def test_an_unknown_currency_is_an_error(currency: str) -> None:
-    with pytest.raises(DataError, match=r"unknown currency .*Use a code such as EUR"):
+def test_an_unknown_currency_is_an_error(currency: str, raises) -> None:
+    with raises(DataError, "currency"):
         ReadOptions(currency=currency)
 
 
@@ -386,15 +387,13 @@ def test_a_thousand_columns_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b.csv", "a" * 300 + ".csv", "a" * 5000 + ".csv"])
-def test_a_name_that_the_system_refuses(tmp_path: Path, name: str) -> None:
-    with pytest.raises(
-        DataError, match=r"cannot be read: (embedded null byte|File name too long)\. Name an existing"
-    ):
+def test_a_name_that_the_system_refuses(tmp_path: Path, name: str, raises) -> None:
+    with raises(DataError, "table"):
         read_table(tmp_path / name)
 
 
-def test_an_encoding_with_a_nul_is_unknown(tmp_path: Path) -> None:
+def test_an_encoding_with_a_nul_is_unknown(tmp_path: Path, raises) -> None:
     path = tmp_path / "t.csv"
     path.write_text("catalog_content,price\ntea,3\n")
-    with pytest.raises(DataError, match="unknown encoding"):
+    with raises(DataError, "encoding", encoding="a\x00b"):
         read_table(path, read_options=ReadOptions(encoding="a\0b"))

@@ -106,20 +106,20 @@ def test_damaged_utf8_is_still_read_as_utf8(tmp_path: Path, tail: bytes) -> None
     assert "is UTF-8 except for some bytes" in said
 
 
-def test_a_guess_that_fails_later_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_guess_that_fails_later_is_a_clear_error(tmp_path: Path, raises) -> None:
     path = tmp_path / "t.jsonl"
     first = '{"name": "緑茶 コーヒー豆 ノート", "price": 5}\n'.encode("shift_jis")
     path.write_bytes(first * 3000 + b'{"name": "\x81 ", "price": 1}\n')
-    with pytest.raises(DataError, match=r"is not cp932 text.*byte .*Name the encoding"):
+    with raises(DataError, "encoding", encoding="cp932", position=141010):
         read(path)
 
 
-def test_binary_data_is_reported_as_binary(tmp_path: Path) -> None:
+def test_binary_data_is_reported_as_binary(tmp_path: Path, raises) -> None:
     (tmp_path / "t.csv").write_bytes(os.urandom(20_000))
     (tmp_path / "u.csv").write_bytes(b"\x89PNG\r\n\x1a\n")
     (tmp_path / "v.csv").write_bytes(b"<!DOCTYPE html><html>")
-    for name, what in (("t.csv", "binary"), ("u.csv", "a picture"), ("v.csv", "a web page")):
-        with pytest.raises(DataError, match=what):
+    for name in ("t.csv", "u.csv", "v.csv"):
+        with raises(DataError, "table"):
             read(tmp_path / name)
 
 
@@ -188,14 +188,18 @@ def test_the_delimiter_line_of_excel_is_not_a_header(tmp_path: Path) -> None:
     assert read(path)[0].known_price.tolist() == [5.2]
 
 
-def test_a_file_without_a_header(tmp_path: Path) -> None:
+def test_a_file_without_a_header(tmp_path: Path, raises) -> None:
     path = tmp_path / "t.csv"
     path.write_text("https://x.vn/1,Bàn phím,565.000₫\nhttps://x.vn/2,Chuột,25.000₫\n", "utf-8")
-    with pytest.raises(
-        DataError, match=r"looks like data \('https://x.vn/1'\).*name its 3 columns"
-    ) as caught:
+    with raises(
+        DataError,
+        "text",
+        "columns",
+        column="name",
+        candidates=["https://x.vn/1", "Bàn phím", "565.000₫"],
+        suggestion=None,
+    ):
         read(path)
-    assert caught.value.parameters == ("text", "columns")
     table, _ = read(path, names=("url", "name", "price"))
     assert table.text.tolist() == ["Bàn phím", "Chuột"]
     assert table.known_price.tolist() == [565_000, 25_000]
@@ -205,7 +209,7 @@ def test_a_file_without_a_header(tmp_path: Path) -> None:
         "name",
         "column 3",
     ]
-    with pytest.raises(DataError, match="4 column names were given, but the first row has 3 fields"):
+    with raises(DataError, "columns", "delimiter", names=["a", "b", "c", "d"], fields=3):
         read(path, names=tuple("abcd"))
 
 
@@ -215,12 +219,11 @@ def test_given_names_that_equal_the_header_do_not_make_it_a_row(tmp_path: Path) 
     assert read(path, names=("name", "price"))[0].text.tolist() == ["tea"]
 
 
-def test_a_first_line_with_duplicate_values_asks_for_column_names(tmp_path: Path) -> None:
+def test_a_first_line_with_duplicate_values_asks_for_column_names(tmp_path: Path, raises) -> None:
     path = tmp_path / "t.csv"
     path.write_text("tea,5,5\ncoffee,6,7\n")
-    with pytest.raises(DataError, match=r"'5' more than once.*looks like data") as caught:
+    with raises(DataError, "columns", duplicates=["5"]):
         read(path)
-    assert caught.value.parameters == ("columns",)
 
 
 def test_chunks_know_the_names(tmp_path: Path) -> None:

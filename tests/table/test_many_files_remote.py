@@ -34,12 +34,10 @@ def test_a_pattern_stands_for_its_files(folder):
     assert names(table_files(folder / "missing.csv")) == ["memory://in/missing.csv"]
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"), [("*.tsv", "no file matches the pattern"), ("x", "contains no .parquet")]
-)
-def test_no_file_is_an_error(folder, memory, name, problem):
+@pytest.mark.parametrize("name", ["*.tsv", "x"])
+def test_no_file_is_an_error(folder, memory, name, raises):
     memory.pipe("/in/x/y.csv", b"")
-    with pytest.raises(DataError, match=problem):
+    with raises(DataError, "table"):
         table_files(folder / name)
 
 

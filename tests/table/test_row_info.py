@@ -23,20 +23,17 @@ def test_weights_are_numbers(cells):
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    "cells",
     [
-        (
-            ["1", "-2", "3"],
-            r"'-2' in row 1 \(counted from 0\); expected numbers of at least 0\. 1 of 3 cells are wrong",
-        ),
-        (["1", "", "x"], "2 of 3 cells are wrong"),
-        ([1.0, np.nan, 2.0], "expected numbers of at least 0"),
-        ([1.0, np.inf, 2.0], "expected numbers of at least 0"),
-        (["0", "0", "0"], "all weights in the column 'w' are 0"),
+        ["1", "-2", "3"],
+        ["1", "", "x"],
+        [1.0, np.nan, 2.0],
+        [1.0, np.inf, 2.0],
+        ["0", "0", "0"],
     ],
 )
-def test_other_weights_are_one_message(cells, said):
-    with pytest.raises(DataError, match=said):
+def test_other_weights_are_one_message(cells, raises):
+    with raises(DataError, "weight"):
         with_row_info(table_of(w=cells), weight="w")
 
 
@@ -47,8 +44,8 @@ def test_equal_cells_are_a_group_and_empty_ones_are_alone():
     assert groups[2] != groups[4]
 
 
-def test_one_group_is_an_error_and_a_group_for_each_row_a_warning(logged):
-    with pytest.raises(DataError, match="all rows have the same group in the column 'shop'"):
+def test_one_group_is_an_error_and_a_group_for_each_row_a_warning(logged, raises):
+    with raises(DataError, "group"):
         with_row_info(table_of(shop=["a", "a", "a"]), group="shop")
     with_row_info(table_of(shop=["a", "b", "c"]), group="shop")
     assert "each row has a group of its own" in logged()
@@ -82,26 +79,23 @@ def test_the_month_is_first_if_both_orders_fit(logged):
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    "cells",
     [
-        (
-            ["2024-01-01", "03.04.2024", "2024-01-02"],
-            r"'03.04.2024' in row 1 .*in one format, like '2024-01-01'",
-        ),
-        (["2024-01-01", "soon", ""], "2 of 3 cells are wrong"),
-        (["03.04.24", "2024-01-01", "05.04.24"], "'2024-01-01' in row 1 .*in one format, like '03.04.24'"),
-        (["never", "soon", "later"], "such as 2026-01-31 or 2026"),
-        (["2024", "2024", "2024"], r"all times in the column 'day' are equal \(2024\)"),
-        ([1.0, np.nan, 2.0], "1 of 3 cells are wrong"),
+        ["2024-01-01", "03.04.2024", "2024-01-02"],
+        ["2024-01-01", "soon", ""],
+        ["03.04.24", "2024-01-01", "05.04.24"],
+        ["never", "soon", "later"],
+        ["2024", "2024", "2024"],
+        [1.0, np.nan, 2.0],
     ],
 )
-def test_other_times_are_one_message(cells, said):
-    with pytest.raises(DataError, match=said):
+def test_other_times_are_one_message(cells, raises):
+    with raises(DataError, "time"):
         with_row_info(table_of(day=cells), time="day")
 
 
-def test_a_missing_column_names_those_that_exist():
-    with pytest.raises(DataError, match=r"no column 'shops' for groups; it has .*shop.*Did you mean 'shop'"):
+def test_a_missing_column_names_those_that_exist(raises):
+    with raises(DataError, "group", column="shops", candidates=["title", "price", "shop"]):
         with_row_info(table_of(shop=["a", "b"]), group="shops")
 
 

@@ -153,7 +153,7 @@ def test_a_limit_takes_the_first_rows_of_a_frame(limit: int) -> None:
     assert sum(map(len, parts)) == len(table)
 
 
-def test_usable_rows_of_a_frame() -> None:
+def test_usable_rows_of_a_frame(raises) -> None:
     told: list[str] = []
     usable, rejected = read_usable(
         PLAIN, COLUMNS, read_options=ReadOptions(currency="EUR"), notices=told.append
@@ -161,12 +161,10 @@ def test_usable_rows_of_a_frame() -> None:
     assert usable.ids.tolist() == ["a1"]
     assert rejected["reason"].tolist() == ["other currency", "no text"]
     assert told[-1] == "the DataFrame: 2 of 3 rows cannot be used (other currency: 1, no text: 1)."
-    with pytest.raises(
-        DataError, match="the DataFrame: the column 'eur' has prices in several currencies"
-    ) as caught:
+    with raises(DataError, "currency", column="eur", currencies={"EUR": 1, "$": 1}) as caught:
         read_usable(PLAIN, COLUMNS, notices=quiet)
     assert caught.value.parameters == ("currency",)
-    with pytest.raises(DataError, match="the DataFrame has no usable row") as caught:
+    with raises(DataError, "text", "price", reasons={"no text": 1}) as caught:
         read_usable(PLAIN[2:], COLUMNS, notices=quiet)
     assert (caught.value.parameters, caught.value.facts["reasons"]) == (("text", "price"), {"no text": 1})
 
@@ -198,64 +196,54 @@ def test_names_of_sources() -> None:
     assert source_name(ARROW) == "Table"
 
 
-BAD: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
-    "no rows": (lambda: PLAIN[:0], "the DataFrame has no rows: at least one is expected.", {}),
-    "no rows, Arrow": (lambda: ARROW[:0], "the Table has no rows", {}),
+BAD: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "no rows": (lambda: PLAIN[:0], {}),
+    "no rows, Arrow": (lambda: ARROW[:0], {}),
     "no columns": (
         lambda: pd.DataFrame(index=range(3)),
-        "the DataFrame has no rows|has no column 'title'. Its columns are: none",
         {},
     ),
     "a column is missing": (
         lambda: PLAIN.rename(columns={"title": "titles"}),
-        "the DataFrame has no column 'title'. Its columns are: sku, titles, brand, stock, eur. Did you mean 'titles'?",
         {"column": "title", "candidates": ["sku", "titles", "brand", "stock", "eur"], "suggestion": "titles"},
     ),
     "two columns of one name": (
         lambda: PLAIN.rename(columns={"brand": "title"}),
-        "the DataFrame has several columns named 'title'",
         {"column": "title", "duplicates": ["title"]},
     ),
     "two columns of one name, Arrow": (
         lambda: ARROW.rename_columns(["sku", "title", "title", "stock", "eur"]),
-        "the Table has several columns named 'title'",
         {"column": "title", "duplicates": ["title"]},
     ),
     "columns of two levels": (
         lambda: PLAIN.set_axis(pd.MultiIndex.from_product([["x"], PLAIN.columns]), axis=1),
-        "the DataFrame has a MultiIndex of 2 levels as its columns",
         {"columns": [f"('x', '{name}')" for name in PLAIN]},
     ),
     "values of several types": (
         lambda: PLAIN.assign(brand=["Fern", 7, None]),
-        "the DataFrame has values that cannot be read in the column 'brand': Expected bytes, got a 'int' object",
         {"column": "brand"},
     ),
     "objects": (
         lambda: PLAIN.assign(brand=[object()] * 3),
-        "the DataFrame has values that cannot be read in the column 'brand'",
         {"column": "brand"},
     ),
     "a list": (
         lambda: [["a1", "tea"]],
-        "a table is expected: a path, or a pandas, Arrow or polars frame, not an object of type list.",
         {"type": "list"},
     ),
-    "nothing": (lambda: None, "a table is expected: .*, not None", {"type": "NoneType"}),
-    "one column": (lambda: PLAIN["title"], "a table is expected: .* of type Series", {"type": "Series"}),
-    "one Arrow column": (lambda: ARROW["title"], "a table is expected", {"type": "ChunkedArray"}),
-    "a polars plan": (lambda: polars().LazyFrame({"title": ["x"]}), r"Call its collect\(\) first", {}),
+    "nothing": (lambda: None, {"type": "NoneType"}),
+    "one column": (lambda: PLAIN["title"], {"type": "Series"}),
+    "one Arrow column": (lambda: ARROW["title"], {"type": "ChunkedArray"}),
+    "a polars plan": (lambda: polars().LazyFrame({"title": ["x"]}), {}),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("function", [read_table, read_usable, iter_table])
-def test_bad_frames_raise_one_clear_error(case: str, function: Callable[..., Any]) -> None:
-    make, message, facts = BAD[case]
-    with pytest.raises(DataError, match=message) as caught:
+def test_bad_frames_raise_one_clear_error(case: str, function: Callable[..., Any], raises) -> None:
+    make, facts = BAD[case]
+    with raises(DataError, "text" if "a column" in case else "table", **facts) as caught:
         list(function(make(), COLUMNS, notices=quiet))
-    assert facts.items() <= caught.value.facts.items()
-    assert caught.value.parameters == (("text",) if "a column" in case else ("table",))
     assert "--" not in str(caught.value)
 
 
@@ -269,18 +257,23 @@ def test_a_missing_price_or_id_column_names_its_parameter() -> None:
         assert caught.value.parameters == (parameter,)
 
 
-def test_predicting_an_empty_frame_is_not_an_error() -> None:
+def test_predicting_an_empty_frame_is_not_an_error(raises) -> None:
     for frame in (PLAIN[:0], ARROW[:0]):
         assert len(read_frame(frame, Columns(("title",), None, None))) == 0
     assert len(read_frame(polars().DataFrame({"title": []}), Columns(("title",), None, None))) == 0
-    with pytest.raises(DataError, match="no column 'name'"):
+    with raises(
+        DataError,
+        "text",
+        column="name",
+        candidates=["sku", "title", "brand", "stock", "eur"],
+        suggestion=None,
+    ):
         read_frame(PLAIN[:0], Columns(("name",), None, None))
 
 
-def test_a_frame_without_text_and_price_columns_cannot_be_guessed() -> None:
-    with pytest.raises(DataError, match=r"no column of text; it has n \(number\)") as caught:
+def test_a_frame_without_text_and_price_columns_cannot_be_guessed(raises) -> None:
+    with raises(DataError, "text", candidates=["n"]):
         read_table(pd.DataFrame({"n": [1, 2]}))
-    assert caught.value.parameters == ("text",)
     with pytest.raises(NoRowsError):
         read_table(pd.DataFrame({"n": []}))
 
@@ -289,12 +282,12 @@ def test_one_text_column_needs_no_tuple() -> None:
     assert Columns(text="title").text == ("title",)  # type: ignore[arg-type]
 
 
-def test_the_class_of_a_frame_is_no_frame() -> None:
-    with pytest.raises(DataError, match="not an object of type type"):
+def test_the_class_of_a_frame_is_no_frame(raises) -> None:
+    with raises(DataError, "table", type="type"):
         read_table(pd.DataFrame)  # type: ignore[arg-type]
 
 
-def test_text_that_is_not_unicode_is_explained() -> None:
+def test_text_that_is_not_unicode_is_explained(raises) -> None:
     frame = pd.DataFrame({"title": pd.Series(["\ud800"] * 3, dtype=object)})
-    with pytest.raises(DataError, match=r"'title': .*surrogates not allowed\. Convert"):
+    with raises(DataError, "table", column="title"):
         read_table(frame)

@@ -63,15 +63,15 @@ def test_notices_name_the_address(memory):
     assert all(notice.startswith("memory://b/x.csv") for notice in notices)
 
 
-def test_an_unknown_format_is_refused_before_the_file_is_fetched(memory, failing):
+def test_an_unknown_format_is_refused_before_the_file_is_fetched(memory, failing, raises):
     calls = failing("info", ())
-    with pytest.raises(DataError, match="names no supported format"):
+    with raises(DataError, "table", suffix=".xlsx"):
         read_table("memory://b/x.xlsx", COLUMNS)
     assert calls.calls == 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_columns_are_checked_on_a_part_of_the_file(memory, monkeypatch, suffix):
+def test_columns_are_checked_on_a_part_of_the_file(memory, monkeypatch, suffix, raises):
     frame = pd.DataFrame({"title": [f"{n} " + "tea " * 20 for n in range(2000)], "price": 1.0})
     memory.pipe(f"/b/x.{suffix}", content(suffix, frame))
     size = len(memory.cat(f"/b/x.{suffix}"))
@@ -86,7 +86,7 @@ def test_columns_are_checked_on_a_part_of_the_file(memory, monkeypatch, suffix):
     monkeypatch.setattr(type(memory), "cat_file", record)
     check_columns(Address(f"memory://b/x.{suffix}"), COLUMNS)
     assert sum(fetched) < min(size, 10_010)
-    with pytest.raises(DataError, match=f"memory://b/x.{suffix} has no column 'titel'"):
+    with raises(DataError, "text", column="titel", candidates=["title", "price"], suggestion="title"):
         check_columns(Address(f"memory://b/x.{suffix}"), Columns("titel"))
 
 

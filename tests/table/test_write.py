@@ -211,14 +211,16 @@ def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_full_disk_is_explained(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_explained(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch, raises
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     path = tmp_path / f"out.{suffix}"
     with (
-        pytest.raises(DataError, match=r"out\.\w+ cannot be written: No space left"),
+        raises(DataError, "out"),
         PredictionWriter(path),
     ):
         pass
@@ -228,35 +230,35 @@ def test_a_full_disk_is_explained(tmp_path: Path, suffix: str, monkeypatch: pyte
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_disk_that_fills_while_writing_is_explained(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch, raises
 ) -> None:
     monkeypatch.setattr(write_module, "open_sink", lambda _, kind: open_sink(Path("/dev/full"), kind))
     with (
-        pytest.raises(DataError, match="cannot be written"),
+        raises(DataError, "out"),
         PredictionWriter(tmp_path / f"out.{suffix}") as writer,
     ):
         writer.write(pd.Series(np.arange(300_000)), np.ones(300_000))
     assert names(tmp_path) == []
 
 
-def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written(tmp_path: Path, raises) -> None:
     for suffix in FORMATS:
         absent = tmp_path / "no" / f"a.{suffix}"
-        with pytest.raises(DataError, match="cannot be written: "), PredictionWriter(absent):
+        with raises(DataError, "out"), PredictionWriter(absent):
             raise AssertionError("said too late")
     (tmp_path / "b.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"), PredictionWriter(tmp_path / "b.csv"):
+    with raises(DataError, "out"), PredictionWriter(tmp_path / "b.csv"):
         pass
-    with pytest.raises(DataError, match=r"Name it \.csv"):
+    with raises(DataError, "out"):
         PredictionWriter(tmp_path / "c.xlsx")
-    with pytest.raises(DataError, match="'price'"), PredictionWriter(tmp_path / "c.csv") as writer:
+    with raises(DataError, "id", column="price"), PredictionWriter(tmp_path / "c.csv") as writer:
         writer.write(pd.Series(["a"], name="price"), np.ones(1))
     assert names(tmp_path) == ["b.csv"]
 
 
-def test_one_price_for_each_id(tmp_path: Path) -> None:
+def test_one_price_for_each_id(tmp_path: Path, raises) -> None:
     with (
-        pytest.raises(ValueError, match="2 ids and 1 prices"),
+        raises(ValueError),
         PredictionWriter(tmp_path / "a.csv") as writer,
     ):
         writer.write(pd.Series(["a", "b"]), np.ones(1))

@@ -59,18 +59,14 @@ def test_floats_are_shortest_decimals_and_parquet_keeps_types(tmp_path: Path) ->
     ]
 
 
-def test_invalid_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises) -> None:
     monkeypatch.chdir(tmp_path)
-    for path, saying in (
-        ("f.xlsx", "Name it .csv"),
-        (".", "is a folder"),
-        ("no/f.csv", "there is no folder no"),
-    ):
-        with pytest.raises(DataError, match=saying):
+    for path in ("f.xlsx", ".", "no/f.csv"):
+        with raises(DataError, "out"):
             check_output(Path(path))
-        with pytest.raises(DataError, match=saying):
+        with raises(DataError, "out"):
             write_frame(Path(path), FRAME)
-    with pytest.raises(DataError, match="two columns would have the name 'a'"):
+    with raises(DataError, "table", column="a"):
         write_frame(tmp_path / "f.parquet", pd.DataFrame([[1, 2]], columns=["a", "a"]))
     assert list(tmp_path.iterdir()) == []
 
@@ -84,9 +80,9 @@ def test_features_in_every_format(catalog: Path, tmp_path: Path, suffix: str) ->
     assert load(out).columns[0] == "sample_id"
 
 
-@pytest.mark.parametrize(("out", "saying"), [("f.xlsx", "Name it .csv"), (".", "is a folder")])
-def test_features_refuses_an_output_before_the_work(tmp_path: Path, out: str, saying: str) -> None:
-    with pytest.raises(DataError, match=saying):  # and not that the table is missing
+@pytest.mark.parametrize("out", ["f.xlsx", "."])
+def test_features_refuses_an_output_before_the_work(tmp_path: Path, out: str, raises) -> None:
+    with raises(DataError, "out"):  # and not that the table is missing
         CliRunner().invoke(
             features, [str(tmp_path / "absent.csv"), "--out", str(tmp_path / out)], catch_exceptions=False
         )

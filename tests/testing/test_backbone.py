@@ -155,71 +155,58 @@ class ZeroGate(MeanEncoder):
 
 WRONG = {
     "has tokenizer, architecture and encoder": [
-        (changed(architecture=None), "no method architecture"),
-        (changed(Options=type("Options", (), {})), "not a pydantic model"),
+        changed(architecture=None),
+        changed(Options=type("Options", (), {})),
     ],
     "max_length is None or a number": [
-        (changed(max_length=0), "max_length is 0"),
-        (changed(max_length="512"), "max_length is '512'"),
+        changed(max_length=0),
+        changed(max_length="512"),
     ],
     "trains a tokenizer": [
-        (tokenizing(lambda t: t.model), "BPE; expected a tokenizers.Tokenizer"),
-        (tokenizing(lambda t: t.enable_padding(pad_id=300)), "padding id is 300, the vocabulary size 300"),
-        (tokenizing(lambda t: setattr(t, "model", models.WordLevel({"[PAD]": 0}, "[U]"))), "[U]"),
+        tokenizing(lambda t: t.model),
+        tokenizing(lambda t: t.enable_padding(pad_id=300)),
+        tokenizing(lambda t: setattr(t, "model", models.WordLevel({"[PAD]": 0}, "[U]"))),
     ],
-    "tokenizer survives JSON": [(tokenizing(drop_merges), "different ids for")],
-    "tokenizer accepts every text": [(tokenizing(end_with_unknown_id), "ids from .* to 9999")],
+    "tokenizer survives JSON": [tokenizing(drop_merges)],
+    "tokenizer accepts every text": [tokenizing(end_with_unknown_id)],
     "architecture is JSON": [
-        (changed(architecture=lambda s, t: {"size": np.int64(300)}), "int64 is not JSON"),
-        (changed(architecture=lambda s, t: ["a"]), "expected a dict"),
+        changed(architecture=lambda s, t: {"size": np.int64(300)}),
+        changed(architecture=lambda s, t: ["a"]),
     ],
     "hidden_size and members": [
-        (encoding(members=3), "4 is not a multiple of members 3"),
-        (encoding(hidden_size=None), "hidden_size is None"),
-        (changed(encoder=lambda s, a, t, tokens: len), "expected a torch.nn.Module"),
+        encoding(members=3),
+        encoding(hidden_size=None),
+        changed(encoder=lambda s, a, t, tokens: len),
     ],
     "layers and embedding belong to the encoder": [
-        (encoding(layers=property(lambda s: [s.embedding, s.embedding])), "twice, or a parameter"),
-        (encoding(layers=property(lambda s: [nn.Linear(1, 1)])), "not the encoder's"),
+        encoding(layers=property(lambda s: [s.embedding, s.embedding])),
+        encoding(layers=property(lambda s: [nn.Linear(1, 1)])),
     ],
     "encodes as float32 (B, hidden_size)": [
-        (encoding(hidden_size=5), r"shape \(8, 4\); expected float32 of shape \(8, 5\)"),
-        (after(lambda s, x, ids, mask: x.double()), "torch.float64"),
-        (after(lambda s, x, ids, mask: x / (mask.sum(1, keepdim=True) > 1)), "not finite"),
+        encoding(hidden_size=5),
+        after(lambda s, x, ids, mask: x.double()),
+        after(lambda s, x, ids, mask: x / (mask.sum(1, keepdim=True) > 1)),
     ],
     "padding changes nothing": [
-        (
-            encoding(pooled=lambda s, ids, mask: s.embedding(ids).mean(1)),
-            "Apply attention_mask",
-        ),
-        (after(lambda s, x, ids, mask: x / ids.shape[1]), "with different ids and more padding"),
+        encoding(pooled=lambda s, ids, mask: s.embedding(ids).mean(1)),
+        after(lambda s, x, ids, mask: x / ids.shape[1]),
     ],
-    "independent of the other rows of the batch": [
-        (after(lambda s, x, ids, mask: x - x.mean(0)), "alone in a batch")
-    ],
-    "deterministic": [
-        (after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True)), "only if self.training")
-    ],
+    "independent of the other rows of the batch": [after(lambda s, x, ids, mask: x - x.mean(0))],
+    "deterministic": [after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True))],
     "gradient reaches every parameter": [
-        (changed(encoder_class=WithUnused), "reaches pooler.weight, pooler.bias"),
-        (after(lambda s, x, ids, mask: x.detach() + s.linear.bias), "embedding.weight, linear.weight"),
-        (after(lambda s, x, ids, mask: x - x), "embedding.weight, linear.weight, linear.bias"),
+        changed(encoder_class=WithUnused),
+        after(lambda s, x, ids, mask: x.detach() + s.linear.bias),
+        after(lambda s, x, ids, mask: x - x),
     ],
-    "checkpointing changes nothing": [(changed(encoder_class=Checkpointed), "gradient_checkpointing_enable")],
-    "a deep copy is independent": [(changed(encoder_class=Closure), "no closure over the module")],
+    "checkpointing changes nothing": [changed(encoder_class=Checkpointed)],
+    "a deep copy is independent": [changed(encoder_class=Closure)],
     "reopens from a run": [
-        (changed(encoder_class=KeepsOutside), "different encoding"),
-        (
-            changed(encoder=lambda s, a, t, tokens: MeanEncoder(len(tokens.ids))),
-            r"test_backbone.py, line .*NoneType",
-        ),
+        changed(encoder_class=KeepsOutside),
+        changed(encoder=lambda s, a, t, tokens: MeanEncoder(len(tokens.ids))),
     ],
     "exports exactly": [
-        (
-            after(lambda s, x, ids, mask: x * (1.01 if torch.compiler.is_exporting() else 1.0)),
-            "prices of ONNX Runtime and torch differ",
-        ),
-        (after(lambda s, x, ids, mask: x if x.sum() > 0 else 2 * x), "torch cannot export"),
+        after(lambda s, x, ids, mask: x * (1.01 if torch.compiler.is_exporting() else 1.0)),
+        after(lambda s, x, ids, mask: x if x.sum() > 0 else 2 * x),
     ],
 }
 
@@ -272,12 +259,10 @@ def test_a_gate_that_starts_at_0_is_not_an_error():
     next(check for check in check_backbone(make) if check.name.startswith("gradient"))()
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
-)
-def test_a_faulty_backbone_fails_its_check(name, make, message):
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+def test_a_faulty_backbone_fails_its_check(name, make, raises):
     check = next(check for check in check_backbone(make) if check.name == name)
-    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+    with raises(CheckFailed):
         check()
 
 

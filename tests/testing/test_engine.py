@@ -89,39 +89,33 @@ def from_a_file():
 
 
 WRONG = {
-    "has load": [(changed(load=None), "no method load")],
+    "has load": [changed(load=None)],
     "length_multiple and streams": [
-        (changed(length_multiple=0), "length_multiple is 0; expected an int"),
-        (changed(streams="2"), "streams is '2'"),
+        changed(length_multiple=0),
+        changed(streams="2"),
     ],
     "finite, positive float32 prices": [
-        (changed(found=lambda s, p, b: p.astype(np.float64)), r"float64 of shape \(1,\)"),
-        (changed(found=lambda s, p, b: p[:, None]), r"shape \(1, 1\)"),
-        (changed(found=lambda s, p, b: -p), "positive prices"),
-        (Missing, "libfast is missing: pip install fast"),
+        changed(found=lambda s, p, b: p.astype(np.float64)),
+        changed(found=lambda s, p, b: p[:, None]),
+        changed(found=lambda s, p, b: -p),
+        Missing,
     ],
     "prices match the reference": [
-        (changed(found=lambda s, p, b: p * np.float32(1.03)), "by up to 3%"),
-        (changed(found=lambda s, p, b: p[:1].repeat(len(p))), "differ from those of ONNX Runtime"),
+        changed(found=lambda s, p, b: p * np.float32(1.03)),
+        changed(found=lambda s, p, b: p[:1].repeat(len(p))),
     ],
     "independent of the other rows of the batch": [
-        (
-            changed(found=lambda s, p, b: p * np.float32(1 + 0.01 * len(p))),
-            "rows alone and in a batch differ",
-        ),
-        (
-            changed(found=lambda s, p, b: p * (1 + 0.1 * np.arange(len(p), dtype=np.float32))),
-            "(alone and in a batch|shuffled rows) differ",
-        ),
+        changed(found=lambda s, p, b: p * np.float32(1 + 0.01 * len(p))),
+        changed(found=lambda s, p, b: p * (1 + 0.1 * np.arange(len(p), dtype=np.float32))),
     ],
-    "returned arrays are not overwritten": [(Reuses, "Return a copy")],
-    "concurrent streams give the same prices": [(Shares, "computed in 2 threads")],
+    "returned arrays are not overwritten": [Reuses],
+    "concurrent streams give the same prices": [Shares],
     "rejects an invalid graph": [
-        (Opens, "ValueError: magic number; expected a BundleError"),
-        (changed(load=lambda s, graph: lambda batch: None), "accepted invalid bytes"),
+        Opens,
+        changed(load=lambda s, graph: lambda batch: None),
     ],
-    "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
-    "runs without torch": [(ImportsInside, "imports torch")],
+    "module imports no torch": [from_a_file],
+    "runs without torch": [ImportsInside],
 }
 
 
@@ -137,12 +131,10 @@ def test_a_correct_engine_passes(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
-)
-def test_a_faulty_engine_fails_its_check(name, make, message):
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+def test_a_faulty_engine_fails_its_check(name, make, raises):
     check = next(check for check in check_engine(make) if check.name == name)
-    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+    with raises(CheckFailed):
         check()
 
 

@@ -126,83 +126,64 @@ def inverse_of_shortest(self, table):
 
 WRONG = {
     "has fit and transform": [
-        (changed(transform=None), "no method transform.*Add transform"),
-        (changed(__init__=lambda s: sys.exit(3)), "SystemExit: 3"),
-        (changed(__init__=lambda s, options: None), "TypeError.*options"),
-        (changed(Options=dict), "not a pydantic model"),
+        changed(transform=None),
+        changed(__init__=lambda s: sys.exit(3)),
+        changed(__init__=lambda s, options: None),
+        changed(Options=dict),
     ],
     "names its columns": [
-        (changed(names=["a", "b"]), r"names is \['a', 'b'\]; expected a tuple"),
-        (changed(names=("a", "a")), "distinct"),
-        (changed(names=()), "one per column"),
+        changed(names=["a", "b"]),
+        changed(names=("a", "a")),
+        changed(names=()),
     ],
     "state is JSON": [
-        (changed(fit=lambda s, t: {"mean": np.ones(2)}), "ndarray is not JSON serializable.*tolist"),
-        (changed(fit=lambda s, t: {"mean": float("nan")}), "not JSON compliant"),
-        (changed(fit=lambda s, t: None), "returned None.*expected a dict"),
+        changed(fit=lambda s, t: {"mean": np.ones(2)}),
+        changed(fit=lambda s, t: {"mean": float("nan")}),
+        changed(fit=lambda s, t: None),
     ],
     "state survives JSON": [
-        (
-            changed(
-                fit=lambda s, t: {1: 2.0},
-                transform=lambda s, t, state: np.full((len(t), 2), state.get(1, 0), np.float32),
-            ),
-            "read back from JSON.*length of row 0 is 0.0 instead of 2.0",
+        changed(
+            fit=lambda s, t: {1: 2.0},
+            transform=lambda s, t, state: np.full((len(t), 2), state.get(1, 0), np.float32),
         ),
     ],
-    "state holds everything that fit learned": [(KeepsOutside, "new instance.*relative of row 0")],
+    "state holds everything that fit learned": [KeepsOutside],
     "finite float32 for ordinary texts": [
-        (transforming(lambda x, t, s: x.astype(np.float64)), "float64 of shape.*astype"),
-        (transforming(lambda x, t, s: x[:, :1]), r"shape \(48, 1\); expected float32 of shape \(48, 2\)"),
-        (transforming(lambda x, t, s: x.tolist()), "list"),
+        transforming(lambda x, t, s: x.astype(np.float64)),
+        transforming(lambda x, t, s: x[:, :1]),
+        transforming(lambda x, t, s: x.tolist()),
     ],
     "finite float32 for unseen texts": [
-        (transforming(lambda x, t, s: np.where(x == 0, np.nan, x)), "is nan for the text ''"),
+        transforming(lambda x, t, s: np.where(x == 0, np.nan, x)),
     ],
-    "finite float32 when fitted on difficult texts": [
-        (
-            changed(fit=inverse_of_shortest),
-            r"inverse_of_shortest \(.*test_feature.py, line.*ZeroDivisionError",
-        )
-    ],
-    "accepts a table without rows": [
-        (transforming(lambda x, t, s: plus(x, len(t.text.iloc[0]))), "IndexError")
-    ],
+    "finite float32 when fitted on difficult texts": [changed(fit=inverse_of_shortest)],
+    "accepts a table without rows": [transforming(lambda x, t, s: plus(x, len(t.text.iloc[0])))],
     "a row alone equals the row in a batch": [
-        (transforming(lambda x, t, s: plus(x, -x.mean(0))), "alone has a different value.*learn means"),
+        transforming(lambda x, t, s: plus(x, -x.mean(0))),
     ],
     "independent of the row order": [
-        (transforming(lambda x, t, s: plus(x, np.arange(len(t))[:, None])), "shuffled rows"),
+        transforming(lambda x, t, s: plus(x, np.arange(len(t))[:, None])),
     ],
     "deterministic": [
-        (transforming(lambda x, t, s: plus(x, np.random.default_rng().random())), "second call"),
-        (changed(fit=lambda s, t: {"mean": np.random.default_rng().random()}), "different state"),
-        (
-            transforming(lambda x, t, s: plus(x, s.update(n=s.get("n", 0) + 1) or s["n"])),
-            "do not modify the state",
-        ),
+        transforming(lambda x, t, s: plus(x, np.random.default_rng().random())),
+        changed(fit=lambda s, t: {"mean": np.random.default_rng().random()}),
+        transforming(lambda x, t, s: plus(x, s.update(n=s.get("n", 0) + 1) or s["n"])),
     ],
-    "does not modify the table": [(WritesIntoTable, "modified frame of the table")],
+    "does not modify the table": [WritesIntoTable],
     "fit does not see the price": [
-        (
-            changed(fit=lambda s, t: {"mean": 1.0 if t.price is None else float(t.price[0])}),
-            "uses_price = True",
-        ),
-        (changed(fit=lambda s, t: {"mean": float(t.frame.get("price", [1])[0])}), "different state"),
+        changed(fit=lambda s, t: {"mean": 1.0 if t.price is None else float(t.price[0])}),
+        changed(fit=lambda s, t: {"mean": float(t.frame.get("price", [1])[0])}),
     ],
     "transform does not see the price": [
-        (
-            transforming(lambda x, t, s: x if t.price is None else plus(x, t.price[:, None])),
-            "Prediction has no price",
-        ),
+        transforming(lambda x, t, s: x if t.price is None else plus(x, t.price[:, None])),
     ],
     "update learns from more rows": [
-        (Continues.changed(lambda s, t, p, state: state.update(mean=1.0) or state), "modified the state"),
-        (Continues.changed(lambda s, t, p, state: {}), "KeyError"),
-        (type("Unpriced", (Right,), {"update": lambda s, t, p, state: state}), "uses_price is not True"),
+        Continues.changed(lambda s, t, p, state: state.update(mean=1.0) or state),
+        Continues.changed(lambda s, t, p, state: {}),
+        type("Unpriced", (Right,), {"update": lambda s, t, p, state: state}),
     ],
-    "module imports no torch": [(from_a_file, r"importing .*imports_torch\.py imports torch")],
-    "runs without torch": [(ImportsInside, "fit or transform imports torch")],
+    "module imports no torch": [from_a_file],
+    "runs without torch": [ImportsInside],
 }
 
 
@@ -250,11 +231,9 @@ def test_a_correct_feature_passes(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
-)
-def test_a_faulty_feature_fails_its_check(name, make, message):
-    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+def test_a_faulty_feature_fails_its_check(name, make, raises):
+    with raises(CheckFailed):
         named(make, name)()
 
 
@@ -262,8 +241,8 @@ def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_feature(Right)}
 
 
-def test_a_missing_column_is_named():
-    with pytest.raises(CheckFailed, match="KeyError: 'weight'"):
+def test_a_missing_column_is_named(raises):
+    with raises(CheckFailed):
         named(Weight, "finite float32 for ordinary texts")()
 
 

@@ -83,60 +83,43 @@ class Traced(Squares):
 
 WRONG = {
     "is a module with fit and to_price": [
-        (lambda: object(), "object has no method fit"),
-        (
-            type("Plain", (), {"fit": print, "forward": print, "to_price": print}),
-            r"Plain is not a torch\.nn\.Module",
-        ),
+        lambda: object(),
+        type("Plain", (), {"fit": print, "forward": print, "to_price": print}),
     ],
     "buffers hold everything that fit learned": [
-        (KeepsOutside, "register_buffer"),
-        (
-            changed(fit=lambda s, price: s.register_buffer("seen", price)),
-            "Unexpected key.*Create all of them in __init__",
-        ),
+        KeepsOutside,
+        changed(fit=lambda s, price: s.register_buffer("seen", price)),
     ],
     "a scalar with a gradient": [
-        (changed(forward=lambda s, r, p: s.distance(r, p).square()), r"shape \(4, 3\); expected a scalar"),
-        (changed(forward=lambda s, r, p: Squares.forward(s, r.detach(), p)), "expected a scalar with a grad"),
-        (changed(forward=lambda s, r, p: s.distance(r.view(-1), p.view(-1)).mean()), r"\(.*line.*view"),
-        (changed(forward=lambda s, r, p: 0 * Squares.forward(s, r, p)), "not all 0"),
+        changed(forward=lambda s, r, p: s.distance(r, p).square()),
+        changed(forward=lambda s, r, p: Squares.forward(s, r.detach(), p)),
+        changed(forward=lambda s, r, p: s.distance(r.view(-1), p.view(-1)).mean()),
+        changed(forward=lambda s, r, p: 0 * Squares.forward(s, r, p)),
     ],
     "a mean over rows and members": [
-        (changed(forward=lambda s, r, p: s.distance(r, p).square().sum()), "Reduce by the mean"),
-        (changed(forward=lambda s, r, p: s.distance(r[:, :1], p).square().mean()), "6 rows and 3 members"),
+        changed(forward=lambda s, r, p: s.distance(r, p).square().sum()),
+        changed(forward=lambda s, r, p: s.distance(r[:, :1], p).square().mean()),
     ],
     "gradcheck in float64": [
-        (
-            changed(forward=lambda s, r, p: HalfGradient.apply(s.distance(r, p)).mean()),
-            "custom backward",
-        ),
-        (changed(forward=lambda s, r, p: Squares.forward(s, r.float(), p.float())), "do not cast to float32"),
+        changed(forward=lambda s, r, p: HalfGradient.apply(s.distance(r, p)).mean()),
+        changed(forward=lambda s, r, p: Squares.forward(s, r.float(), p.float())),
     ],
-    "finite for prices from 0.01 to 1e6": [
-        (Overflows, "of the gradients are not finite, first at price 0.01")
-    ],
+    "finite for prices from 0.01 to 1e6": [Overflows],
     "minimum at the true price": [
-        (changed(distance=lambda s, r, p: r - (p.log() - s.link.mean)), "share one link"),
-        (
-            changed(to_price=lambda s, r: s.link.log_price(r.clamp(-1, 1)).exp()),
-            "no raw output gives the price",
-        ),
+        changed(distance=lambda s, r, p: r - (p.log() - s.link.mean)),
+        changed(to_price=lambda s, r: s.link.log_price(r.clamp(-1, 1)).exp()),
     ],
     "prices are finite and positive": [
-        (Unclamped, r"\[0.0, .*inf\].*Clamp the log price"),
-        (changed(to_price=lambda s, r: Squares.to_price(s, r)[:, None]), r"\(7, 1\) for torch.float32 of"),
-        (changed(to_price=lambda s, r: Squares.to_price(s, r).double()), "returned torch.float64"),
+        Unclamped,
+        changed(to_price=lambda s, r: Squares.to_price(s, r)[:, None]),
+        changed(to_price=lambda s, r: Squares.to_price(s, r).double()),
     ],
     "prices increase with the raw output": [
-        (changed(to_price=lambda s, r: Squares.to_price(s, -r)), "strictly increasing"),
-        (
-            changed(to_price=lambda s, r: Squares.to_price(s, r.clamp(-2, 2))),
-            "for the raw outputs -3.0 and -2.9",
-        ),
+        changed(to_price=lambda s, r: Squares.to_price(s, -r)),
+        changed(to_price=lambda s, r: Squares.to_price(s, r.clamp(-2, 2))),
     ],
-    "to_price exports": [(Traced, "in ONNX Runtime, to_price returns")],
-    "the value derived by hand": [(Squares, "the loss is 0.5; expected 0.462")],
+    "to_price exports": [Traced],
+    "the value derived by hand": [Squares],
 }
 
 
@@ -175,12 +158,10 @@ def test_a_correct_loss_passes(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
-)
-def test_a_faulty_loss_fails_its_check(name, make, message):
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+def test_a_faulty_loss_fails_its_check(name, make, raises):
     check = next(check for check in check_loss(make, BY_HAND) if check.name == name)
-    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+    with raises(CheckFailed):
         check()
 
 

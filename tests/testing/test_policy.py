@@ -71,46 +71,43 @@ class NeedsClosure(torch.optim.SGD):
 
 WRONG = {
     "has defaults, optimizer and schedule": [
-        (changed(schedule=None), "no method schedule"),
-        (changed(defaults=["training"]), "defaults is .*list.*a dict of settings"),
+        changed(schedule=None),
+        changed(defaults=["training"]),
     ],
     "defaults are a valid configuration": [
-        (changed(defaults={"training": {"epoch": 1}}), "epoch.*did you mean"),
-        (changed(defaults={"loss": {"name": "focal-smape", "gama": 1}}), "Did you mean 'gamma'"),
-        (changed(defaults={"backbone": {"name": "bagg"}}), "unknown backbone 'bagg'"),
+        changed(defaults={"training": {"epoch": 1}}),
+        changed(defaults={"loss": {"name": "focal-smape", "gama": 1}}),
+        changed(defaults={"backbone": {"name": "bagg"}}),
     ],
     "every trainable parameter once": [
-        (giving(lambda m, lr: torch.optim.SGD(m.heads.parameters(), lr)), r"'encoder.embedding.weight': 0"),
-        (giving(lambda m, lr: list(m.parameters())), "expected a torch.optim.Optimizer"),
-        (giving(lambda m, lr: type("N", (Momentum,), {})(m.parameters(), math.nan)), "a finite lr in each"),
+        giving(lambda m, lr: torch.optim.SGD(m.heads.parameters(), lr)),
+        giving(lambda m, lr: list(m.parameters())),
+        giving(lambda m, lr: type("N", (Momentum,), {})(m.parameters(), math.nan)),
     ],
     "steps lower a convex loss": [
-        (giving(lambda m, lr: torch.optim.SGD(m.parameters(), lr, maximize=True)), "sign of the update"),
-        (giving(lambda m, lr: NeedsClosure(m.parameters(), lr)), "'NoneType' object is not callable"),
+        giving(lambda m, lr: torch.optim.SGD(m.parameters(), lr, maximize=True)),
+        giving(lambda m, lr: NeedsClosure(m.parameters(), lr)),
     ],
     "works with and without fused": [
-        (NoFused, "unexpected keyword argument 'fused'"),
-        (giving(lambda m, lr: torch.optim.SGD(m.parameters(), 1e38)), "weights are not finite"),
+        NoFused,
+        giving(lambda m, lr: torch.optim.SGD(m.parameters(), 1e38)),
     ],
     "schedule is finite, from 0 to 1": [
-        (changed(schedule=lambda s, step, w, t: 2.0), "from 0 to 1"),
-        (changed(schedule=lambda s, step, w, t: 0.0), "always 0"),
-        (changed(schedule=lambda s, step, w, t: min(1.0, step / (t - w))), "ZeroDivisionError"),
+        changed(schedule=lambda s, step, w, t: 2.0),
+        changed(schedule=lambda s, step, w, t: 0.0),
+        changed(schedule=lambda s, step, w, t: min(1.0, step / (t - w))),
     ],
     "schedule accepts fractional steps": [
-        (changed(schedule=lambda s, step, w, t: [1.0] * t and ([1.0] * t)[step]), "TypeError.*indices"),
-        (
-            changed(schedule=lambda s, step, w, t: (step + 1) / w if step < w else 1.0),
-            "at step 9.5 of 100, with 10 warmup steps, the schedule is 1.05",
-        ),
+        changed(schedule=lambda s, step, w, t: [1.0] * t and ([1.0] * t)[step]),
+        changed(schedule=lambda s, step, w, t: (step + 1) / w if step < w else 1.0),
     ],
-    "schedule warms up": [(changed(schedule=lambda s, step, w, t: 1.0), "lower factor at the start")],
+    "schedule warms up": [changed(schedule=lambda s, step, w, t: 1.0)],
     "schedule ends at its minimum": [
-        (changed(schedule=lambda s, step, w, t: 0.5 + 0.5 * math.cos(6.3 * step / t)), "Decrease the factor")
+        changed(schedule=lambda s, step, w, t: 0.5 + 0.5 * math.cos(6.3 * step / t))
     ],
     "resuming changes nothing": [
-        (Counts, "keep the policy itself stateless"),
-        (giving(lambda m, lr: Momentum(m.parameters(), lr)), "bitwise equal parameters"),
+        Counts,
+        giving(lambda m, lr: Momentum(m.parameters(), lr)),
     ],
 }
 
@@ -138,12 +135,10 @@ def test_a_correct_policy_passes(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
-)
-def test_a_faulty_policy_fails_its_check(name, make, message):
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+def test_a_faulty_policy_fails_its_check(name, make, raises):
     check = next(check for check in check_policy(make) if check.name == name)
-    with pytest.raises(CheckFailed, match=f"(?s){message}"):
+    with raises(CheckFailed):
         check()
 
 

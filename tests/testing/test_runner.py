@@ -18,16 +18,16 @@ def never():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_list_runs_nothing_and_its_names_are_distinct(kind):
+def test_a_list_runs_nothing_and_its_names_are_distinct(kind, raises):
     checks = checks_of(kind, never)
     assert len({str(check) for check in checks}) == len(checks) >= 10
     for check in checks:
-        with pytest.raises(CheckFailed, match="the plugin was made"):
+        with raises(CheckFailed):
             check()
 
 
-def test_an_unknown_kind_is_an_error():
-    with pytest.raises(PluginError, match="unknown plugin kind 'metric'; expected one of feature, backbone"):
+def test_an_unknown_kind_is_an_error(raises):
+    with raises(PluginError):
         checks_of("metric", never)
 
 
@@ -38,15 +38,15 @@ def test_a_check_has_a_name_and_is_callable():
     assert (str(check), called) == ("of mine", [1])
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, raises):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "pricekit.testing.models", raising=False)
     monkeypatch.delitem(sys.modules, "pricekit.testing.loss", raising=False)
-    with pytest.raises(PluginError, match=r"the checks of a loss need torch.*pricekit\[train\]"):
+    with raises(PluginError):
         checks_of("loss", never)
 
 
-def test_a_failure_names_the_location_in_the_plugin():
+def test_a_failure_names_the_location_in_the_plugin(raises):
     class Fails:
         names = ("a",)
 
@@ -57,9 +57,7 @@ def test_a_failure_names_the_location_in_the_plugin():
             """Never reached."""
 
     check = next(c for c in check_feature(Fails) if c.name == "state is JSON")
-    with pytest.raises(
-        CheckFailed, match=r"Fails\.fit \(.*test_runner\.py, line \d+\) raised ValueError"
-    ) as raised:
+    with raises(CheckFailed) as raised:
         check()
     assert isinstance(raised.value.__cause__, ValueError)
 
@@ -81,7 +79,7 @@ def test_importing_it_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize(("high", "valid"), [(9, True), (90, False)])
-def test_the_range_of_an_option_contains_valid_values_only(high, valid):
+def test_the_range_of_an_option_contains_valid_values_only(high, valid, raises):
     class Counts:
         names = ("a",)
 
@@ -99,7 +97,5 @@ def test_the_range_of_an_option_contains_valid_values_only(high, valid):
     if valid:
         check()
         return
-    with pytest.raises(
-        CheckFailed, match="'most' declares a range with 90, which it rejects: Input should be less"
-    ):
+    with raises(CheckFailed):
         check()

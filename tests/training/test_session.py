@@ -1,6 +1,5 @@
 """The parts of a training, and its checkpoints."""
 
-import pytest
 import torch
 
 from conftest import tiny_config
@@ -23,6 +22,6 @@ def test_the_average_of_the_weights_is_saved(catalog, run, tmp_path):
     assert averaged.isfinite().all()
 
 
-def test_checkpointing_needs_layers(catalog, tmp_path):
-    with pytest.raises(ConfigError, match=r"'bag' has no layers to checkpoint"):
+def test_checkpointing_needs_layers(catalog, tmp_path, raises):
+    with raises(ConfigError, "settings", setting="speed.gradient_checkpointing"):
         train(Source(catalog), tiny_config({"speed": {"gradient_checkpointing": True}}), tmp_path / "run")

@@ -135,18 +135,18 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["with digests", "without digests"])
-def test_a_damaged_plan_is_named_before_any_work(done, table, tmp_path, listed):
+def test_a_damaged_plan_is_named_before_any_work(done, table, tmp_path, listed, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / "plan.json").write_bytes(b'{"digest": "\xe0')
     if not listed:
         (out / "files.json").unlink()
-    with pytest.raises(TrainingError, match=r"plan\.json (was altered or|is) damaged"):
+    with raises(TrainingError):
         pricekit.cross_validate(tmp_path / "absent.csv", out=out, resume=True)
 
 
 @pytest.mark.parametrize("change", ["fewer rows", "other prices"])
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun):
+def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     if not begun:
         for folder in out.glob("fold-*"):
@@ -154,42 +154,42 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun):
     frame = pd.read_csv(table)
     frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
     frame.to_csv(tmp_path / "other.csv", index=False)
-    with pytest.raises(TrainingError, match="the rows differ from those"):
+    with raises(TrainingError, "table", "out"):
         cross_validate(Source(tmp_path / "other.csv"), config(), out, resume=True)
 
 
 @pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
-def test_a_damaged_cross_validation_is_reported(done, table, tmp_path, name):
+def test_a_damaged_cross_validation_is_reported(done, table, tmp_path, name, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")
-    with pytest.raises(TrainingError, match="altered or damaged"):
+    with raises(TrainingError):
         cross_validate(Source(table), config(), out, resume=True)
 
 
-def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path):
+def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     shutil.copytree(out / "fold-0", out / "fold-old")
     shutil.copytree(out / "fold-0", out / "fold-7")
     made = make_ensemble([done[0], out], tmp_path / "both")
     assert {member["path"].rpartition("-")[2] for member in made["members"]} == {"0", "1", "2"}
     shutil.rmtree(out / "fold-1")
-    with pytest.raises(TrainingError, match="fold-1 is not a finished run"):
+    with raises(TrainingError):
         make_ensemble([done[0], out], tmp_path / "other")
 
 
-def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_path):
+def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_path, raises):
     teacher = shutil.copytree(done[0], tmp_path / "cv")
     (teacher / "fold-2" / "run.json").unlink()
-    with pytest.raises(TrainingError, match="fold-2 is not a finished run"):
+    with raises(TrainingError, "teacher"):
         cross_validate(Source(table, unpriced=(table,), teachers=(teacher,)), config(), tmp_path / "out", 3)
 
 
-def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path):
+def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path, raises):
     (tmp_path / "page.html").write_text("mine")
-    with pytest.raises(TrainingError, match="is not a cross-validation"):
+    with raises(TrainingError, "out"):
         cross_validate(Source(table), config(), tmp_path, overwrite=True)
     out = shutil.copytree(done[0], tmp_path / "cv")
-    with pytest.raises(TrainingError, match="resume it, overwrite it"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         cross_validate(Source(table), config(), out, 2)
     (out / "fold-2" / "notes.txt").write_text("mine")
     cross_validate(Source(table), config({"training": {"epochs": 1}}), out, 2, overwrite=True)
@@ -200,7 +200,7 @@ def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path
 @pytest.mark.parametrize(
     "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in (cv.PLAN, cv.CONFIG)), cv.FOLDS]
 )
-def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, monkeypatch, name):
+def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, monkeypatch, name, raises):
     out = tmp_path / "cv"
 
     def replace_file(source, target, call=os.replace):
@@ -210,17 +210,17 @@ def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace_file)
-        with pytest.raises(OSError, match="No space"):
+        with raises(OSError):
             cross_validate(Source(table), config(), out, 2)
     cross_validate(Source(table), config(), out, 2)
     assert len(read_held_out(out)) == 75
 
 
 @pytest.mark.parametrize("name", [cv.FOLDS, cv.CONFIG])
-def test_a_finished_folder_with_a_missing_file_is_not_changed(done, table, tmp_path, name):
+def test_a_finished_folder_with_a_missing_file_is_not_changed(done, table, tmp_path, name, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).unlink()
-    with pytest.raises(TrainingError, match="is not a cross-validation"):
+    with raises(TrainingError, "out"):
         cross_validate(Source(table), config(), out, 3)
     assert (out / "fold-0" / "run.json").exists()
 
@@ -237,30 +237,29 @@ def test_with_keep_best_a_part_of_the_other_rows_selects_the_epoch(table, tmp_pa
         assert not set(together[trained]) & set(together[chosen_by])
 
 
-def test_ten_rows_of_one_price(tmp_path, logged):
+def test_ten_rows_of_one_price(tmp_path, logged, raises):
     make_catalog(10, seed=1).assign(price=5.0).to_csv(tmp_path / "t.csv", index=False)
     short = config({"training": {"epochs": 1}})
     scores = cross_validate(Source(tmp_path / "t.csv"), short, tmp_path / "cv", 2)
     assert scores.metrics["smape"] < 10
     assert "all prices are 5" in logged()
-    with pytest.raises(ConfigError, match="cannot be divided into 11 folds"):
+    with raises(ConfigError, "folds", folds=11, rows=10):
         cross_validate(Source(tmp_path / "t.csv"), config(), tmp_path / "more", 11)
     assert not (tmp_path / "more").exists()
 
 
-def test_a_leak_stops_it_before_anything_is_written(table, tmp_path):
+def test_a_leak_stops_it_before_anything_is_written(table, tmp_path, raises):
     frame = pd.read_csv(table)
     frame.assign(market=(frame["price"] * 1.2).round(1)).to_csv(tmp_path / "t.csv", index=False)
     text = {"columns": {"text": ["catalog_content", "market"]}}
-    with pytest.raises(DataError, match=r"'market'.* explains 100% of the log price"):
+    with raises(DataError, "text", "allow_leak", column="market"):
         cross_validate(Source(tmp_path / "t.csv"), config(text), tmp_path / "cv", 2)
     assert not (tmp_path / "cv").exists()
 
 
-def test_a_validation_table_is_refused(table, tmp_path):
-    with pytest.raises(ConfigError, match="holds out rows of the table itself") as raised:
+def test_a_validation_table_is_refused(table, tmp_path, raises):
+    with raises(ConfigError, "valid"):
         cross_validate(Source(table, valid=table), config(), tmp_path / "cv", 2)
-    assert raised.value.parameters == ("valid",)
 
 
 def test_folds_have_separate_weights(done):
@@ -268,7 +267,9 @@ def test_folds_have_separate_weights(done):
     assert not torch.equal(first["heads.0.0.weight"], second["heads.0.0.weight"])
 
 
-def test_the_old_cross_validation_stays_until_the_new_one_is_complete(done, table, tmp_path, monkeypatch):
+def test_the_old_cross_validation_stays_until_the_new_one_is_complete(
+    done, table, tmp_path, monkeypatch, raises
+):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / "fold-2" / "notes.txt").write_text("mine")
     before = {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
@@ -277,10 +278,10 @@ def test_the_old_cross_validation_stays_until_the_new_one_is_complete(done, tabl
         patch.setattr(
             cv, "write_held_out", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         )
-        with pytest.raises(OSError, match="No space"):
+        with raises(OSError):
             cross_validate(Source(table), fast, out, 2, overwrite=True)
     assert {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
-    with pytest.raises(TrainingError, match="unfinished replacement"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         cross_validate(Source(table), fast, out, 2)
     cross_validate(Source(table), fast, out, resume=True)
     assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2

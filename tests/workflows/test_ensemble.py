@@ -124,21 +124,21 @@ def test_an_ensemble_is_replaced_only_when_asked(pricekit, run, other, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_damaged_member_is_found_before_it_is_parsed(bundle_of_both, tmp_path):
+def test_a_damaged_member_is_found_before_it_is_parsed(bundle_of_both, tmp_path, raises):
     copy = shutil.copytree(bundle_of_both, tmp_path / "copy")
     graph = bytearray((copy / "1-model.onnx").read_bytes())
     graph[1000] ^= 1
     (copy / "1-model.onnx").write_bytes(graph)
-    with pytest.raises(BundleError, match=r"1-model\.onnx was altered"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
-def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, tmp_path):
+def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, tmp_path, raises):
     copy = shutil.copytree(bundle_of_both, tmp_path / "copy")
     manifest = json.loads((copy / MANIFEST).read_text())
     del manifest["files"]["1-tokenizer.json"]
     write_manifest(copy, manifest)
-    with pytest.raises(BundleError, match=r"lists no '?1-tokenizer\.json"):
+    with raises(BundleError):
         open_bundle(copy)
 
 
@@ -181,28 +181,26 @@ def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog
     assert "the price of its only member" in (tmp_path / "bundle" / "README.md").read_text()
 
 
-def test_a_full_disk_is_named(run, other, tmp_path, monkeypatch):
+def test_a_full_disk_is_named(run, other, tmp_path, monkeypatch, raises):
     """Syncing a folder gives an error without a file name."""
 
     def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pricekit.workflows.ensemble.sync", full)
-    with pytest.raises(OSError, match="No space") as raised:
+    with raises(OSError) as raised:
         make_ensemble([run, other], tmp_path / "ensemble")
     assert raised.value.filename == str(tmp_path / "ensemble")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_ensemble_beyond_the_limits_of_all_members_is_not_exported(
-    both, bundle_of_both, tmp_path, monkeypatch
+    both, bundle_of_both, tmp_path, monkeypatch, raises
 ):
     graphs = [(bundle_of_both / f"{number}-model.onnx").read_bytes() for number in (0, 1)]
     monkeypatch.setattr(
         limits, "GRAPHS_FIELDS", max(limits.check_graph(graph, "here") for graph in graphs) + 1
     )
-    with pytest.raises(
-        ExportError, match=r"the ensemble has .* fields in its graphs.* Nothing was published"
-    ):
+    with raises(ExportError, found=2387):
         export_run(both, tmp_path / "out")
     assert not (tmp_path / "out").exists()

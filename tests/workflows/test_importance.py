@@ -68,11 +68,11 @@ def test_an_ensemble_is_measured_as_one_model(run, catalog, tmp_path):
 
 
 @pytest.mark.parametrize("repeats", [0, 1.5, True])
-def test_repeats_is_a_number_of_permutations(run, repeats):
-    with pytest.raises(ConfigError, match=r"repeats is .*; expected a number of permutations, at least 1"):
+def test_repeats_is_a_number_of_permutations(run, repeats, raises):
+    with raises(ConfigError, "repeats"):
         measure_importance(run, None, {}, repeats=repeats)
 
 
-def test_an_unknown_metric_is_named(run):
-    with pytest.raises(ConfigError, match=r"no metric 'smap'.*Did you mean 'smape'"):
+def test_an_unknown_metric_is_named(run, raises):
+    with raises(ConfigError, "metric"):
         measure_importance(run, None, {}, metric="smap")

@@ -58,33 +58,33 @@ def test_a_folder_stands_for_the_finished_models_in_it(tmp_path, logged):
     assert f"{tmp_path / 'tuned'} is a search; name {tmp_path / 'tuned' / 'run'}" in said
 
 
-def test_a_damaged_model_in_a_folder_is_left_out_and_a_named_one_is_an_error(tmp_path, logged):
+def test_a_damaged_model_in_a_folder_is_left_out_and_a_named_one_is_an_error(tmp_path, logged, raises):
     write_run(tmp_path / "a", worse(1.1))
     damaged = write_run(tmp_path / "b", worse(1.1))
     (damaged / "held_out.parquet").write_bytes(b"PAR1")
     assert [one.path.name for one in find_contenders([tmp_path])] == ["a"]
     assert f"{damaged} is left out: {damaged / 'held_out.parquet'} is damaged" in logged()
-    with pytest.raises(DataError, match=r"held_out.parquet is damaged"):
+    with raises(DataError):
         find_contenders([damaged])
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "error", "message"),
+    ("file", "content", "error", "parameters"),
     [
-        ("run.json", "{", TrainingError, "run.json is missing or damaged"),
-        ("run.json", "[1]", TrainingError, "run.json is missing or damaged"),
-        ("run.json", "{}", TrainingError, "has no format"),
-        ("run.json", f'{{"format": {FORMAT}}}', TrainingError, "seconds"),
-        ("run.json", f'{{"format": {FORMAT}, "seconds": "long"}}', TrainingError, "is damaged"),
-        ("config.toml", "=", ConfigError, "not valid TOML"),
-        ("config.toml", "seed = -1", ConfigError, "seed"),
-        ("held_out.parquet", "", DataError, "damaged"),
+        ("run.json", "{", TrainingError, ()),
+        ("run.json", "[1]", TrainingError, ()),
+        ("run.json", "{}", TrainingError, ()),
+        ("run.json", f'{{"format": {FORMAT}}}', TrainingError, ()),
+        ("run.json", f'{{"format": {FORMAT}, "seconds": "long"}}', TrainingError, ()),
+        ("config.toml", "=", ConfigError, ("config",)),
+        ("config.toml", "seed = -1", ConfigError, ("seed", "settings")),
+        ("held_out.parquet", "", DataError, ()),
     ],
 )
-def test_damaged_files_are_named(tmp_path, file, content, error, message):
+def test_damaged_files_are_named(tmp_path, file, content, error, parameters, raises):
     run = write_run(tmp_path / "run", worse(1.1))
     (run / file).write_text(content)
-    with pytest.raises(error, match=message):
+    with raises(error, *parameters):
         read_contender(run)
 
 
@@ -92,25 +92,25 @@ def test_damaged_files_are_named(tmp_path, file, content, error, message):
     ("name", "content"),
     [("ensemble.json", "{}"), ("ensemble.json", '{"members": [1]}'), ("ensemble.json", '{"members": []}')],
 )
-def test_damaged_ensembles_are_named(tmp_path, name, content):
+def test_damaged_ensembles_are_named(tmp_path, name, content, raises):
     folder = write_ensemble(tmp_path / "both", worse(1.0), {"seed": 1})
     (folder / name).write_text(content)
-    with pytest.raises(TrainingError, match="both is damaged"):
+    with raises(TrainingError):
         read_contender(folder)
     shutil.rmtree(folder / "members")
     (folder / name).write_text('{"members": [{"folder": "0"}]}')
-    with pytest.raises(TrainingError, match=r"members/0/run.json is missing"):
+    with raises(TrainingError):
         read_contender(folder)
 
 
-def test_files_are_compared_with_their_digests(tmp_path):
+def test_files_are_compared_with_their_digests(tmp_path, raises):
     run = write_run(tmp_path / "run", worse(1.1))
     list_files(run, ["config.toml"], {"run.json": (run / "run.json").read_text()})
     read_contender(run)
     for name in ("config.toml", "run.json"):
         before = (run / name).read_text()
         (run / name).write_text(before.replace("10", "11", 1))
-        with pytest.raises(TrainingError, match=name):
+        with raises(TrainingError):
             read_contender(run)
         (run / name).write_text(before)
 
@@ -137,9 +137,9 @@ def test_what_is_no_model_is_explained(tmp_path):
     assert "cv is not finished: it has no cv.json" in message(unfinished)
 
 
-def test_a_member_outside_of_its_ensemble_is_not_read(tmp_path):
+def test_a_member_outside_of_its_ensemble_is_not_read(tmp_path, raises):
     folder = write_ensemble(tmp_path / "both", worse(1.0), {"seed": 1})
     write_run(tmp_path / "other", worse(1.0))
     (folder / "ensemble.json").write_text(json.dumps({"members": [{"folder": "../../other"}]}))
-    with pytest.raises(TrainingError, match="both is damaged"):
+    with raises(TrainingError):
         read_contender(folder)

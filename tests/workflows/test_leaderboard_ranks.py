@@ -36,12 +36,12 @@ def test_only_common_rows_count(tmp_path):
     assert board.best.compared.score == pytest.approx(METRICS["smape"](cv.predicted[:50], cv.price[:50]))
 
 
-def test_the_most_common_metric_counts(tmp_path):
+def test_the_most_common_metric_counts(tmp_path, raises):
     for name, metric in {"a": "smape", "b": "rmsle", "c": "rmsle"}.items():
         write_run(tmp_path / name, worse(1.0), metric=metric)
     assert rank_models([tmp_path]).metric.name == "rmsle"
     assert rank_models([tmp_path], "mae").metric.name == "mae"
-    with pytest.raises(ConfigError, match=r"no metric 'mea'.*Did you mean"):
+    with raises(ConfigError, "metric"):
         rank_models([tmp_path], "mea")
 
 
@@ -50,14 +50,14 @@ def test_names_are_paths_if_the_models_are_in_different_folders(tmp_path):
     assert [each.name for each in rank_models([one, other]).entries] == [str(one), str(other)]
 
 
-def test_one_model_alone_is_a_ranking(tmp_path):
+def test_one_model_alone_is_a_ranking(tmp_path, raises):
     board = rank_models([write_run(tmp_path / "run", worse(1.0))])
     assert (board.best.compared.difference, board.best.compared.verdict, board.best.settings) == (
         None,
         "",
         {},
     )
-    with pytest.raises(ConfigError, match="at least one model"):
+    with raises(ConfigError, "runs"):
         rank_models([])
 
 

@@ -88,7 +88,7 @@ def test_each_family_learns_and_is_opened_again(name, tmp_path):
     assert all(torch.equal(expected[n], t) for n, t in encoder.model.state_dict().items())
 
 
-def test_weights_without_a_head_get_a_new_one(tmp_path):
+def test_weights_without_a_head_get_a_new_one(tmp_path, raises):
     torch.manual_seed(0)
     backbone = backbones()["roberta"]
     tokenizer = backbone.tokenizer(TEXTS)
@@ -109,5 +109,5 @@ def test_weights_without_a_head_get_a_new_one(tmp_path):
         (bad / "config.json").read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 3')
     )
     wrong = Pretrained(backbone.published, PretrainedOptions(weights=str(bad)))
-    with pytest.raises(ConfigError, match=r"lack .* tensors"):
+    with raises(ConfigError, "weights"):
         wrong.masked_language_model(wrong.architecture(tokenizer))

@@ -112,12 +112,12 @@ def test_a_member_without_weight_is_deleted(catalog, tmp_path):
 
 # Each member saves 4 times in each of its two passes of 2 epochs.
 @pytest.mark.parametrize("saves", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5, 9, 15)), 12])
-def test_a_killed_training_continues_to_the_same_ensemble(catalog, trained, tmp_path, saves):
+def test_a_killed_training_continues_to_the_same_ensemble(catalog, trained, tmp_path, saves, raises):
     out = tmp_path / "out"
     with killed_after(saves, Session, "save"), pytest.raises(Killed):
         train_model(Source(catalog), tiny_config(SETTINGS), out)
     assert not (out / "run.json").exists()
-    with pytest.raises(TrainingError, match="resume"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         train_model(Source(catalog), tiny_config(SETTINGS), out)
     run = api.train(catalog, out=out, resume=True)
     assert_same(run.path, trained)
@@ -157,18 +157,18 @@ def test_a_finished_ensemble_is_resumed_without_training(catalog, trained, tmp_p
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
 
 
-def test_resuming_with_other_settings_or_rows_is_refused(catalog, trained, tmp_path):
+def test_resuming_with_other_settings_or_rows_is_refused(catalog, trained, tmp_path, raises):
     out = shutil.copytree(trained, tmp_path / "out")
-    with pytest.raises(ConfigError, match="max_length is 64 there and 32 here"):
+    with raises(ConfigError, "max_length"):
         api.train(catalog, out=out, resume=True, max_length=32)
-    with pytest.raises(TrainingError, match="the rows differ"):
+    with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
         api.train(make_catalog(400, seed=4), out=out, resume=True)
 
 
-def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, trained, tmp_path):
+def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, trained, tmp_path, raises):
     out = shutil.copytree(trained, tmp_path / "out")
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(TrainingError, match="already exists"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         train_model(Source(catalog), tiny_config(SETTINGS), out)
     other = tiny_config(SETTINGS, {"seed": 5})
     with killed_after(6, Session, "save"), pytest.raises(Killed):
@@ -189,20 +189,20 @@ def test_a_cross_validation_of_ensembles_that_was_killed_is_overwritten(catalog,
     assert len(read_held_out(tmp_path / "cv")) == 400
 
 
-def test_an_ensemble_and_a_run_do_not_overwrite_each_other(catalog, run, trained, tmp_path):
+def test_an_ensemble_and_a_run_do_not_overwrite_each_other(catalog, run, trained, tmp_path, raises):
     copies = shutil.copytree(run, tmp_path / "run"), shutil.copytree(trained, tmp_path / "trained")
-    with pytest.raises(TrainingError, match="is not an ensemble, so it is not overwritten"):
+    with raises(TrainingError, "out"):
         train_model(Source(catalog), tiny_config(SETTINGS), copies[0], overwrite=True)
-    with pytest.raises(TrainingError, match="is not a run, so it is not overwritten"):
+    with raises(TrainingError, "out"):
         train(Source(catalog), tiny_config(), copies[1], overwrite=True)
 
 
 @pytest.mark.parametrize(
     "own", [{"columns": {"text": ["title"]}}, {"limit": 100}, {"validation_fraction": 0.3}]
 )
-def test_a_member_with_rows_of_its_own_is_refused_before_anything_is_written(catalog, tmp_path, own):
+def test_a_member_with_rows_of_its_own_is_refused_before_anything_is_written(catalog, tmp_path, own, raises):
     config = tiny_config({"members": {"odd": own, "even": {}}})
-    with pytest.raises(ConfigError, match=f"the member odd has a {next(iter(own))} of its own"):
+    with raises(ConfigError, "settings"):
         train_model(Source(catalog), config, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -246,13 +246,13 @@ def test_a_limit_on_the_latency_leaves_members_out(catalog, tmp_path):
     assert len(load_model(tmp_path / "out").predict(["tea", "jam"])) == 2
 
 
-def test_a_damaged_folder_name_leads_nowhere(trained, tmp_path):
+def test_a_damaged_folder_name_leads_nowhere(trained, tmp_path, raises):
     out = shutil.copytree(trained, tmp_path / "out")
     record = json.loads((out / "ensemble.json").read_text())
     record["members"][0]["folder"] = "../../other"
     (out / "ensemble.json").write_text(json.dumps(record))
     (out / "files.json").unlink()
-    with pytest.raises(TrainingError, match="is not the name of a folder"):
+    with raises(TrainingError):
         open_ensemble(out)
 
 

@@ -118,13 +118,13 @@ def test_the_configuration_trains_the_same_model(done, frame, tmp_path):
     assert config.training.time_budget is None
 
 
-def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged):
+def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged, raises):
     found, _ = done
     monkeypatch.setattr(tune, "search", None)
     again = pk.tune(frame, out=found.path, resume=True, trials=9)
     assert again.facts == found.facts
     assert "is finished" in logged()
-    with pytest.raises(TrainingError, match=r"the search .* already exists; resume it"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         _search(frame, found.path)
 
 
@@ -159,17 +159,17 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
     assert not (out / "trials").exists()
 
 
-def test_a_resumed_search_keeps_its_settings_folds_and_rows(frame, tmp_path, monkeypatch):
+def test_a_resumed_search_keeps_its_settings_folds_and_rows(frame, tmp_path, monkeypatch, raises):
     out = tmp_path / "tuned"
     with monkeypatch.context() as patch:
         patch.setattr(tune, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             _search(frame, out)
-    with pytest.raises(ConfigError, match=r"training\.epochs is 2 there and 3 here"):
+    with raises(ConfigError, "epochs"):
         pk.tune(frame, out=out, resume=True, epochs=3)
-    with pytest.raises(ConfigError, match="keeps its 2 folds"):
+    with raises(ConfigError, "folds"):
         pk.tune(frame, out=out, resume=True, folds=3)
-    with pytest.raises(TrainingError, match="the rows differ"):
+    with raises(TrainingError, "table", "out"):
         pk.tune(frame.head(100), out=out, resume=True)
     found = pk.tune(frame, out=out, resume=True, trials=2, time_budget="30m")
     assert len(found.trials) == 2
@@ -196,7 +196,7 @@ def test_a_trial_that_is_stopped_early_leaves_nothing(frame, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, logged):
+def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, logged, raises):
     def train(source, config, folder, call=trial.train, **given):
         if folder.name.startswith(f"{failing}-"):
             raise TrainingError("a weight is not finite")
@@ -204,7 +204,7 @@ def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, l
 
     monkeypatch.setattr(trial, "train", train)
     if failing == 0:
-        with pytest.raises(TrainingError, match="not finite"):
+        with raises(TrainingError):
             _search(frame, tmp_path / "tuned")
         return
     found = _search(frame, tmp_path / "tuned")
@@ -213,9 +213,9 @@ def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, l
     assert "trial 1 failed: a weight is not finite" in logged()
 
 
-def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path):
+def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path, raises):
     out = tmp_path / "tuned"
-    with pytest.raises(ConfigError, match="too short for a search: no trial was finished") as raised:
+    with raises(ConfigError, "time_budget", "limit", "folds", "resume", seconds_of_a_trial=0.0) as raised:
         pk.tune(frame, out=out, folds=2, time_budget=0.01, **SMALL)
     assert "time_budget" in raised.value.parameters
     assert is_search(out)
@@ -223,9 +223,9 @@ def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path):
     assert len(found.trials) >= 2
 
 
-def test_time_for_the_first_trial_alone_is_too_short(frame, tmp_path, monkeypatch):
+def test_time_for_the_first_trial_alone_is_too_short(frame, tmp_path, monkeypatch, raises):
     monkeypatch.setattr(tune, "FIRST_PASS", 1e9)  # so that no time is left
-    with pytest.raises(ConfigError, match=r"configuration itself took .* give at least"):
+    with raises(ConfigError, "time_budget", "limit", "folds", "resume", seconds_of_a_trial=0.5):
         pk.tune(frame, out=tmp_path / "tuned", folds=2, **SMALL)
 
 
@@ -246,10 +246,10 @@ def test_an_option_that_makes_no_sense_is_named(frame, tmp_path, options, named)
     assert not (tmp_path / "tuned").exists()
 
 
-def test_a_search_without_optuna_says_what_to_install(frame, tmp_path, monkeypatch):
+def test_a_search_without_optuna_says_what_to_install(frame, tmp_path, monkeypatch, raises):
     monkeypatch.setitem(sys.modules, "optuna", None)
     study.optuna.cache_clear()
-    with pytest.raises(ConfigError, match=r"needs the package optuna.*pip install 'pricekit\[tune\]'"):
+    with raises(ConfigError):
         pk.tune(frame, out=tmp_path / "tuned")
     monkeypatch.undo()
     study.optuna.cache_clear()
