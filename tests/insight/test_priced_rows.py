@@ -150,6 +150,18 @@ def test_what_cannot_be_read_is_explained(tmp_path, model, monkeypatch, raises):
         read_priced_rows(tmp_path / "large")
 
 
+@pytest.mark.parametrize("rows", ["words", "filled", "values"])
+def test_a_word_or_a_value_of_more_rows_than_there_are_is_refused(file, some, rows):
+    record = json.loads(some.to_text())
+    field = next(each for each in record["counts"]["fields"].values() if each["values"])
+    counts = {"words": record["counts"]["words"], "filled": field, "values": field["values"]}[rows]
+    counts["filled" if rows == "filled" else next(iter(counts))] = 51
+    file.parent.mkdir()
+    file.write_text(json.dumps(record))
+    with pytest.raises(DataError, match="more rows have a word or a value than there are rows"):
+        read_priced_rows(file)
+
+
 NAMES = st.lists(st.integers(0, 999), min_size=6, max_size=6)
 VALUES = st.none() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=3)
 

@@ -28,6 +28,7 @@ from pricekit.insight.sketch import (
     Sketch,
     Strict,
     Value,
+    check_counts,
     three_digits,
 )
 from pricekit.insight.training_sketch import MOST_ROWS, SEED, is_unknown, some_rows
@@ -255,6 +256,11 @@ class Counts(Strict):
     unknown_tokens: Count
     outside: Count
     halves: list[Half] = Field(max_length=2)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Counts:
+        check_counts(self.rows, self.words, ((each.filled, each.values) for each in self.fields.values()))
+        return self
 
     def fits(self, sketch: Sketch) -> bool:
         """Return whether priced rows were counted in the bins of this sketch."""

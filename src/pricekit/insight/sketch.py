@@ -6,7 +6,7 @@ mean and correlations of a vector of each row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated
 
@@ -106,6 +106,15 @@ class FieldSketch(Strict):
     rare: Count = 0
 
 
+def check_counts(
+    rows: int, words: Mapping[str, int], fields: Iterable[tuple[int, Mapping[str, int]]]
+) -> None:
+    """Raise ValueError if more rows have a word, a field or one of its values than there are."""
+    of_fields = [count for filled, values in fields for count in (filled, *values.values())]
+    if max([*words.values(), *of_fields], default=0) > rows:
+        raise ValueError("more rows have a word or a value than there are rows")
+
+
 class VectorSketch(Strict):
     """Mean and covariance of a vector of each row; see `pricekit.insight.domain`.
 
@@ -174,6 +183,11 @@ class Sketch(Strict):
     fields: dict[Name, FieldSketch] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
     vector: VectorSketch
     prices: PriceSketch | None = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Sketch:
+        check_counts(self.rows, self.words, ((each.filled, each.values) for each in self.fields.values()))
+        return self
 
     def to_text(self) -> str:
         """Return the content of `sketch.json`."""
