@@ -122,7 +122,7 @@ def first_invalid_field(error: BaseException) -> str:
         return ""
     first = error.errors()[0]
     place = f"{shorten('.'.join(map(str, first['loc'])), 100)}: " if first["loc"] else ""
-    return f" ({place}{shorten(first['msg'], 300)})"
+    return f" ({place}{shorten(first['msg'].removeprefix('Value error, '), 300)})"
 
 
 def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:
