@@ -218,13 +218,8 @@ def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
 
 
 def path_or_frame(table: Any) -> Any:
-    """Return a path or an address as a location, and anything else as it is."""
+    """Return a path or an address as a location, and anything else, such as a frame or None, as it is."""
     return location_of(table, "table") if isinstance(table, str | os.PathLike) else table
-
-
-def table_or_none(table: Any) -> Any:
-    """Return as `path_or_frame` does, and None for None."""
-    return None if table is None else path_or_frame(table)
 
 
 def names_of(given: str | Iterable[str] | None, parameter: str) -> list[str]:

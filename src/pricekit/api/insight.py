@@ -24,7 +24,6 @@ from pricekit.options import (
     names_of,
     path_or_frame,
     read_options_of,
-    table_or_none,
     with_options,
 )
 from pricekit.storage import Address, check_bucket, location_of
@@ -146,7 +145,7 @@ def comparables(
     check_request(k, demanded)
     reader = read_model(model_path(model, "model"), engine)
     columns = replace(columns_over(reader.columns, options), price=None)
-    source, wanted, products = path_or_frame(table), names_of(row, "row"), table_or_none(among)
+    source, wanted, products = path_or_frame(table), names_of(row, "row"), path_or_frame(among)
     rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
     rows = _with_ids(rows, wanted) if wanted else rows
     return reader.open().comparables(rows, k, same=demanded, among=products)
@@ -192,7 +191,7 @@ def importance(
     from pricekit.workflows.importance import measure_importance
 
     return measure_importance(
-        model_path(model, "model"), table_or_none(table), options, metric=metric, repeats=repeats
+        model_path(model, "model"), path_or_frame(table), options, metric=metric, repeats=repeats
     )
 
 

@@ -18,8 +18,8 @@ from pricekit.options import (
     clear_errors,
     columns_over,
     model_path,
+    path_or_frame,
     read_options_of,
-    table_or_none,
     with_options,
 )
 from pricekit.storage import Location, location_of
@@ -76,7 +76,7 @@ def evaluate(
     from pricekit.workflows.evaluate import evaluate_model
 
     keys = read_trust(trust)
-    return evaluate_model(model_path(model, "model", keys), table_or_none(table), options, metric, keys)
+    return evaluate_model(model_path(model, "model", keys), path_or_frame(table), options, metric, keys)
 
 
 @with_options(WeighedOptions)
@@ -114,13 +114,13 @@ def worst_rows(
     from pricekit.workflows.evaluate import worst_rows_of
 
     target = None if out is None else location_of(out, "out")
-    source = table_or_none(table)
+    source = path_or_frame(table)
     return worst_rows_of(
         *(model_path(model, "model"), source, options),
         by=by,
         out=target,
         metric=metric,
-        among=table_or_none(among),
+        among=path_or_frame(among),
     )
 
 
@@ -241,7 +241,7 @@ def export(
         export_run,
         precision=precision,
         overwrite=overwrite,
-        comparables=table_or_none(with_comparables),
+        comparables=path_or_frame(with_comparables),
         key=None if sign is None else read_signing_key(sign, "sign"),
     )
     if triton is None:
@@ -514,10 +514,10 @@ def report(
     target = location_of(out, "out")
     source = model_path(model, "model")
     sections = sections_for(
-        *(source, table_or_none(table), options),
+        *(source, path_or_frame(table), options),
         against=tuple(model_path(run, "against") for run in against),
         metric=metric,
-        among=table_or_none(among),
+        among=path_or_frame(among),
     )
     write_page(target, f"Report on {source.name}", sections)
     return target

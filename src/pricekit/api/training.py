@@ -134,7 +134,7 @@ def train(
     started = began()
     source = Source(
         path_or_frame(table),
-        None if valid is None else path_or_frame(valid),
+        path_or_frame(valid),
         read_options_of(options),
         tuple(map(path_or_frame, several(unpriced))),
         models_of(teacher, "teacher"),

@@ -118,7 +118,7 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of, table_or_none
+    from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.seen import earlier_texts
@@ -130,7 +130,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
 
     source = Source(
         path_or_frame(flags["table"]),
-        table_or_none(flags["valid"] or None),
+        path_or_frame(flags["valid"] or None),
         read_options_of(flags),
         tuple(map(path_or_frame, flags["unpriced"])),
         teachers=tuple(model_path(teacher, "teacher") for teacher in flags["teacher"]),

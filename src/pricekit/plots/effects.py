@@ -13,8 +13,8 @@ from pricekit.options import (
     ReadingOptions,
     columns_over,
     model_path,
+    path_or_frame,
     read_options_of,
-    table_or_none,
     with_options,
 )
 from pricekit.plots.drawing import (
@@ -113,7 +113,7 @@ class FeatureEffectDisplay(Display):
             path = model_path(model, "model")
             predictor = load_model(path)
         places = _places(predictor, feature)
-        source = _sample(path) if table is None else table_or_none(table)
+        source = _sample(path) if table is None else path_or_frame(table)
         columns = replace(columns_over(predictor.columns, options), price=None)
         rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
         some = rows.take(np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(np.int64)))

@@ -14,7 +14,7 @@ from pricekit.errors import DataError
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.evaluation.scores import metric_of
 from pricekit.metrics import Metric
-from pricekit.options import model_path, table_or_none
+from pricekit.options import model_path, path_or_frame
 from pricekit.plots.drawing import require_matplotlib
 from pricekit.prediction.predictor import Predictor
 from pricekit.support.text import counted
@@ -64,12 +64,12 @@ def judge(
     if isinstance(model, Predictor):
         require_table(table)
         judged_by = metric_of([] if model.origin is None else [model.origin.path], metric)
-        rows = priced_rows(model, table_or_none(table), options)
+        rows = priced_rows(model, path_or_frame(table), options)
         found = Judged(rows, judged_by, model.currency, model, None)
     else:
         path = model_path(model, "model")
         judged_by = metric_of([path], metric)
-        rows, predictor = judged_rows(path, table_or_none(table), options)
+        rows, predictor = judged_rows(path, path_or_frame(table), options)
         currency = currency_of(path) if predictor is None else predictor.currency
         found = Judged(rows, judged_by, currency, predictor, path)
     check_prices(rows.price, rows.predicted, least)
