@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation
     from pricekit.insight.priced_rows import PricedRows
     from pricekit.prediction.predictor import Predictor
-    from pricekit.table import Table, TableSource
+    from pricekit.table import Columns, Table, TableSource
     from pricekit.workflows.importance import Importance
 
 
@@ -84,14 +84,11 @@ def explain(
     """
     from pricekit.bundle.keys import read_trust
     from pricekit.runs.load import read_model
-    from pricekit.table import read_table
 
     keys = read_trust(trust)
     reader = read_model(model_path(model, "model", keys), engine, keys)
-    columns = replace(columns_over(reader.columns, options), price=None)
-    source, wanted = path_or_frame(table), names_of(row, "row")
-    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
-    return reader.open().explain(_with_ids(rows, wanted) if wanted else rows, evaluations=evaluations)
+    rows = _rows_without_prices(table, reader.columns, names_of(row, "row"), options)
+    return reader.open().explain(rows, evaluations=evaluations)
 
 
 @with_options(ReadingOptions)
@@ -139,15 +136,12 @@ def comparables(
     """
     from pricekit.insight.comparables import check_request
     from pricekit.runs.load import read_model
-    from pricekit.table import read_table
 
     demanded = names_of(same, "same")
     check_request(k, demanded)
     reader = read_model(model_path(model, "model"), engine)
-    columns = replace(columns_over(reader.columns, options), price=None)
-    source, wanted, products = path_or_frame(table), names_of(row, "row"), path_or_frame(among)
-    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
-    rows = _with_ids(rows, wanted) if wanted else rows
+    wanted, products = names_of(row, "row"), path_or_frame(among)
+    rows = _rows_without_prices(table, reader.columns, wanted, options)
     return reader.open().comparables(rows, k, same=demanded, among=products)
 
 
@@ -195,8 +189,20 @@ def importance(
     )
 
 
-def _with_ids(table: Table, wanted: Sequence[str]) -> Table:
-    """Return the rows with some ids; raises DataError."""
+def _rows_without_prices(
+    source: TableSource, columns: Columns, wanted: Sequence[str], options: Mapping[str, Any]
+) -> Table:
+    """Read the rows with some ids, by default all, without their prices; raises DataError."""
+    from pricekit.table import read_table
+
+    table = read_table(
+        path_or_frame(source),
+        replace(columns_over(columns, options), price=None),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+    )
+    if not wanted:
+        return table
     ids = table.ids.astype("str")
     if missing := [id_ for id_ in wanted if not (ids == id_).any()]:
         examples = ", ".join(shorten(id_) for id_ in ids.head(_SHOWN_IDS))
@@ -258,8 +264,7 @@ def drift(
     target = None if out is None else _page_at(out)
     priced = _priced_rows(table, options)
     predictor = load_model(source, engine)
-    rows = _rows(predictor, table, options) if priced is None else priced
-    found = predictor.drift(rows, fail_over=limits)
+    found = predictor.drift(priced or _rows(predictor, table, options), fail_over=limits)
     if target is not None:
         from pricekit.reporting.drift import drift_sections
         from pricekit.reporting.page import write_page
@@ -291,7 +296,7 @@ def _rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> Compa
         path_or_frame(table),
         columns_over(predictor.columns, options),
         require_sketch(predictor.sketch).others,
-        required=_named(options),
+        required=[name for role in ("text", "price") for name in names_of(options.get(role), role)],
         limit=options.get("limit"),
         read_options=read_options_of(options),
     )
@@ -306,8 +311,3 @@ def _page_at(out: PathLike) -> Any:
     if isinstance(target, Address):
         check_bucket(target)
     return target
-
-
-def _named(options: Mapping[str, Any]) -> list[str]:
-    """Return the columns that options name, which must exist."""
-    return [*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")]

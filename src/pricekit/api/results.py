@@ -25,7 +25,26 @@ if TYPE_CHECKING:
     from pricekit.prediction.predictor import Predictor
 
 
-class Run:
+class _Handle:
+    """What every handle has.
+
+    Args:
+        path: the folder.
+        name: of the file with its facts, which is written last.
+        kind: for errors.
+    """
+
+    def __init__(self, path: PathLike, name: str, kind: str) -> None:
+        self.path = path_of(path, "path")
+        self.facts = _read_json(self.path / name, kind)
+        check_run_format(self.facts, self.path)
+        self._owner: _Handle | None = None  # keeps the object alive that owns the temporary folder
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+class Run(_Handle):
     """A trained model in a folder: a run of `pricekit.train`, or an ensemble of `pricekit.ensemble`.
 
     Every function that takes the path of a model also takes this object.
@@ -51,15 +70,10 @@ class Run:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = path_of(path, "path")
-        self._owner: CrossValidation | Tuning | None = None
-        self.facts = _read_facts(self.path / "run.json", "run")
+        super().__init__(path, "run.json", "run")
         listed = self.path / "ensemble.json"
         record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
         self.members: list[dict[str, Any]] = record["members"]
-
-    def __fspath__(self) -> str:
-        return str(self.path)
 
     def __repr__(self) -> str:
         return f"Run('{self.path}', {_score(self.facts)})"
@@ -117,7 +131,7 @@ class Run:
         return export(self, out, precision=precision, triton=triton, overwrite=overwrite)
 
 
-class CrossValidation:
+class CrossValidation(_Handle):
     """A cross-validation in a folder: one run per fold of a table.
 
     Args:
@@ -138,11 +152,7 @@ class CrossValidation:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = path_of(path, "path")
-        self.facts = _read_facts(self.path / "cv.json", "cross-validation")
-
-    def __fspath__(self) -> str:
-        return str(self.path)
+        super().__init__(path, "cv.json", "cross-validation")
 
     def __repr__(self) -> str:
         return f"CrossValidation('{self.path}', folds={len(self.facts['folds'])}, {_score(self.facts)})"
@@ -167,7 +177,7 @@ class CrossValidation:
         """The run of each fold."""
         runs = [Run(self.path / f"fold-{fold['fold']}") for fold in self.facts["folds"]]
         for run in runs:
-            run._owner = self  # keep the object alive: it owns their temporary folder
+            run._owner = self
         return runs
 
     @property
@@ -178,7 +188,7 @@ class CrossValidation:
         return evaluate(self)
 
 
-class Tuning:
+class Tuning(_Handle):
     """A search for better settings, in a folder.
 
     Args:
@@ -199,11 +209,7 @@ class Tuning:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = path_of(path, "path")
-        self.facts = _read_facts(self.path / "tune.json", "search")
-
-    def __fspath__(self) -> str:
-        return str(self.path)
+        super().__init__(path, "tune.json", "search")
 
     def __repr__(self) -> str:
         final, name = self.facts["on_final_rows"], self.facts["metric"]
@@ -244,7 +250,7 @@ class Tuning:
     def run(self) -> Run:
         """The model with the chosen settings, trained on all rows that trials saw."""
         run = Run(self.path / "run")
-        run._owner = self  # keep the object alive: it owns the temporary folder
+        run._owner = self
         return run
 
     @property
@@ -271,21 +277,15 @@ def _score(facts: Mapping[str, Any]) -> str:
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"
 
 
-def delete_with(handle: Run | CrossValidation | Tuning, folder: Path) -> None:
-    """Delete a temporary folder when its handle is garbage-collected or its process ends."""
-    owner = os.getpid()
+def delete_with(handle: _Handle) -> None:
+    """Delete the temporary folder of a handle when it is garbage-collected or its process ends."""
+    owner, folder = os.getpid(), handle.path
 
     def delete() -> None:
         if os.getpid() == owner:  # a forked child also has the handle
             shutil.rmtree(folder, ignore_errors=True)
 
     weakref.finalize(handle, delete)
-
-
-def _read_facts(file: Path, kind: str) -> dict[str, Any]:
-    facts = _read_json(file, kind)
-    check_run_format(facts, file.parent)
-    return facts
 
 
 def _read_json(file: Path, kind: str) -> dict[str, Any]:

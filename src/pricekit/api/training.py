@@ -76,7 +76,7 @@ def one_speaks() -> Iterator[None]:
 def handle_of(handle: Handle, out: PathLike | None) -> Handle:
     """Return the handle; a temporary folder is deleted with it."""
     if out is None:
-        delete_with(handle, handle.path)
+        delete_with(handle)
     return handle
 
 
