@@ -21,6 +21,7 @@ from pricekit.support.text import did_you_mean
 
 if TYPE_CHECKING:
     from pricekit.bundle.keys import Trust
+    from pricekit.table import Table
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -251,6 +252,14 @@ def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
     if options.get("id"):
         columns = replace(columns, id=options["id"], id_required=True)
     return columns
+
+
+def rows_without_prices(table: Any, columns: Any, options: Mapping[str, Any]) -> Table:
+    """Read a table with these columns, or those that the options name, but not its prices; raises DataError."""
+    from pricekit.table import read_table
+
+    columns = replace(columns_over(columns, options), price=None)
+    return read_table(table, columns, limit=options.get("limit"), read_options=read_options_of(options))
 
 
 def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -24,6 +23,7 @@ from pricekit.options import (
     names_of,
     path_or_frame,
     read_options_of,
+    rows_without_prices,
     with_options,
 )
 from pricekit.storage import Address, check_bucket, location_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation
     from pricekit.insight.priced_rows import PricedRows
     from pricekit.prediction.predictor import Predictor
-    from pricekit.table import Columns, Table, TableSource
+    from pricekit.table import Table, TableSource
     from pricekit.workflows.importance import Importance
 
 
@@ -87,8 +87,9 @@ def explain(
 
     keys = read_trust(trust)
     reader = read_model(model_path(model, "model", keys), engine, keys)
-    rows = _rows_without_prices(table, reader.columns, names_of(row, "row"), options)
-    return reader.open().explain(rows, evaluations=evaluations)
+    wanted = names_of(row, "row")
+    rows = rows_without_prices(path_or_frame(table), reader.columns, options)
+    return reader.open().explain(_with_ids(rows, wanted), evaluations=evaluations)
 
 
 @with_options(ReadingOptions)
@@ -141,8 +142,8 @@ def comparables(
     check_request(k, demanded)
     reader = read_model(model_path(model, "model"), engine)
     wanted, products = names_of(row, "row"), path_or_frame(among)
-    rows = _rows_without_prices(table, reader.columns, wanted, options)
-    return reader.open().comparables(rows, k, same=demanded, among=products)
+    rows = rows_without_prices(path_or_frame(table), reader.columns, options)
+    return reader.open().comparables(_with_ids(rows, wanted), k, same=demanded, among=products)
 
 
 @with_options(WeighedOptions)
@@ -189,18 +190,8 @@ def importance(
     )
 
 
-def _rows_without_prices(
-    source: TableSource, columns: Columns, wanted: Sequence[str], options: Mapping[str, Any]
-) -> Table:
-    """Read the rows with some ids, by default all, without their prices; raises DataError."""
-    from pricekit.table import read_table
-
-    table = read_table(
-        path_or_frame(source),
-        replace(columns_over(columns, options), price=None),
-        limit=options.get("limit"),
-        read_options=read_options_of(options),
-    )
+def _with_ids(table: Table, wanted: Sequence[str]) -> Table:
+    """Return the rows with some ids, by default all; raises DataError."""
     if not wanted:
         return table
     ids = table.ids.astype("str")

@@ -10,10 +10,10 @@ from pricekit.options import (
     PathLike,
     PricedOptions,
     ReadingOptions,
-    columns_over,
     names_of,
     path_or_frame,
     read_options_of,
+    rows_without_prices,
     with_options,
 )
 from pricekit.storage import Address, location_of
@@ -90,14 +90,13 @@ def compute_features(
     import pandas as pd
 
     from pricekit.features.fit import fit_features
-    from pricekit.table import Columns, check_output, read_table, write_frame
+    from pricekit.table import Columns, check_output, write_frame
 
     source = path_or_frame(table)
     target = None if out is None else location_of(out, "out")
     if target is not None:
         check_output(target, [source] if isinstance(source, Path | Address) else [])
-    columns = columns_over(Columns(price=None), options)
-    rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    rows = rows_without_prices(source, Columns(), options)
     fitted, _ = fit_features(names_of(features, "features"), {}, rows)
     frame = pd.concat([rows.ids, pd.DataFrame(fitted.transform(rows), columns=fitted.names)], axis=1)
     if target is not None:

@@ -11,10 +11,9 @@ import numpy as np
 from pricekit.errors import ConfigError, DataError, check_intact
 from pricekit.options import (
     ReadingOptions,
-    columns_over,
     model_path,
     path_or_frame,
-    read_options_of,
+    rows_without_prices,
     with_options,
 )
 from pricekit.plots.drawing import (
@@ -34,7 +33,6 @@ from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model
 from pricekit.support.progress import progress
 from pricekit.support.text import counted, did_you_mean, printable, shorten
-from pricekit.table import read_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,8 +112,7 @@ class FeatureEffectDisplay(Display):
             predictor = load_model(path)
         places = _places(predictor, feature)
         source = _sample(path) if table is None else path_or_frame(table)
-        columns = replace(columns_over(predictor.columns, options), price=None)
-        rows = read_table(source, columns, limit=options.get("limit"), read_options=read_options_of(options))
+        rows = rows_without_prices(source, predictor.columns, options)
         some = rows.take(np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(np.int64)))
         inputs = predictor.prepare(some)
         first = next(member for member, place in enumerate(places) if place is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,11 @@ from pricekit.evaluation.scores import Scores, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.insight.products import Products, products_of
 from pricekit.metrics import Metric
-from pricekit.options import columns_over, names_of, read_options_of
+from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
-from pricekit.table import Table, read_table, source_name
+from pricekit.table import Table, source_name
 from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
 
 MOST_ROWS = 200_000
@@ -190,17 +190,15 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
     """Return whether a table lacks the model's price column, and the user named no other one."""
     if options.get("price") is not None:
         return False
-    columns = columns_over(predictor.columns, options)
-    some = read_table(table, replace(columns, price=None), limit=1, read_options=read_options_of(options))
-    return columns.price not in some.frame.columns
+    some = rows_without_prices(table, predictor.columns, {**options, "limit": 1})
+    return predictor.columns.price not in some.frame.columns
 
 
 def read_unpriced(
     model: Path, predictor: Predictor, table: Any, options: Mapping[str, Any], products: Products | None
 ) -> Unpriced:
     """Read and price a table without prices; raises DataError if it has no row."""
-    columns = replace(columns_over(predictor.columns, options), price=None)
-    rows = read_table(table, columns, limit=options.get("limit"), read_options=read_options_of(options))
+    rows = rows_without_prices(table, predictor.columns, options)
     if not len(rows):
         raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
