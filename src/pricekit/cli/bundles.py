@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pricekit.bundle.keys import SIGNATURE
-from pricekit.cli.options import FOLDER, engine_option, trust_option
+from pricekit.cli.options import FOLDER, engine_option, flag, json_option, trust_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.log import logger
 from pricekit.support.text import counted, scheme_of
@@ -20,14 +20,13 @@ _SHOWN = "schema_version pricekit_version created precision opset table currency
 
 @click.command(short_help="Check a bundle in a sandbox and show its manifest.")
 @click.argument("bundle", type=FOLDER)
-@click.option(
+@flag(
     "--self-test",
-    is_flag=True,
-    help="Also check that the engine gives the invented rows in the bundle the prices that they had at its export.",
+    "Also check that the engine gives the invented rows in the bundle the prices that they had at its export.",
 )
 @engine_option
 @trust_option
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON on stdout.")
+@json_option("Print the manifest as JSON on stdout.")
 def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] | None, as_json: bool) -> None:
     """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
 
@@ -118,7 +117,7 @@ def sign(bundle: str, key: str) -> None:
 @click.command(short_help="Push a bundle to the Hugging Face hub.")
 @click.argument("bundle", type=FOLDER)
 @click.argument("repository", metavar="OWNER/NAME")
-@click.option("--public", is_flag=True, help="Let everyone read a new repository. By default, it is private.")
+@flag("--public", "Let everyone read a new repository. By default, it is private.")
 def push(bundle: str, repository: str, public: bool) -> None:
     """Push BUNDLE to a repository of the Hugging Face hub, as one commit.
 

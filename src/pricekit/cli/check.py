@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import READ_OPTIONS, TABLE, as_arguments, read_flags, split_names, table_options
+from pricekit.cli.options import (
+    READ_OPTIONS,
+    TABLE,
+    as_arguments,
+    flag,
+    json_option,
+    optional_table,
+    read_flags,
+    split_names,
+    table_options,
+)
 from pricekit.cli.project import PROJECT_FILE, with_project
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import shorten
@@ -21,17 +31,15 @@ _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
 
 @click.command(short_help="Show how pricekit reads a table, and its problems.")
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @table_options(price=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
+@json_option("Print the report as JSON on stdout.")
 @click.option(
     "--write",
     type=TABLE,
     help="Also write the table and its columns into a project file (pricekit.toml).",
 )
-@click.option(
-    "--overwrite", is_flag=True, help="Replace a table and columns that the file in --write already names."
-)
+@flag("--overwrite", "Replace a table and columns that the file in --write already names.")
 def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> None:
     """Show how pricekit reads TABLE and which problems it has, without training.
 

@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options
-from pricekit.cli.show import json_option, row_option, show_rows
+from pricekit.cli.options import (
+    TABLE,
+    engine_option,
+    json_option,
+    model_argument,
+    table_argument,
+    table_options,
+)
+from pricekit.cli.show import row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.insight.comparables import Comparable, Comparables
 
 
 @click.command(short_help="Show the products with known prices that are most similar to a row.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE)
+@model_argument
+@table_argument
 @row_option
 @click.option(
     "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of products for each row."
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     help="Table of products with prices.  [default: the products that the bundle contains]",
 )
 @engine_option
-@json_option
+@json_option("Print one JSON object per row on stdout.")
 @table_options(price=False)
 def comparables(**flags: Any) -> None:
     """Show the products with known prices that are most similar to rows of TABLE, beside the price that MODEL predicts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pricekit.cli.options import FOLDER, metric_option
+from pricekit.cli.options import FOLDER, json_option, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
 
@@ -12,7 +12,7 @@ from pricekit.support.text import counted
 @click.command(short_help="Show which of several runs is better, if the difference is significant.")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @metric_option("Metric by which to compare.  [default: that of the first run]")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on stdout.")
+@json_option("Print the comparison as JSON on stdout.")
 def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     """Compare RUNS with the first one. Each is a folder of pricekit train or pricekit cv.
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import READ_OPTIONS, as_arguments, epochs_option, model_options, table_options
+from pricekit.cli.options import (
+    READ_OPTIONS,
+    as_arguments,
+    epochs_option,
+    json_option,
+    model_options,
+    table_options,
+)
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
@@ -68,7 +75,7 @@ def schema() -> None:
 @table_options(price=True)
 @epochs_option
 @click.option("--time-budget", metavar="TIME", help="Time limit of the training, such as 2h or 90m.")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of {setting, value, source}.")
+@json_option("Print a list of {setting, value, source}.")
 def show(as_json: bool, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
 

@@ -12,11 +12,12 @@ import click
 from pricekit.cli.common import USELESS, again
 from pricekit.cli.options import (
     FOLDER,
-    TABLE,
     allow_leak_option,
     as_arguments,
     epochs_option,
+    flag,
     model_options,
+    optional_table,
     resume_hint,
     table_options,
     teacher_options,
@@ -28,7 +29,7 @@ from pricekit.support.staging import continued
 
 
 @click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @click.option("--out", type=FOLDER, required=True, help="Folder for the cross-validation.")
 @click.option("--folds", type=int, metavar="N", help="Number of folds.  [default: 5]")
 @model_options
@@ -39,8 +40,8 @@ from pricekit.support.staging import continued
     metavar="TIME",
     help="Time limit of each fold, such as 2h or 90m. The schedule fits into it.",
 )
-@click.option("--resume", is_flag=True, help="Continue the cross-validation in --out, or start it.")
-@click.option("--overwrite", is_flag=True, help="Replace the cross-validation in --out.")
+@flag("--resume", "Continue the cross-validation in --out, or start it.")
+@flag("--overwrite", "Replace the cross-validation in --out.")
 @teacher_options
 @allow_leak_option
 def cv(**flags: Any) -> None:

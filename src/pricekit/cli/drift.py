@@ -9,7 +9,15 @@ import click
 
 from pricekit.cli.common import DRIFTED
 from pricekit.cli.completion import measure_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options
+from pricekit.cli.options import (
+    TABLE,
+    as_arguments,
+    engine_option,
+    json_option,
+    model_argument,
+    table_argument,
+    table_options,
+)
 from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show whether a table differs from what a model was trained on.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE)
+@model_argument
+@table_argument
 @table_options(price=True)
 @engine_option
 @click.option("--out", type=TABLE, metavar="FILE", help="Also write an HTML page.")
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     shell_complete=measure_names,
     help="Exit with code 6 if a measure is over its limit, such as psi=0.2; may be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object on stdout.")
+@json_option("Print all of it as one JSON object on stdout.")
 def drift(as_json: bool, **flags: Any) -> None:
     """Compare the rows of TABLE with those that MODEL was trained on. The training rows are not needed.
 

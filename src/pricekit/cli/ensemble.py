@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import FOLDER, metric_option
+from pricekit.cli.options import FOLDER, flag, metric_option
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, milliseconds
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the ensemble.")
 @metric_option("Metric that the weights minimise.  [default: that of the first run]")
-@click.option("--overwrite", is_flag=True, help="Replace the ensemble in --out when the new one is complete.")
+@flag("--overwrite", "Replace the ensemble in --out when the new one is complete.")
 def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: bool) -> None:
     """Combine RUNS into one model: a weighted average of their log prices.
 

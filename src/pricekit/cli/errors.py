@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.options import (
+    TABLE,
+    as_arguments,
+    metric_option,
+    model_argument,
+    optional_table,
+    table_options,
+    weight_option,
+)
 from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
@@ -14,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="List the rows with the largest errors, and what they have in common.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE, required=False)
+@model_argument
+@optional_table
 @table_options(price=True)
 @weight_option
 @metric_option("Metric that counts.  [default: that of the model]")

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from pricekit.cli.options import (
-    FOLDER,
-    TABLE,
     as_arguments,
+    json_option,
     metric_option,
+    model_argument,
+    optional_table,
     table_options,
     trust_option,
     weight_option,
@@ -19,13 +20,13 @@ from pricekit.cli.terminal import begin
 
 
 @click.command(short_help="Score a model on a table with prices, or on the rows held out of its training.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE, required=False)
+@model_argument
+@optional_table
 @table_options(price=True)
 @weight_option
 @trust_option
 @metric_option("Metric that counts.  [default: that of the model]")
-@click.option("--json", "as_json", is_flag=True, help="Print all scores as JSON on stdout.")
+@json_option("Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.
 

@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, engine_option, table_options, trust_option
-from pricekit.cli.show import json_option, row_option, show_rows
+from pricekit.cli.options import (
+    engine_option,
+    json_option,
+    model_argument,
+    table_argument,
+    table_options,
+    trust_option,
+)
+from pricekit.cli.show import row_option, show_rows
 
 if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation, Factor
 
 
 @click.command(short_help="Show which words and columns make a row's price.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE)
+@model_argument
+@table_argument
 @row_option
 @engine_option
 @trust_option
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number of prices for each row. More of them divide more phrases into words.",
 )
-@json_option
+@json_option("Print one JSON object per row on stdout.")
 @table_options(price=False)
 def explain(**flags: Any) -> None:
     """Decompose the prices that MODEL predicts for rows of TABLE into factors.

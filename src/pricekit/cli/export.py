@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import FOLDER, TABLE
+from pricekit.cli.options import FOLDER, TABLE, flag
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import path_of
@@ -44,7 +44,7 @@ BATCH_SENSITIVITY = 0.02
     metavar="KEY",
     help="Sign the bundle with this private key, a PEM file; see `pricekit sign`.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the bundle in --out when the new one is complete.")
+@flag("--overwrite", "Replace the bundle in --out when the new one is complete.")
 def export(**flags: Any) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features and model card.
 

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import TABLE, as_arguments, table_options
+from pricekit.cli.options import TABLE, as_arguments, optional_table, table_options
 from pricekit.cli.project import with_project
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 
 @click.command(short_help="Compute the engineered features of a table.")
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @click.option("--out", type=TABLE, required=True, help="Output file: CSV, TSV, Parquet or JSON lines.")
 @click.option(
     "--features",

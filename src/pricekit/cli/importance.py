@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.options import (
+    as_arguments,
+    json_option,
+    metric_option,
+    model_argument,
+    optional_table,
+    table_options,
+    weight_option,
+)
 from pricekit.cli.terminal import begin, show_result, show_table
 
 if TYPE_CHECKING:
@@ -17,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show which features, lines and words a model's prices depend on.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE, required=False)
+@model_argument
+@optional_table
 @table_options(price=True)
 @weight_option
 @metric_option("Metric that counts.  [default: that of the model]")
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number of permutations of each feature or line.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as one JSON object on stdout.")
+@json_option("Print all of it as one JSON object on stdout.")
 def importance(as_json: bool, **flags: Any) -> None:
     """Measure what the prices that MODEL predicts for a whole table depend on.
 

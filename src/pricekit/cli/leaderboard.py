@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pricekit.cli.options import FOLDER, metric_option
+from pricekit.cli.options import FOLDER, flag, json_option, metric_option
 from pricekit.cli.project import RUNS
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, duration, milliseconds
@@ -22,10 +22,8 @@ Column = tuple[str, Sequence[str]]
 @click.command(short_help="Rank many runs by their score on the same rows.")
 @click.argument("runs", type=FOLDER, nargs=-1)
 @metric_option("Metric by which to rank.  [default: that of most of the models]")
-@click.option(
-    "--latency", is_flag=True, help="Also measure the time that a prediction of one row takes, in torch."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the leaderboard as JSON on stdout.")
+@flag("--latency", "Also measure the time that a prediction of one row takes, in torch.")
+@json_option("Print the leaderboard as JSON on stdout.")
 def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_json: bool) -> None:
     """Rank RUNS: folders of pricekit train, cv and ensemble, or folders that contain them.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,31 @@ FOLDER = click.Path()
 READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
 """The options that control how a file is read."""
 
+model_argument = click.argument("model", type=FOLDER)
+table_argument = click.argument("table", type=TABLE)
+optional_table = click.argument("table", type=TABLE, required=False)
+
+
+def flag(name: str, text: str) -> Decorator:
+    """Return an option without a value, with its help."""
+    return click.option(name, is_flag=True, help=text)
+
+
+def json_option(text: str) -> Decorator:
+    """Return --json with its help."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def metric_option(text: str) -> Decorator:
+    """Return --metric with its help."""
+    return click.option("--metric", metavar="M", shell_complete=metric_names, help=text)
+
+
+def role_option(role: str, text: str) -> Decorator:
+    """Return the option that names the column of a role."""
+    return click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
+
+
 epochs_option = click.option(
     "--epochs",
     type=lambda given: int(given) if given.isdecimal() else given,  # the configuration checks it
@@ -44,44 +69,32 @@ trust_option = click.option(
     callback=lambda _context, _option, given: list(given) or None,
     help="Open only a bundle that this public key, a PEM file, has signed; may be repeated.",
 )
-allow_leak_option = click.option(
-    "--allow-leak", is_flag=True, help="Train even if columns or texts leak the price."
-)
+allow_leak_option = flag("--allow-leak", "Train even if columns or texts leak the price.")
+weight_option = role_option("weight", "Column of row weights, at least 0.")
+
+
+def _all(*options: Decorator) -> Decorator:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def table_options(*, price: bool) -> Decorator:
     """Add --text, --id, --limit and the options for reading; with `price`, also --price, --decimal and --currency."""
-    text = click.option(
-        "--text",
-        metavar="COLS",
-        shell_complete=column_names(several=True),
-        help="Text columns, separated by commas. Several columns become labelled lines of one text.",
-    )
-    known = click.option(
-        "--price",
-        metavar="COL",
-        shell_complete=column_names(),
-        help="Column of known prices.  [default: price]",
-    )
-    names = click.option(
-        "--id",
-        metavar="COL",
-        shell_complete=column_names(),
-        help="Column that identifies each row.  [default: sample_id, or row numbers]",
-    )
-    limit = click.option(
-        "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
-    )
-    return _all([text, *([known] if price else []), names, *_read_options(price=price), limit])
-
-
-def _read_options(*, price: bool) -> list[Decorator]:
-    options: list[Decorator] = [
+    options = [
+        click.option(
+            "--text",
+            metavar="COLS",
+            shell_complete=column_names(several=True),
+            help="Text columns, separated by commas. Several columns become labelled lines of one text.",
+        ),
+        role_option("id", "Column that identifies each row.  [default: sample_id, or row numbers]"),
         click.option("--encoding", metavar="E", help="Encoding of a text file.  [default: detected]"),
         click.option(
-            "--delimiter",
-            metavar="D",
-            help="Field separator, such as ';' or tab.  [default: detected]",
+            "--delimiter", metavar="D", help="Field separator, such as ';' or tab.  [default: detected]"
         ),
         click.option(
             "--columns",
@@ -90,6 +103,7 @@ def _read_options(*, price: bool) -> list[Decorator]:
         ),
     ]
     if price:
+        options.insert(1, role_option("price", "Column of known prices.  [default: price]"))
         options += [
             click.option(
                 "--decimal", metavar="MARK", help="Decimal mark of prices: '.' or ','.  [default: detected]"
@@ -98,131 +112,94 @@ def _read_options(*, price: bool) -> list[Decorator]:
                 "--currency", metavar="C", help="Use only prices in this currency, such as EUR or €."
             ),
         ]
-    return options
+    limit = click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
+    )
+    return _all(*options, limit)
 
 
-def metric_option(text: str) -> Decorator:
-    """Return --metric with its help."""
-    return click.option("--metric", metavar="M", shell_complete=metric_names, help=text)
-
-
-def role_option(role: str, text: str) -> Decorator:
-    """Return the option that names the column of a role."""
-    return click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
-
-
-weight_option = role_option("weight", "Column of row weights, at least 0.")
-
-
-def _row_options() -> list[Decorator]:
-    texts = {
-        "group": "Column whose equal values stay on one side of the split, such as a shop.",
-        "time": "Column of dates, times or numbers. Later rows are held out.",
-    }
-    return [weight_option, *(role_option(role, text) for role, text in texts.items())]
-
-
-def _objective_options() -> list[Decorator]:
-    return [
-        metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
-        click.option(
-            "--loss",
-            metavar="L",
-            shell_complete=plugin_names("loss"),
-            help="Loss function.  [default: that of the metric]",
-        ),
-    ]
-
-
-def _plugin_options() -> list[Decorator]:
-    return [
-        click.option(
-            "--policy",
-            metavar="P",
-            shell_complete=plugin_names("policy"),
-            help="Training policy. It sets the defaults of all options below.  [default: quick]",
-        ),
-        click.option(
-            "--backbone",
-            metavar="B",
-            shell_complete=plugin_names("backbone"),
-            help="Backbone: tokenizer and encoder.",
-        ),
-        click.option(
-            "--features",
-            metavar="F",
-            shell_complete=plugin_names("feature", several=True),
-            help="Feature plugins, separated by commas.",
-        ),
-    ]
-
-
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose the model and its settings."""
-    options: list[Decorator] = [
-        *_row_options(),
-        *_plugin_options(),
-        click.option(
-            "--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id."
-        ),
-        click.option(
-            "--random-weights",
-            is_flag=True,
-            help="Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
-        ),
-        *_objective_options(),
-        click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
-        click.option(
-            "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"
-        ),
-        click.option(
-            "--refit/--no-refit",
-            default=None,
-            help="Train once more on all rows, once the best epoch is known.  [default: as the policy says]",
-        ),
-        click.option(
-            "--max-latency",
-            metavar="TIME",
-            help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
-        ),
-        click.option(
-            "--track",
-            metavar="T",
-            help="Trackers that observe the training, such as mlflow or tensorboard, separated by commas.",
-        ),
-        click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
-        settings_option,
-    ]
-    return _all(options)(command)
-
-
-settings_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    shell_complete=setting_names,
-    help="A single setting, such as loss.gamma=1.5.",
+model_options = _all(
+    weight_option,
+    role_option("group", "Column whose equal values stay on one side of the split, such as a shop."),
+    role_option("time", "Column of dates, times or numbers. Later rows are held out."),
+    click.option(
+        "--policy",
+        metavar="P",
+        shell_complete=plugin_names("policy"),
+        help="Training policy. It sets the defaults of all options below.  [default: quick]",
+    ),
+    click.option(
+        "--backbone",
+        metavar="B",
+        shell_complete=plugin_names("backbone"),
+        help="Backbone: tokenizer and encoder.",
+    ),
+    click.option(
+        "--features",
+        metavar="F",
+        shell_complete=plugin_names("feature", several=True),
+        help="Feature plugins, separated by commas.",
+    ),
+    click.option(
+        "--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id."
+    ),
+    flag(
+        "--random-weights",
+        "Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
+    ),
+    metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
+    click.option(
+        "--loss",
+        metavar="L",
+        shell_complete=plugin_names("loss"),
+        help="Loss function.  [default: that of the metric]",
+    ),
+    click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
+    click.option(
+        "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"
+    ),
+    click.option(
+        "--refit/--no-refit",
+        default=None,
+        help="Train once more on all rows, once the best epoch is known.  [default: as the policy says]",
+    ),
+    click.option(
+        "--max-latency",
+        metavar="TIME",
+        help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
+    ),
+    click.option(
+        "--track",
+        metavar="T",
+        help="Trackers that observe the training, such as mlflow or tensorboard, separated by commas.",
+    ),
+    click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        shell_complete=setting_names,
+        help="A single setting, such as loss.gamma=1.5.",
+    ),
 )
+"""The options that choose the model and its settings."""
 
-
-def teacher_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --unpriced and --teacher."""
-    options = [
-        click.option(
-            "--unpriced",
-            type=TABLE,
-            multiple=True,
-            help="Also train on the unpriced rows of this table, such as the rows to predict.",
-        ),
-        click.option(
-            "--teacher",
-            type=FOLDER,
-            multiple=True,
-            help="Model that prices the rows of --unpriced. Several teachers are averaged (geometric mean).",
-        ),
-    ]
-    return _all(options)(command)
+teacher_options = _all(
+    click.option(
+        "--unpriced",
+        type=TABLE,
+        multiple=True,
+        help="Also train on the unpriced rows of this table, such as the rows to predict.",
+    ),
+    click.option(
+        "--teacher",
+        type=FOLDER,
+        multiple=True,
+        help="Model that prices the rows of --unpriced. Several teachers are averaged (geometric mean).",
+    ),
+)
+"""--unpriced and --teacher."""
 
 
 def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
@@ -244,15 +221,6 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
 def split_names(text: str) -> list[str]:
     """Split names at commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _all(options: Sequence[Decorator]) -> Decorator:
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
+from pricekit.cli.options import json_option
 from pricekit.cli.terminal import show_result
 from pricekit.core.registry import FILE, KINDS
 from pricekit.support.text import did_you_mean
@@ -219,7 +220,7 @@ def plugins() -> None:
 
 @plugins.command("list")
 @click.option("--kind", type=click.Choice(list(KINDS)), help="Show only plugins of this kind.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+@json_option("Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
     from pricekit.cli.terminal import show_table
@@ -245,7 +246,7 @@ def list_(kind: str | None, as_json: bool) -> None:
 
 @plugins.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+@json_option("Print JSON on stdout.")
 def show(name: str, as_json: bool) -> None:
     """Explain the plugin NAME: its source, its options and, for a policy, its defaults."""
     from pricekit.cli.terminal import show_table

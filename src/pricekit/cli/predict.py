@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, engine_option, table_options, trust_option
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    as_arguments,
+    engine_option,
+    flag,
+    optional_table,
+    table_options,
+    trust_option,
+)
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -16,7 +25,7 @@ from pricekit.support.text import counted
 
 @click.command(short_help="Price the rows of a table with a run or a bundle.")
 @click.argument("model", type=FOLDER, required=False)
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @click.option(
     "--out",
     type=TABLE,
@@ -32,10 +41,8 @@ from pricekit.support.text import counted
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Also write price_low and price_high, an interval that contains this share of true prices, such as 0.9.",
 )
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Continue the interrupted prediction in --out. In a folder, skip the files that are complete.",
+@flag(
+    "--resume", "Continue the interrupted prediction in --out. In a folder, skip the files that are complete."
 )
 @click.option(
     "--processes",

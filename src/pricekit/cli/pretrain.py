@@ -11,7 +11,7 @@ import click
 
 from pricekit.cli.common import again
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, table_options
+from pricekit.cli.options import FOLDER, TABLE, as_arguments, flag, table_options
 from pricekit.cli.terminal import begin, show_result
 
 
@@ -26,7 +26,7 @@ from pricekit.cli.terminal import begin, show_result
     help="A pretrained backbone, or transformer.",
 )
 @click.option("--weights", metavar="DIR", help="Weights to start from: a folder or a hub id.")
-@click.option("--random-weights", is_flag=True, help="Start a pretrained backbone from random weights.")
+@flag("--random-weights", "Start a pretrained backbone from random weights.")
 @table_options(price=False)
 @click.option(
     "--max-length",
@@ -65,10 +65,8 @@ from pricekit.cli.terminal import begin, show_result
     metavar="KEY=VALUE",
     help="A setting of the backbone, such as backbone.layers=2, or facts_first=true. Use the same as for train.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Continue from the last checkpoint, or start. Repeat all other options."
-)
-@click.option("--overwrite", is_flag=True, help="Replace the weights in --out.")
+@flag("--resume", "Continue from the last checkpoint, or start. Repeat all other options.")
+@flag("--overwrite", "Replace the weights in --out.")
 def pretrain(**flags: Any) -> None:
     """Adapt a backbone to the texts of each TABLE: train its encoder to fill in masked tokens.
 

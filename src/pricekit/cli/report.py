@@ -6,14 +6,23 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, metric_option, table_options, weight_option
+from pricekit.cli.options import (
+    FOLDER,
+    TABLE,
+    as_arguments,
+    metric_option,
+    model_argument,
+    optional_table,
+    table_options,
+    weight_option,
+)
 from pricekit.cli.terminal import begin, show_result
 from pricekit.storage import Location, size_of
 
 
 @click.command(short_help="Write a page on how good a model's prices are, where they fail, and why.")
-@click.argument("model", type=FOLDER)
-@click.argument("table", type=TABLE, required=False)
+@model_argument
+@optional_table
 @click.option(
     "--out",
     type=TABLE,

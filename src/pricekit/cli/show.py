@@ -28,8 +28,6 @@ row_option = click.option(
     help="Only the row with this id; may be repeated.  [default: all rows]",
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row on stdout.")
-
 
 def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
     """Call a function of pricekit that returns one result for each row, and show each of them.

@@ -17,7 +17,9 @@ from pricekit.cli.options import (
     allow_leak_option,
     as_arguments,
     epochs_option,
+    flag,
     model_options,
+    optional_table,
     resume_hint,
     table_options,
     teacher_options,
@@ -29,7 +31,7 @@ from pricekit.support.staging import continued
 
 
 @click.command(short_help="Train a model on a table of texts and prices.")
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @click.option("--out", type=FOLDER, help="Folder for the run.  [default: runs/POLICY-NUMBER]")
 @model_options
 @table_options(price=True)
@@ -45,15 +47,11 @@ from pricekit.support.staging import continued
     type=FOLDER,
     help="Finished run to continue from, with its weights and settings, on a table with new rows.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Continue the run in --out from its last checkpoint, or start it."
-)
-@click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
+@flag("--resume", "Continue the run in --out from its last checkpoint, or start it.")
+@flag("--overwrite", "Replace the run in --out.")
 @teacher_options
 @allow_leak_option
-@click.option(
-    "--dry-run", is_flag=True, help="Read the table, print the configuration and the split, and stop."
-)
+@flag("--dry-run", "Read the table, print the configuration and the split, and stop.")
 def train(dry_run: bool, **flags: Any) -> None:
     """Train a model on TABLE: a CSV, TSV, Parquet or JSON lines file.
 

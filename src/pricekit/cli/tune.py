@@ -12,11 +12,12 @@ import click
 from pricekit.cli.common import again
 from pricekit.cli.options import (
     FOLDER,
-    TABLE,
     allow_leak_option,
     as_arguments,
     epochs_option,
+    flag,
     model_options,
+    optional_table,
     resume_hint,
     table_options,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Search for better settings, and train with them.")
-@click.argument("table", type=TABLE, required=False)
+@optional_table
 @click.option("--out", type=FOLDER, help="Folder for the search.  [default: runs/tune-NUMBER]")
 @click.option(
     "--time-budget",
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 @model_options
 @table_options(price=True)
 @epochs_option
-@click.option("--resume", is_flag=True, help="Continue the search in --out, or start it.")
-@click.option("--overwrite", is_flag=True, help="Replace the search in --out.")
+@flag("--resume", "Continue the search in --out, or start it.")
+@flag("--overwrite", "Replace the search in --out.")
 @allow_leak_option
 def tune(**flags: Any) -> None:
     """Search for better settings for TABLE with Optuna, among those that the plugins declare.
