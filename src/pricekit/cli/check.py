@@ -12,7 +12,6 @@ import click
 from pricekit.cli.options import (
     READ_OPTIONS,
     TABLE,
-    as_arguments,
     flag,
     json_option,
     optional_table,
@@ -51,7 +50,7 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
     The report covers encoding, delimiter, columns, price format, unusable rows, outliers, duplicates and columns that
     leak the price. It ends with the command for training. pricekit guesses the columns that you do not name.
     """
-    flags = with_project(as_arguments(flags))
+    flags = with_project(flags)
     begin(f"reading {flags['table']}", "pricekit.evaluation.table_report")
     from pricekit import api
 

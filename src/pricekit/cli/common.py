@@ -50,7 +50,8 @@ def add_hint(error: PricekitError, context: click.Context) -> None:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, PricekitError):
-        return _closed(str(error)) if hasattr(error, "__notes__") else str(error)
+        text = str(error)
+        return f"{text}." if hasattr(error, "__notes__") and not text.endswith((".", "?", "!")) else text
     if any(map(lacks_memory, causes(error))):
         return "out of memory; use a smaller table or --limit, or a larger machine"
     if any(map(lacks_threads, causes(error))):
@@ -77,7 +78,9 @@ def _hint(error: PricekitError, context: click.Context) -> str:
     known = {parameter.name: parameter for parameter in context.command.params}
     names: dict[str, list[str]] = {"check": [], "set": [], "use": [], "add": []}
     for parameter in (known[name] for name in error.parameters if name in known):
-        names[_verb(parameter, context)].append(_name(parameter))
+        option = isinstance(parameter, click.Option)
+        shown = parameter.opts[0] if option else parameter.human_readable_name
+        names[_verb(parameter, context)].append(shown)
     hint = ", or ".join(f"{verb} {' or '.join(found)}" for verb, found in names.items() if found)
     return f"{hint[0].upper()}{hint[1:]}." if hint else ""
 
@@ -85,19 +88,11 @@ def _hint(error: PricekitError, context: click.Context) -> str:
 def _verb(parameter: click.Parameter, context: click.Context) -> str:
     """Return the advice for a parameter: check it if it was given, otherwise set it."""
     given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-    if given or isinstance(parameter, click.Argument):
+    if given or not isinstance(parameter, click.Option):
         return "check"
-    if parameter.multiple if isinstance(parameter, click.Option) else False:
+    if parameter.multiple:
         return "use"
-    return "add" if isinstance(parameter, click.Option) and parameter.is_flag else "set"
-
-
-def _name(parameter: click.Parameter) -> str:
-    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
-
-
-def _closed(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+    return "add" if parameter.is_flag else "set"
 
 
 def with_common_options(command: click.Command) -> click.Command:
@@ -112,33 +107,19 @@ def with_common_options(command: click.Command) -> click.Command:
     return command
 
 
+def _eager(names: list[str], callback: Callable[..., None], text: str, **attributes: Any) -> click.Option:
+    """Return an option whose callback does all, before the other options are parsed."""
+    return click.Option(names, callback=callback, help=text, expose_value=False, is_eager=True, **attributes)
+
+
 def output_options() -> list[click.Option]:
     """Return --quiet, --verbose and --log-format."""
+    log_format = "json: one JSON object per line on stderr, without progress bars."
     return [
-        click.Option(
-            ["--quiet"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_quiet,
-            help="Print only errors and the result.",
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_verbose,
-            help="Print details.",
-        ),
-        click.Option(
-            ["--log-format"],
-            type=click.Choice(["text", "json"]),
-            default="text",
-            expose_value=False,
-            is_eager=True,
-            callback=_log_format,
-            help="json: one JSON object per line on stderr, without progress bars.",
+        _eager(["--quiet"], _quiet, "Print only errors and the result.", is_flag=True),
+        _eager(["-v", "--verbose"], _verbose, "Print details.", is_flag=True),
+        _eager(
+            ["--log-format"], _log_format, log_format, type=click.Choice(["text", "json"]), default="text"
         ),
     ]
 
@@ -182,30 +163,18 @@ def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 def plugin_options() -> list[click.Option]:
     """Return --plugin and --no-plugins."""
+    file = "Python file of plugins to load in addition to the installed packages."
     return [
-        click.Option(
+        _eager(
             ["--plugin", "plugin_files"],
+            lambda context, _, paths: load_files(context, paths),
+            file,
             type=click.Path(),
             multiple=True,
             metavar="FILE",
-            expose_value=False,
-            is_eager=True,
-            callback=_load_files,
-            help="Python file of plugins to load in addition to the installed packages.",
         ),
-        click.Option(
-            ["--no-plugins"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_load_none,
-            help="Load no plugin packages.",
-        ),
+        _eager(["--no-plugins"], _load_none, "Load no plugin packages.", is_flag=True),
     ]
-
-
-def _load_files(context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
-    load_files(context, paths)
 
 
 def load_files(context: click.Context, paths: Sequence[str]) -> None:

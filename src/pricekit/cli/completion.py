@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-_SHELLS = ("bash", "zsh", "fish")
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 """Quoted, because the class is not generic before click 8.5."""
 
@@ -22,9 +21,8 @@ def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = (
         with _silent():
             from pricekit.core.loader import registry
 
-            names = {entry.name: entry.summary for entry in registry().of_kind(kind)} | dict.fromkeys(
-                extra, ""
-            )
+            names = {entry.name: entry.summary for entry in registry().of_kind(kind)}
+        names |= dict.fromkeys(extra, "")
         return _matching(names, typed, several=several)
 
     return complete
@@ -72,23 +70,15 @@ def _values(context: click.Context) -> dict[str, Any]:
 def _settings(values: dict[str, Any], typed: str) -> list[str]:
     """Return the dotted names of settings. Plugins take seconds to import, so their options appear only on request."""
     from pricekit.config import RunConfig
-    from pricekit.config.layers import dotted_names
+    from pricekit.config.layers import dotted_names, leaves
     from pricekit.config.resolve import CHOICES, configure
 
     section = typed.partition(".")[0]
     if "." in typed and section in (*CHOICES, "feature_options"):
         chosen: dict[str, Any] = {kind: values[kind] for kind in CHOICES if values.get(kind)}
         options = configure([chosen]).model_dump()[section]
-        return [f"{section}.{name}" for name in _flat_names(options)]
+        return [".".join((section, *path)) for path, _ in leaves(options)]
     return [*dotted_names(RunConfig), *(f"{kind}.name" for kind in CHOICES), "feature_options.name"]
-
-
-def _flat_names(options: dict[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        if isinstance(value, dict) and value:
-            yield from (f"{name}.{inner}" for inner in _flat_names(value))
-        else:
-            yield name
 
 
 def _columns(values: dict[str, Any]) -> list[str]:
@@ -128,9 +118,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-def measure_names(
-    context: click.Context, parameter: click.Parameter, typed: str
-) -> list[CompletionItem[str]]:
+def measure_names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
     """Complete the name of a measure of drift."""
     from pricekit.insight.alarms import MEASURES
 
@@ -140,7 +128,7 @@ def measure_names(
 
 
 @click.command(short_help="Print a script that completes commands, options and values in a shell.")
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands, options and their values in SHELL.
 

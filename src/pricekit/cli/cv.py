@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +11,6 @@ from pricekit.cli.common import USELESS, again
 from pricekit.cli.options import (
     FOLDER,
     allow_leak_option,
-    as_arguments,
     epochs_option,
     flag,
     model_options,
@@ -22,10 +19,8 @@ from pricekit.cli.options import (
     table_options,
     teacher_options,
 )
-from pricekit.cli.project import with_project
-from pricekit.cli.terminal import begin, show_result
-from pricekit.options import check_columns_soon
-from pricekit.support.staging import continued
+from pricekit.cli.project import begin_training, keep_settings
+from pricekit.cli.terminal import show_result
 
 
 @click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
@@ -60,17 +55,14 @@ def cv(**flags: Any) -> None:
     rows.
     """
     config = flags["config"]
-    flags = with_project(as_arguments(flags))
-    check = partial(check_columns_soon, flags["table"], flags)
-    begin(f"reading {flags['table']}", "pricekit.workflows.cross_validation", check)
+    flags = begin_training(flags, "pricekit.workflows.cross_validation")
     from pricekit import api
     from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import goal_of
     from pricekit.training.parallel import Processes
     from pricekit.workflows.cross_validation import CONFIG, is_cv
 
-    if flags["resume"] and is_cv(continued(Path(flags["out"]), is_cv)):
-        flags["config"] = config  # it has settings, so those of the project file do not count
+    keep_settings(flags, config, is_cv)
     with resume_hint("cv", flags, CONFIG):
         found = api.cross_validate(**flags)
     show_scores(found.scores)

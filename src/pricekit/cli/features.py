@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import TABLE, as_arguments, optional_table, table_options
+from pricekit.cli.options import TABLE, optional_table, table_options
 from pricekit.cli.project import with_project
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -33,7 +33,7 @@ def features(**flags: Any) -> None:
     The features are what a model sees in addition to the text. Training fits them on the training rows only, and
     prediction uses that state.
     """
-    flags = with_project(as_arguments(flags))
+    flags = with_project(flags)
     begin(f"reading {flags['table']}", "pricekit.features.fit")
     from pricekit import api
 

@@ -214,15 +214,12 @@ def main() -> None:
 def _report(error: Exception) -> None:
     if isinstance(error, LostProcessError) and launched_rank():
         return  # the process that was lost and the first one say more
-    if isinstance(error, OSError) and error.filename is None and _failed_to_print(error):
-        error.filename = "standard output"
+    if isinstance(error, OSError) and error.filename is None:
+        modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+        if any(name.startswith(("click.utils", "rich.")) for name in modules):
+            error.filename = "standard output"
     facts = {"facts": error.facts, "parameters": error.parameters} if isinstance(error, PricekitError) else {}
     logger.error(explain(error), extra=facts)
-
-
-def _failed_to_print(error: OSError) -> bool:
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
-    return any(name.startswith(("click.utils", "rich.")) for name in modules)
 
 
 def _show_usage_error(error: click.ClickException) -> None:

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pricekit.cli.options import as_arguments
+from pricekit.cli.terminal import begin
+from pricekit.options import check_columns_soon
 from pricekit.storage import Location, location_of
 from pricekit.support.log import logger
-from pricekit.support.staging import target_of
+from pricekit.support.staging import continued, target_of
 from pricekit.training.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")
-_WRITTEN_LAST = {RUNS: "run.json", BUNDLES: "manifest.json"}
-"""The file that makes a folder in `runs` or `bundles` complete."""
 
 
 def with_project(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags of a command; the project file supplies the values that were not given.
+    """Return the flags of a command as arguments of its function; the project file supplies those that were not given.
 
     Args:
-        flags: arguments of a function of `pricekit` that reads a table, made by `as_arguments`. Functions that train
-            have a `config`, which receives the settings of the file.
+        flags: of a command that reads a table. Commands that train have a `config`, which receives the settings of the
+            file.
 
     Raises:
         ConfigError: the project file is invalid.
         click.UsageError: neither an argument nor the file names a table.
     """
+    flags = as_arguments(flags)
     if not PROJECT_FILE.is_file():
         return _with_table(flags, None)
     logger.info(f"using {PROJECT_FILE}")  # before pydantic is imported
@@ -65,19 +68,38 @@ def _with_table(flags: dict[str, Any], table: Location | None) -> dict[str, Any]
     return flags | {"table": flags["table"] or table}
 
 
+def begin_training(flags: dict[str, Any], module: str) -> dict[str, Any]:
+    """Print the first line of a command that trains, and import a slow module once the columns are checked.
+
+    Returns:
+        The arguments of the command's function, with the defaults of the project file.
+    """
+    flags = with_project(flags)
+    begin(f"reading {flags['table']}", module, partial(check_columns_soon, flags["table"], flags))
+    return flags
+
+
+def keep_settings(flags: dict[str, Any], config: str | None, begun: Callable[[Path], bool]) -> None:
+    """Leave out the settings of the project file if the command continues something, which has its own settings.
+
+    Args:
+        flags: as of `begin_training`; with `out`.
+        config: the file of --config.
+        begun: tells whether a folder contains something to continue.
+    """
+    if flags["resume"] and begun(continued(Path(flags["out"]), begun)):
+        flags["config"] = config
+
+
 def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
     if launched_count() > 1:  # each of several processes would choose its own
         raise click.UsageError("Missing option '--out': processes that train together need one folder.")
-    return _next(_policy(flags))
+    return next_folder(_policy(flags))
 
 
-def next_search() -> Path:
-    """Return the first of runs/tune-1, runs/tune-2, ... that does not exist."""
-    return _next("tune")
-
-
-def _next(name: str) -> Path:
+def next_folder(name: str) -> Path:
+    """Return the first of runs/NAME-1, runs/NAME-2, ... that does not exist."""
     number = 1
     while (RUNS / f"{name}-{number}").exists():
         number += 1
@@ -95,39 +117,32 @@ def _policy(flags: dict[str, Any]) -> str:
 
 def latest_run() -> Path:
     """Return the most recently finished run in `runs`, and log its name; raises click.UsageError."""
-    return _latest(RUNS, "RUN", "train one with pricekit train")
+    return _latest(RUNS.glob("[!.]*/run.json"), RUNS, "RUN", "train one with pricekit train")
 
 
 def latest_bundle() -> Path:
     """Return the most recently written bundle in `bundles`, and log its name; raises click.UsageError."""
-    return _latest(BUNDLES, "MODEL", "export one with pricekit export")
+    return _latest(BUNDLES.glob("[!.]*/manifest.json"), BUNDLES, "MODEL", "export one with pricekit export")
 
 
 def interrupted_run() -> Path:
     """Return the newest run in `runs`, finished or not, and log its name; raises click.UsageError."""
     runs = [file for file in RUNS.glob("*/config.toml") if not file.with_name("tune.toml").exists()]
-    found = sorted([*runs, *RUNS.glob("*/members.toml")], key=_age)
-    return _report(found, RUNS, "--out", "train one with pricekit train")
+    return _latest([*runs, *RUNS.glob("*/members.toml")], RUNS, "--out", "train one with pricekit train")
 
 
 def interrupted_search() -> Path:
     """Return the newest search in `runs`, finished or not, and log its name; raises click.UsageError."""
-    found = sorted(RUNS.glob("*/tune.toml"), key=_age)
-    return _report(found, RUNS, "--out", "start one with pricekit tune")
+    return _latest(RUNS.glob("*/tune.toml"), RUNS, "--out", "start one with pricekit tune")
 
 
-def _latest(folder: Path, argument: str, remedy: str) -> Path:
-    return _report(sorted(folder.glob(f"[!.]*/{_WRITTEN_LAST[folder]}"), key=_age), folder, argument, remedy)
-
-
-def _report(found: list[Path], folder: Path, argument: str, remedy: str) -> Path:
-    found = [file for file in found if not target_of(file.parent).name.startswith(".")]  # of killed processes
+def _latest(files: Iterable[Path], folder: Path, argument: str, remedy: str) -> Path:
+    """Return the folder of the newest file, and log its name; raises click.UsageError if there is none."""
+    found = [
+        file for file in files if not target_of(file.parent).name.startswith(".")
+    ]  # the others are of killed processes
     if not found:
-        raise click.UsageError(f"Missing {argument}, and {folder}{'/'} has none. Name one, or {remedy}.")
-    latest = target_of(found[-1].parent)
+        raise click.UsageError(f"Missing {argument}, and {folder}/ has none. Name one, or {remedy}.")
+    latest = target_of(max(found, key=lambda file: file.stat().st_mtime).parent)
     logger.info(f"using {latest}, the latest in {folder}/")
     return latest
-
-
-def _age(file: Path) -> float:
-    return file.stat().st_mtime

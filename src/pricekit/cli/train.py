@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from pricekit.cli.options import (
     FOLDER,
     TABLE,
     allow_leak_option,
-    as_arguments,
     epochs_option,
     flag,
     model_options,
@@ -24,9 +22,8 @@ from pricekit.cli.options import (
     table_options,
     teacher_options,
 )
-from pricekit.cli.project import interrupted_run, next_run, with_project
-from pricekit.cli.terminal import begin, show_result
-from pricekit.options import check_columns_soon
+from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
+from pricekit.cli.terminal import show_result
 from pricekit.support.staging import continued
 
 
@@ -71,9 +68,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     the rejected rows.
     """
     config = flags["config"]
-    flags = with_project(as_arguments(flags))
-    check = partial(check_columns_soon, flags["table"], flags)
-    begin(f"reading {flags['table']}", "pricekit.runs.train", check)
+    flags = begin_training(flags, "pricekit.runs.train")
     if dry_run:
         _dry_run(flags)
         return
@@ -84,8 +79,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit.workflows.members import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
-    if flags["resume"] and is_begun(continued(Path(flags["out"]), is_begun)):
-        flags["config"] = config  # the run has settings, so those of the project file do not count
+    keep_settings(flags, config, is_begun)
     with resume_hint("train", flags, BACKBONE, CONFIG):
         run = api.train(**flags)
     Processes().end()

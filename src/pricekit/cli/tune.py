@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +11,6 @@ from pricekit.cli.common import again
 from pricekit.cli.options import (
     FOLDER,
     allow_leak_option,
-    as_arguments,
     epochs_option,
     flag,
     model_options,
@@ -21,10 +18,8 @@ from pricekit.cli.options import (
     resume_hint,
     table_options,
 )
-from pricekit.cli.project import interrupted_search, next_search, with_project
-from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.options import check_columns_soon
-from pricekit.support.staging import continued
+from pricekit.cli.project import begin_training, interrupted_search, keep_settings, next_folder
+from pricekit.cli.terminal import show_result, show_table
 
 if TYPE_CHECKING:
     from pricekit.api.results import Tuning
@@ -69,16 +64,13 @@ def tune(**flags: Any) -> None:
     The folder contains the chosen model in run, its settings in config.toml, importance.csv and trials.csv.
     """
     config = flags["config"]
-    flags = with_project(as_arguments(flags))
-    check = partial(check_columns_soon, flags["table"], flags)
-    begin(f"reading {flags['table']}", "pricekit.workflows.tuning.tune", check)
+    flags = begin_training(flags, "pricekit.workflows.tuning.tune")
     from pricekit import api
     from pricekit.metrics import metric_named
     from pricekit.workflows.tuning.tune import START, is_search
 
-    flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_search()
-    if flags["resume"] and is_search(continued(Path(flags["out"]), is_search)):
-        flags["config"] = config  # the search has settings, so those of the project file do not count
+    flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
+    keep_settings(flags, config, is_search)
     with resume_hint("tune", flags, START):
         found = api.tune(**flags)
     metric, final, rows = (
