@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from pricekit.cli.options import (
     TABLE,
@@ -14,7 +16,8 @@ from pricekit.cli.options import (
     table_argument,
     table_options,
 )
-from pricekit.cli.show import row_option, show_rows
+from pricekit.cli.show import fit_width, row_option, show_rows
+from pricekit.support.text import printable
 
 if TYPE_CHECKING:
     from pricekit.insight.comparables import Comparable, Comparables
@@ -61,12 +64,6 @@ def comparables(**flags: Any) -> None:
 
 def _show(found: Comparables) -> None:
     """Print a row and its products on stdout."""
-    from rich.console import Console
-    from rich.text import Text
-
-    from pricekit.cli.show import fit_width
-    from pricekit.support.text import printable
-
     console = Console()
     unit = f" {found.currency}" if found.currency else ""
     price = f"  predicted {found.price:,.2f}{unit}; "
@@ -83,12 +80,7 @@ def _show(found: Comparables) -> None:
     console.print()
 
 
-def _line(product: Comparable, width: int) -> Any:
-    from rich.text import Text
-
-    from pricekit.cli.show import fit_width
-    from pricekit.support.text import printable
-
+def _line(product: Comparable, width: int) -> Text:
     by_size = product.unit_price
     amount = f"{by_size[0]:,.2f} / {by_size[1]}" if by_size else ""
     head = f"  {product.price:>10,.2f}  {amount:>16}  {product.similarity:4.2f}  "

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import tomli_w
 
 from pricekit.cli.options import (
     READ_OPTIONS,
@@ -20,6 +21,7 @@ from pricekit.cli.options import (
     model_options,
     table_options,
 )
+from pricekit.support.log import logger
 
 if TYPE_CHECKING:
     from pricekit.config import Layer
@@ -56,7 +58,6 @@ def schema() -> None:
     The schema omits plugins that cannot be imported, and the command reports them.
     """
     from pricekit.config.schema import config_schema
-    from pricekit.support.log import logger
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
         found, left_out = config_schema()
@@ -88,7 +89,6 @@ def show(as_json: bool, **flags: Any) -> None:
     --config. TOML has no null value, so settings that are none are comments.
     """
     from pricekit.config.resolve import explain
-    from pricekit.support.log import logger
 
     with redirect_stdout(sys.stderr):
         _, settings = explain(_layers(flags))
@@ -132,8 +132,6 @@ def as_toml(settings: Sequence[Setting]) -> str:
 
 
 def _toml_table(path: tuple[str, ...], rows: Sequence[Setting]) -> str:
-    import tomli_w
-
     empty: dict[str, Any] = reduce(lambda inner, key: {key: inner}, reversed(path), {})
     lines = [_toml_line(row) for row in rows]
     width = min(max(map(len, lines), default=0), _WIDEST)
@@ -145,8 +143,6 @@ def _toml_table(path: tuple[str, ...], rows: Sequence[Setting]) -> str:
 
 def _toml_line(setting: Setting) -> str:
     """Return `key = value` on one line."""
-    import tomli_w
-
     if setting.value is None:
         return f"# {setting.path[-1]} = none"
     # Values inside a list are written inline. Strings contain no line break, so the lines can be joined.

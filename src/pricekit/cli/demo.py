@@ -8,6 +8,9 @@ import click
 
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import show_result, show_table
+from pricekit.errors import DataError
+from pricekit.support.files import is_free
+from pricekit.support.log import logger
 
 HELD_OUT = 500
 SHOWN = 8
@@ -52,9 +55,6 @@ def demo(out: str, rows: int, seed: int) -> None:
 
 
 def _check_folder(out: Path) -> None:
-    from pricekit.errors import DataError
-    from pricekit.support.files import is_free
-
     if not is_free(out) and not (out / _MARK).is_file():
         raise DataError(
             f"{out} contains files that are not from a demo; choose a new folder", parameters=("out",)
@@ -63,7 +63,6 @@ def _check_folder(out: Path) -> None:
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     from pricekit.datasets import make_catalog
-    from pricekit.support.log import logger
 
     out.mkdir(parents=True, exist_ok=True)
     (out / _MARK).touch()

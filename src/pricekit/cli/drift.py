@@ -19,6 +19,7 @@ from pricekit.cli.options import (
     table_options,
 )
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +76,6 @@ def drift(as_json: bool, **flags: Any) -> None:
 
 def _show(found: Drift) -> None:
     """Print the verdict, then the frames, as far as they have rows."""
-    from pricekit.support.text import counted
-
     show_result(
         f"{found.verdict} {counted(found.rows, 'row')} against {found.trained_on:,} training rows.",
         alarms=list(found.alarms),
@@ -125,8 +124,6 @@ def _number(value: float | None) -> str:
 
 def _show_frame(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows with texts as far as they fit; nothing without rows."""
-    from pricekit.support.text import shorten
-
     if rows:
         show_table(title, headers, [[shorten(cell, WIDEST) for cell in row] for row in rows])
 

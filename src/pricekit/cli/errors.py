@@ -16,6 +16,7 @@ from pricekit.cli.options import (
     weight_option,
 )
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,6 @@ def errors(worst: int, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     from pricekit import api
     from pricekit.cli.show import show_groups
-    from pricekit.support.text import counted
 
     found = api.worst_rows(**as_arguments(flags))
     rows = len(found.rows)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from pricekit.cli.options import (
     engine_option,
@@ -14,7 +17,8 @@ from pricekit.cli.options import (
     table_options,
     trust_option,
 )
-from pricekit.cli.show import row_option, show_rows
+from pricekit.cli.show import fit_width, row_option, show_rows
+from pricekit.support.text import printable
 
 if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation, Factor
@@ -54,12 +58,7 @@ def explain(**flags: Any) -> None:
 
 def _show(explanation: Explanation) -> None:
     """Print the factors of one row on stdout, the largest effect first."""
-    from rich.console import Console
-    from rich.text import Text
-
-    from pricekit.cli.show import fit_width
     from pricekit.insight.explanations import SHOWN
-    from pricekit.support.text import printable
 
     console = Console()
     several = len(explanation.cells) > 1
@@ -72,19 +71,13 @@ def _show(explanation: Explanation) -> None:
     for factor in phrases[:SHOWN]:
         console.print(_line(factor, console.width, with_column=several), soft_wrap=True)
     if others := phrases[SHOWN:]:
-        rest = 1.0
-        for factor in others:
-            rest *= factor.factor
+        rest = prod(factor.factor for factor in others)
         console.print(Text(f"  × {rest:5.2f}   {len(others)} other parts"), soft_wrap=True)
     console.print()
 
 
-def _line(factor: Factor, width: int, *, with_column: bool) -> Any:
-    from rich.text import Text
-
-    from pricekit.cli.show import fit_width
+def _line(factor: Factor, width: int, *, with_column: bool) -> Text:
     from pricekit.insight.explanations import name_of
-    from pricekit.support.text import printable
 
     sign, style = ("▲", "blue") if factor.factor > 1 else ("▼", "dark_orange")
     column = f"{factor.column}: " if with_column and factor.kind != "column" else ""

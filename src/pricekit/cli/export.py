@@ -12,6 +12,7 @@ from pricekit.cli.options import FOLDER, TABLE, flag
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import path_of
+from pricekit.support.log import logger
 
 BATCH_SENSITIVITY = 0.02
 """Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
@@ -63,7 +64,6 @@ def export(**flags: Any) -> None:
     flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
     begin(f"reading {run}", "pricekit.exporting.export")
     from pricekit import api
-    from pricekit.support.log import logger
 
     report = api.export(**flags)
     logger.info(

@@ -17,6 +17,7 @@ from pricekit.cli.options import (
     weight_option,
 )
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,6 @@ def importance(as_json: bool, **flags: Any) -> None:
 
 def _show(found: Importance) -> None:
     """Print the first rows of each frame, one table for each."""
-    from pricekit.support.text import counted
     from pricekit.workflows.importance import EXPLAINED
 
     title = found.metric.title

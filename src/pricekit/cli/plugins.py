@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import inspect
 import json
+import tomllib
+import traceback
+from functools import partial, reduce
 from importlib.metadata import requires
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
+from pricekit.cli.common import load_files
 from pricekit.cli.options import json_option
-from pricekit.cli.terminal import show_result
-from pricekit.core.registry import FILE, KINDS
+from pricekit.cli.terminal import show_result, show_table
+from pricekit.config import Search, merge, parse_override
+from pricekit.config.layers import leaves
+from pricekit.core.loader import registry
+from pricekit.core.registry import FILE, KINDS, Entry, options_model
+from pricekit.errors import PluginError
+from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean
-
-if TYPE_CHECKING:
-    from pricekit.core.registry import Entry
 
 
 @click.command(short_help="Write a package with a working plugin.")
@@ -66,15 +72,8 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
 
     The exit code is 3 if a check fails. pricekit.testing has the same checks for pytest.
     """
-    from functools import reduce
-
-    from pricekit.config import merge, parse_override
-    from pricekit.errors import PluginError
-
     options: dict[str, Any] = reduce(merge, map(parse_override, settings), {})
     if target.endswith(".py"):
-        from pricekit.cli.common import load_files
-
         load_files(click.get_current_context(), (target,))
     entries = [entry for entry in _meant(target) if kind in (None, entry.kind)]
     if not entries:
@@ -87,9 +86,6 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
 
 def _check_one(entry: Entry, options: dict[str, Any]) -> int:
     """Run the checks of one plugin and print a line for each; return how many failed."""
-    from functools import partial
-
-    from pricekit.core.loader import registry
     from pricekit.testing import CheckFailed, checks_of
 
     click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
@@ -109,9 +105,6 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
 
 def _meant(target: str) -> list[Entry]:
     """Return the plugins with a name, of a package or at a path; raises PluginError."""
-    from pricekit.core.loader import registry
-    from pricekit.errors import PluginError
-
     entries = list(registry().entries.values())
     if named := [entry for entry in entries if entry.name == target]:
         return named
@@ -136,10 +129,6 @@ def _meant(target: str) -> list[Entry]:
 
 def _package_in(folder: Path) -> str:
     """Return the name of the package in a folder; raises PluginError."""
-    import tomllib
-
-    from pricekit.errors import PluginError
-
     try:
         return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
     except (OSError, ValueError, KeyError) as error:
@@ -164,10 +153,6 @@ def doctor(with_traceback: bool) -> None:
 
     The exit code is 3 if a plugin fails. pricekit and all other plugins work without it.
     """
-    from pricekit.cli.terminal import show_table
-    from pricekit.core.loader import registry
-    from pricekit.errors import PluginError
-
     entries = [entry for entry in registry().entries.values() if entry.package != "pricekit"]
     failures = [
         (f"{b.package} {b.version}", f"{b.reason}. {b.remedy}", b.traceback) for b in registry().failed
@@ -192,10 +177,6 @@ def doctor(with_traceback: bool) -> None:
 
 
 def _failure(entry: Entry) -> tuple[str, str, str] | None:
-    import traceback
-
-    from pricekit.errors import PluginError
-
     try:
         entry.load()
     except PluginError as error:
@@ -223,10 +204,6 @@ def plugins() -> None:
 @json_option("Print JSON on stdout.")
 def list_(kind: str | None, as_json: bool) -> None:
     """List all plugins, and the packages that failed to load."""
-    from pricekit.cli.terminal import show_table
-    from pricekit.core.loader import registry
-    from pricekit.support.log import logger
-
     entries = [entry for k in KINDS if kind in (None, k) for entry in registry().of_kind(k)]
     failed = registry().failed
     if as_json:
@@ -249,8 +226,6 @@ def list_(kind: str | None, as_json: bool) -> None:
 @json_option("Print JSON on stdout.")
 def show(name: str, as_json: bool) -> None:
     """Explain the plugin NAME: its source, its options and, for a policy, its defaults."""
-    from pricekit.cli.terminal import show_table
-
     found = [_facts(entry) for entry in _named(name)]
     if as_json:
         click.echo(json.dumps(found if len(found) > 1 else found[0], indent=2))
@@ -262,9 +237,9 @@ def show(name: str, as_json: bool) -> None:
         if options:
             rows = [[o["name"], o["type"], _written(o), o["search"], o["description"]] for o in options]
             names = ["name", "type", "default", "search", "description"]
-            shown = [place for place in range(5) if place != 3 or any(row[3] for row in rows)]
-            table = [[row[place] for place in shown] for row in rows]
-            show_table("options", [names[place] for place in shown], table, stderr=False)
+            if not any(row[3] for row in rows):
+                names, rows = [*names[:3], names[4]], [[*row[:3], row[4]] for row in rows]
+            show_table("options", names, rows, stderr=False)
         if numbers:
             show_table(
                 "defaults",
@@ -276,9 +251,6 @@ def show(name: str, as_json: bool) -> None:
 
 def _named(name: str) -> list[Any]:
     """Return the plugins with a name, of any kind; raises PluginError."""
-    from pricekit.core.loader import registry
-    from pricekit.errors import PluginError
-
     found = [entry for kind in KINDS for entry in registry().of_kind(kind) if entry.name == name]
     if not found:
         names = sorted({entry.name for entry in registry().entries.values()})
@@ -289,9 +261,6 @@ def _named(name: str) -> list[Any]:
 
 
 def _facts(entry: Any) -> dict[str, Any]:
-    from pricekit.core.loader import registry
-    from pricekit.core.registry import options_model
-
     plugin = entry.load()
     model = options_model(plugin)
     facts = {
@@ -307,7 +276,7 @@ def _facts(entry: Any) -> dict[str, Any]:
         facts["columns"] = [] if callable(names) else list(names)
     if entry.kind == "policy":
         made = registry().create("policy", entry.name)  # a policy's defaults may depend on its options
-        facts["defaults"] = dict(_flat(made.defaults))
+        facts["defaults"] = {".".join(path): value for path, value in leaves(made.defaults) if value != {}}
         if notes := getattr(made, "notes", None):
             facts["notes"] = notes
     return facts
@@ -340,8 +309,6 @@ def _needs(entry: Any) -> str:
 
 def _option(name: str, field: Any) -> dict[str, Any]:
     """Return an option as JSON values; one without a default is required."""
-    from pricekit.config import Search
-
     values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = " | ".join(values) or getattr(field.annotation, "__name__", str(field.annotation))
     required = field.is_required()
@@ -357,16 +324,6 @@ def _option(name: str, field: Any) -> dict[str, Any]:
 
 def _written(option: dict[str, Any]) -> str:
     return "required" if option["required"] else json.dumps(option["default"])
-
-
-def _flat(table: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        if hasattr(value, "items"):
-            rows += _flat(value, f"{prefix}{key}.")
-        else:
-            rows.append((prefix + key, value))
-    return rows
 
 
 for _command in (new, check, doctor):

@@ -130,14 +130,9 @@ def direction(bias: float) -> str:
     return f"{abs(bias):,.0f}% too {'high' if bias > 0 else 'low'}"
 
 
-def single_line(text: str) -> str:
-    """Return a text on one line, without control characters."""
-    return _CONTROL.sub(" ", text).strip()
-
-
 def fit_width(text: str, width: int) -> str:
-    """Return a text on one line of at most `width` terminal columns; wide characters take two."""
-    text = single_line(text[: 4 * width])
+    """Return a text on one line of at most `width` terminal columns, without control characters; wide ones take two."""
+    text = _CONTROL.sub(" ", text[: 4 * width]).strip()
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 

@@ -24,7 +24,9 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
 from pricekit.cli.terminal import show_result
+from pricekit.support.log import logger
 from pricekit.support.staging import continued
+from pricekit.support.text import counted
 
 
 @click.command(short_help="Train a model on a table of texts and prices.")
@@ -116,8 +118,6 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import Source, load_split
     from pricekit.runs.warm_start import new_config
-    from pricekit.support.log import logger
-    from pricekit.support.text import counted
     from pricekit.workflows.members import has_members, is_begun, resumed_model
 
     source = Source(
