@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from conftest import tiny_config
-from pricekit.api import export
+from pricekit.api.models import export
 from pricekit.bundle import MANIFEST, limits, open_bundle
 from pricekit.errors import BundleError, ExportError
 from pricekit.evaluation.held_out import read_held_out

@@ -18,7 +18,7 @@ from pricekit.support.text import counted, scheme_of
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
 
-@click.command(short_help="Check a bundle in a sandbox and show its manifest.")
+@click.command
 @click.argument("bundle", type=FOLDER)
 @flag(
     "--self-test",
@@ -38,9 +38,9 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     memory then opens the bundle and prices a few generated rows. With --self-test, the engine that --engine names opens
     it afterwards, without these limits.
     """
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
+    found = pk.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
     if found.note:
         logger.warning(f"the bundle was not opened: {found.note}")
     if as_json:
@@ -91,7 +91,7 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     return [*facts, ("verified", f"{len(shapes)} shapes, relative difference {difference:.1e}")]
 
 
-@click.command(short_help="Sign a bundle, so that others can check who wrote it.")
+@click.command
 @click.argument("bundle", type=FOLDER)
 @click.option(
     "--key", type=click.Path(), required=True, help="Private key in PEM; only its owner may access it."
@@ -108,13 +108,13 @@ def sign(bundle: str, key: str) -> None:
     All files are checked first. The signature (Ed25519, over the bytes of manifest.json, which has the hashes of all
     files) is the file signature.json of the bundle. An earlier signature is replaced.
     """
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.sign(bundle, key)
+    found = pk.sign(bundle, key)
     show_result(f"{bundle} is signed with the key {found}", bundle=bundle, key=found)
 
 
-@click.command(short_help="Push a bundle to the Hugging Face hub.")
+@click.command
 @click.argument("bundle", type=FOLDER)
 @click.argument("repository", metavar="OWNER/NAME")
 @flag("--public", "Let everyone read a new repository. By default, it is private.")
@@ -130,13 +130,13 @@ def push(bundle: str, repository: str, public: bool) -> None:
     is none. The commit deletes the other files of the bundle that was there before; earlier commits keep them.
     """
     begin(f"pushing {bundle}", "huggingface_hub")
-    from pricekit import api
+    import pricekit as pk
 
-    address = api.push(bundle, repository, public=public)
+    address = pk.push(bundle, repository, public=public)
     show_result(f"{bundle} is in {address}", bundle=bundle, address=address)
 
 
-@click.command(short_help="Fetch a bundle from the Hugging Face hub, and check it.")
+@click.command
 @click.argument("repository", metavar="OWNER/NAME[@REVISION]")
 @click.option("--out", type=FOLDER, required=True, help="New folder for the bundle.")
 @trust_option
@@ -151,9 +151,9 @@ def pull(repository: str, out: str, trust: list[str] | None) -> None:
     The folder appears when it is complete; an existing one is never replaced.
     """
     begin(f"fetching {repository}", "huggingface_hub")
-    from pricekit import api
+    import pricekit as pk
 
-    commit = api.pull(repository, out, trust=trust)
+    commit = pk.pull(repository, out, trust=trust)
     show_result(
         f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit inspect {quote(out)}",
         bundle=out,

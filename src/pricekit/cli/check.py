@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
 
-@click.command(short_help="Show how pricekit reads a table, and its problems.")
+@click.command
 @optional_table
 @table_options(price=True)
 @json_option("Print the report as JSON on stdout.")
@@ -52,13 +52,13 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
     """
     flags = with_project(flags)
     begin(f"reading {flags['table']}", "pricekit.evaluation.table_report")
-    from pricekit import api
+    import pricekit as pk
 
     if write is not None:
         from pricekit.config.project import read_existing
 
         read_existing(Path(write))  # an invalid file stops the command before it reads the table
-    report = api.check(**flags)
+    report = pk.check(**flags)
     if write is not None:
         _write_project(Path(write), report, overwrite=overwrite)
     page = report.to_dict()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pricekit.insight.comparables import Comparable, Comparables
 
 
-@click.command(short_help="Show the products with known prices that are most similar to a row.")
+@click.command
 @model_argument
 @table_argument
 @row_option

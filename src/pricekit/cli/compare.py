@@ -9,7 +9,7 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Show which of several runs is better, if the difference is significant.")
+@click.command
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @metric_option("Metric by which to compare.  [default: that of the first run]")
 @json_option("Print the comparison as JSON on stdout.")
@@ -25,9 +25,9 @@ def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     not contain 0, and "cannot tell" otherwise.
     """
     begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.comparison")
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.compare(*runs, metric=metric)
+    found = pk.compare(*runs, metric=metric)
     if as_json:
         click.echo(found.to_json())
         return

@@ -31,7 +31,7 @@ _WIDEST = 44
 """The sources of values are aligned up to this column."""
 
 
-@click.group(short_help="Show a configuration and the source of each value, or its JSON schema.")
+@click.group
 def config() -> None:
     """Show every setting of a training run, or the JSON schema of a file for --config.
 

@@ -23,7 +23,7 @@ from pricekit.cli.project import begin_training, keep_settings
 from pricekit.cli.terminal import show_result
 
 
-@click.command(short_help="Cross-validate: train on parts of a table and score each on the rest.")
+@click.command
 @optional_table
 @click.option("--out", type=FOLDER, required=True, help="Folder for the cross-validation.")
 @click.option("--folds", type=int, metavar="N", help="Number of folds.  [default: 5]")
@@ -56,7 +56,7 @@ def cv(**flags: Any) -> None:
     """
     config = flags["config"]
     flags = begin_training(flags, "pricekit.workflows.cross_validation")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import goal_of
     from pricekit.training.parallel import Processes
@@ -64,7 +64,7 @@ def cv(**flags: Any) -> None:
 
     keep_settings(flags, config, is_cv)
     with resume_hint("cv", flags, CONFIG):
-        found = api.cross_validate(**flags)
+        found = pk.cross_validate(**flags)
     show_scores(found.scores)
     Processes().end()
     folder = str(flags["out"])

@@ -20,7 +20,7 @@ TRAINING: tuple[str, ...] = ()
 """Extra options of the demo's training; tests set them to make it smaller."""
 
 
-@click.command(short_help="Generate a catalogue, train, export and predict, in two minutes.")
+@click.command
 @click.option("--out", type=FOLDER, default="pricekit-demo", show_default=True, help="Folder for all files.")
 @click.option(
     "--rows",

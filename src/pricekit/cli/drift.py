@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pricekit.insight.drift import Drift
 
 
-@click.command(short_help="Show whether a table differs from what a model was trained on.")
+@click.command
 @model_argument
 @table_argument
 @table_options(price=True)
@@ -59,9 +59,9 @@ def drift(as_json: bool, **flags: Any) -> None:
     unknown_brands, missing_columns, smape
     """
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.drift(**as_arguments(flags))
+    found = pk.drift(**as_arguments(flags))
     if as_json:
         click.echo(found.to_json())
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pricekit.metrics import Metric
 
 
-@click.command(short_help="Combine several runs into one model.")
+@click.command
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the ensemble.")
 @metric_option("Metric that the weights minimise.  [default: that of the first run]")
@@ -39,10 +39,10 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     with pricekit evaluate, predict and export.
     """
     begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.evaluation.scores import goal_of
 
-    found = api.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
+    found = pk.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
     best = show_members(found.path)
     goal = goal_of(found.facts)
     name, score, write = goal.metric.name, goal.score, goal.metric.write

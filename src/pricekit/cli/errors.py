@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@click.command(short_help="List the rows with the largest errors, and what they have in common.")
+@click.command
 @model_argument
 @optional_table
 @table_options(price=True)
@@ -61,10 +61,10 @@ def errors(worst: int, **flags: Any) -> None:
     predictions are typically too high or too low.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.cli.show import show_groups
 
-    found = api.worst_rows(**as_arguments(flags))
+    found = pk.worst_rows(**as_arguments(flags))
     rows = len(found.rows)
     if worst:
         _show_worst(found.worst(worst))

@@ -43,10 +43,10 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.cli.show import show_scores
 
-    scores = api.evaluate(**as_arguments(flags))
+    scores = pk.evaluate(**as_arguments(flags))
     if as_json:
         click.echo(scores.to_json())
     else:

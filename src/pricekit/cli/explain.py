@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation, Factor
 
 
-@click.command(short_help="Show which words and columns make a row's price.")
+@click.command
 @model_argument
 @table_argument
 @row_option

@@ -18,7 +18,7 @@ BATCH_SENSITIVITY = 0.02
 """Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
 
 
-@click.command(short_help="Export a run into a bundle that predicts without torch.")
+@click.command
 @click.argument("run", type=FOLDER, required=False)
 @click.option("--out", type=FOLDER, help="Folder for the bundle.  [default: bundles/NAME of RUN]")
 @click.option(
@@ -63,9 +63,9 @@ def export(**flags: Any) -> None:
     flags["run"] = run = model_path(flags["run"] or str(latest_run()), "run")
     flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
     begin(f"reading {run}", "pricekit.exporting.export")
-    from pricekit import api
+    import pricekit as pk
 
-    report = api.export(**flags)
+    report = pk.export(**flags)
     logger.info(
         f"{flags['precision']}, verified at {len(report.checks)} shapes: largest relative difference "
         f"{report.largest_difference:.1e}, SMAPE changed by {report.smape_change:.1e} points"

@@ -13,7 +13,7 @@ from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Compute the engineered features of a table.")
+@click.command
 @optional_table
 @click.option("--out", type=TABLE, required=True, help="Output file: CSV, TSV, Parquet or JSON lines.")
 @click.option(
@@ -35,8 +35,8 @@ def features(**flags: Any) -> None:
     """
     flags = with_project(flags)
     begin(f"reading {flags['table']}", "pricekit.features.fit")
-    from pricekit import api
+    import pricekit as pk
 
-    frame = api.compute_features(**flags)
+    frame = pk.compute_features(**flags)
     count = counted(frame.shape[1] - 1, "feature")
     show_result(f"{counted(len(frame), 'row')}, {count}: {flags['out']}", out=flags["out"])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pricekit.workflows.importance import Importance
 
 
-@click.command(short_help="Show which features, lines and words a model's prices depend on.")
+@click.command
 @model_argument
 @optional_table
 @table_options(price=True)
@@ -51,9 +51,9 @@ def importance(as_json: bool, **flags: Any) -> None:
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.importance")
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.importance(**as_arguments(flags))
+    found = pk.importance(**as_arguments(flags))
     if as_json:
         click.echo(found.to_json())
     else:

@@ -19,7 +19,7 @@ Column = tuple[str, Sequence[str]]
 """A header, and a cell for each model."""
 
 
-@click.command(short_help="Rank many runs by their score on the same rows.")
+@click.command
 @click.argument("runs", type=FOLDER, nargs=-1)
 @metric_option("Metric by which to rank.  [default: that of most of the models]")
 @flag("--latency", "Also measure the time that a prediction of one row takes, in torch.")
@@ -45,9 +45,9 @@ def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_jso
     begin(
         f"reading {', '.join(runs)}" if len(runs) < 4 else f"reading {counted(len(runs), 'folder')}", _MODULE
     )
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.leaderboard(*runs, metric=metric, latency=latency)
+    found = pk.leaderboard(*runs, metric=metric, latency=latency)
     if as_json:
         click.echo(found.to_json())
     else:

@@ -113,8 +113,9 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, also of an installed package."""
         if name in COMMANDS:
-            module = import_module(f"pricekit.cli.{_MODULES.get(name, name)}")
-            return with_common_options(getattr(module, name))
+            command = getattr(import_module(f"pricekit.cli.{_MODULES.get(name, name)}"), name)
+            command.short_help = command.short_help or COMMANDS[name]
+            return with_common_options(command)
         command = packaged_command(name)
         return None if command is None else with_common_options(command)
 

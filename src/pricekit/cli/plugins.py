@@ -184,7 +184,7 @@ def _failure(entry: Entry) -> tuple[str, str, str] | None:
     return None
 
 
-@click.group(short_help="List and explain features, backbones, losses, policies and engines.")
+@click.group
 def plugins() -> None:
     """List, explain, create and check plugins: features, backbones, losses, policies and engines.
 

@@ -23,7 +23,7 @@ from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Price the rows of a table with a run or a bundle.")
+@click.command
 @click.argument("model", type=FOLDER, required=False)
 @optional_table
 @click.option(
@@ -84,10 +84,10 @@ def predict(**flags: Any) -> None:
         raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    from pricekit import api
+    import pricekit as pk
 
     started = time.perf_counter()
-    rows = api.predict(**as_arguments(flags))
+    rows = pk.predict(**as_arguments(flags))
     seconds = time.perf_counter() - started
     show_result(
         f"{counted(rows, 'row')} priced in {seconds:.1f} s: {flags['out']}",

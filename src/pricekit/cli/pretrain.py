@@ -15,7 +15,7 @@ from pricekit.cli.options import FOLDER, TABLE, as_arguments, flag, table_option
 from pricekit.cli.terminal import begin, show_result
 
 
-@click.command(short_help="Adapt a backbone to the texts of tables, with or without prices.")
+@click.command
 @click.argument("tables", metavar="TABLE...", type=TABLE, nargs=-1, required=True)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the weights.")
 @click.option(
@@ -79,12 +79,12 @@ def pretrain(**flags: Any) -> None:
     training in pretrain.json.
     """
     begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.workflows.pretraining import is_unfinished
 
     out = str(flags["out"])
     try:
-        api.pretrain(**as_arguments(flags))
+        pk.pretrain(**as_arguments(flags))
     except KeyboardInterrupt:
         if is_unfinished(Path(out)):
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]

@@ -20,7 +20,7 @@ from pricekit.cli.terminal import begin, show_result
 from pricekit.storage import Location, size_of
 
 
-@click.command(short_help="Write a page on how good a model's prices are, where they fail, and why.")
+@click.command
 @model_argument
 @optional_table
 @click.option(
@@ -58,9 +58,9 @@ def report(**flags: Any) -> None:
     price intervals hold, the data, and the settings of the training. It contains texts and prices of some rows.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
-    from pricekit import api
+    import pricekit as pk
 
-    found = api.report(**as_arguments(flags))
+    found = pk.report(**as_arguments(flags))
     show_result(f"the report is in {found}, {_size(found)}", out=str(found))
 
 

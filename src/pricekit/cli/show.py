@@ -33,7 +33,7 @@ def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None])
     """Call a function of pricekit that returns one result for each row, and show each of them.
 
     Args:
-        function: its name in `pricekit.api`.
+        function: its name in `pricekit`.
         flags: of the command.
         show: shows one result on the terminal; with the flag --json it is printed as JSON instead.
     """
@@ -42,9 +42,9 @@ def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None])
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    from pricekit import api
+    import pricekit as pk
 
-    found = getattr(api, function)(**as_arguments(flags))
+    found = getattr(pk, function)(**as_arguments(flags))
     for result in found:
         if as_json:
             click.echo(result.to_json())

@@ -29,7 +29,7 @@ from pricekit.support.staging import continued
 from pricekit.support.text import counted
 
 
-@click.command(short_help="Train a model on a table of texts and prices.")
+@click.command
 @optional_table
 @click.option("--out", type=FOLDER, help="Folder for the run.  [default: runs/POLICY-NUMBER]")
 @model_options
@@ -74,7 +74,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     if dry_run:
         _dry_run(flags)
         return
-    from pricekit import api
+    import pricekit as pk
     from pricekit.evaluation.scores import goal_of
     from pricekit.runs.folder import BACKBONE, CONFIG
     from pricekit.training.parallel import Processes
@@ -83,7 +83,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
     keep_settings(flags, config, is_begun)
     with resume_hint("train", flags, BACKBONE, CONFIG):
-        run = api.train(**flags)
+        run = pk.train(**flags)
     Processes().end()
     facts, metrics, goal = run.facts, run.metrics, goal_of(run.facts)
     if run.members:

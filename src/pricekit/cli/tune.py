@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pricekit.metrics import Metric
 
 
-@click.command(short_help="Search for better settings, and train with them.")
+@click.command
 @optional_table
 @click.option("--out", type=FOLDER, help="Folder for the search.  [default: runs/tune-NUMBER]")
 @click.option(
@@ -65,14 +65,14 @@ def tune(**flags: Any) -> None:
     """
     config = flags["config"]
     flags = begin_training(flags, "pricekit.workflows.tuning.tune")
-    from pricekit import api
+    import pricekit as pk
     from pricekit.metrics import metric_named
     from pricekit.workflows.tuning.tune import START, is_search
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
     keep_settings(flags, config, is_search)
     with resume_hint("tune", flags, START):
-        found = api.tune(**flags)
+        found = pk.tune(**flags)
     metric, final, rows = (
         metric_named(found.facts["metric"]),
         found.facts["on_final_rows"],
