@@ -7,10 +7,10 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.preprocess import Inputs
+from pricekit.support.interrupts import defer_interrupts
 from pricekit.tokens import Tokens
 from pricekit.training import batches as loader_module
 from pricekit.training.batches import Loader, PricedInputs, Rows
-from pricekit.training.interrupts import defer_interrupts
 
 CPU = torch.device("cpu")
 LENGTHS = [3, 1, 5, 2, 4, 7]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.options import (
-    READ_OPTIONS,
     TABLE,
     flag,
     json_option,
@@ -77,18 +76,12 @@ def _write_project(path: Path, report: TableReport, *, overwrite: bool) -> None:
     show_result(f"the project file is {path}{used}", project=str(path))
 
 
-def _read_options(report: TableReport) -> dict[str, Any]:
-    given = report.read_options
-    found = {name: getattr(given, name) for name in READ_OPTIONS if name != "columns"}
-    return found | {"columns": list(given.names)}
-
-
 def _command(report: TableReport) -> list[str]:
     """Return the command that trains on the table, with the options that read it in the same way."""
     from pricekit.table import Columns
 
     usual = Columns()
-    words = ["pricekit", "train", report.table, *read_flags(_read_options(report))]
+    words = ["pricekit", "train", report.table, *read_flags(report.train_arguments)]
     if report.text != usual.text:
         joined = ",".join(report.text)
         listed = f"columns.text={json.dumps(report.text, ensure_ascii=False)}"

@@ -15,6 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
+
+from pricekit.support.log import logger
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 2.0
@@ -33,6 +36,38 @@ def finish_first() -> Iterator[None]:
         yield
     finally:
         _patient -= 1
+
+
+@contextmanager
+def defer_interrupts(*, alone: bool = True) -> Iterator[threading.Event]:
+    """Set the yielded event at the first signal; the second signal raises KeyboardInterrupt.
+
+    In another thread than the main one, which alone receives signals, the event is never set.
+
+    Args:
+        alone: False ignores further signals. With several processes a launcher sends one to each of them, often beside
+            the system, and a process that stops at once leaves the others without a checkpoint.
+    """
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            again = "; interrupt again to stop at once" if alone else ""
+            logger.warning(f"stopping after this step with a checkpoint{again}")
+        elif alone:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        with finish_first():
+            yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor
 from pricekit.core.calls import notify
 from pricekit.metrics import metric_named
 from pricekit.model.inference import predict
+from pricekit.support.interrupts import defer_interrupts
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.support.text import counted, duration
@@ -28,8 +29,8 @@ from pricekit.training.checkpoint import (
     write_metrics,
 )
 from pricekit.training.guard import SpikeError, spike
-from pricekit.training.interrupts import Interrupts, defer_interrupts
 from pricekit.training.machine import describe, fast_math, torch_threads
+from pricekit.training.parallel import Interrupts
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
 

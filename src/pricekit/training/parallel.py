@@ -236,3 +236,31 @@ def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
     found = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
     _gather(found, tensor, group=group)
     return found
+
+
+class Interrupts:
+    """Whether a signal has reached this process, or one of those that train with it.
+
+    Args:
+        noticed: is set when a signal reaches this process.
+        processes: that train together.
+    """
+
+    def __init__(self, noticed: threading.Event, processes: Processes) -> None:
+        self.noticed = noticed
+        self.processes = processes
+        self._answer: Callable[[], bool] | None = None
+
+    def after_step(self) -> bool:
+        """Return whether to stop after this step; several processes agree on it one step later.
+
+        So none of them waits for an answer, and all of them stop after the same step.
+        """
+        if self.processes.count == 1:
+            return self.noticed.is_set()
+        answer, self._answer = self._answer, self.processes.any_later(self.noticed.is_set())
+        return answer is not None and answer()
+
+    def agreed(self) -> bool:
+        """Return whether to stop now; waits for the other processes, which all must ask."""
+        return self.processes.any(self.noticed.is_set())

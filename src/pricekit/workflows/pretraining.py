@@ -40,13 +40,13 @@ from pricekit.preprocess import short_lines_first
 from pricekit.runs.folder import check_replaceable, has_begun
 from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import is_free, others, publish_folder, temporary_path, write_text
+from pricekit.support.interrupts import defer_interrupts
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.tokens import Tokens, encode, pad_id_of, pad_rows
 from pricekit.training.batches import epoch_batches
-from pricekit.training.interrupts import defer_interrupts
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.workflows.masked_tokens import Masking, attach_masking, held_out_loss, make_masking

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pricekit.training.interrupts import defer_interrupts
+from pricekit.support.interrupts import defer_interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
