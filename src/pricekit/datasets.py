@@ -137,6 +137,7 @@ class _Products:
     brand: np.ndarray
     category: np.ndarray
     size: np.ndarray
+    place: np.ndarray  # of the size among those of the category
     pack: np.ndarray
     log_price: np.ndarray  # without noise
 
@@ -182,9 +183,7 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
         colour = drawn.integers(len(COLOUR_LEVELS), size=rows)
         silent = drawn.random(rows) < SILENT
         noisy += COLOUR_LEVELS[colour]
-        paths = write_pictures(
-            path_of(images, "images"), colour, _place_of_size(products), products.pack, seed
-        )
+        paths = write_pictures(path_of(images, "images"), colour, products.place, products.pack, seed)
         links = {"image_link": pd.Series(paths, dtype="str")}
     return pd.DataFrame(
         {
@@ -196,30 +195,21 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
     )
 
 
-def _place_of_size(products: _Products) -> np.ndarray:
-    """Return the place of each product's size among those of its category, int64 (N,)."""
-    sizes = np.array([kind.sizes for kind in _CATEGORIES])
-    found: np.ndarray = (sizes[products.category] == products.size[:, None]).argmax(axis=1)
-    return found
-
-
-def _brand_levels() -> np.ndarray:
-    """Return the log level of each brand, which does not depend on the seed of the catalogue."""
-    return np.random.default_rng(len(_BRANDS)).normal(0.0, 0.5, len(_BRANDS))
-
-
 def _draw(rows: int, rng: np.random.Generator) -> _Products:
     # A few brands are common, most are rare.
     brand = np.minimum(rng.geometric(0.06, rows) - 1, len(_BRANDS) - 1)
     category = rng.integers(len(_CATEGORIES), size=rows)
     sizes = np.array([kind.sizes for kind in _CATEGORIES])
-    size = sizes[category, rng.integers(sizes.shape[1], size=rows)]
+    place = rng.integers(sizes.shape[1], size=rows)
+    size = sizes[category, place]
     pack = rng.choice(_PACKS, size=rows, p=_PACK_CHANCES)
     base = np.array([kind.base for kind in _CATEGORIES])[category]
     relative = size / sizes[category, sizes.shape[1] // 2]
-    log_price = np.log(base) + _brand_levels()[brand]
+    # The level of each brand does not depend on the seed of the catalogue.
+    levels = np.random.default_rng(len(_BRANDS)).normal(0.0, 0.5, len(_BRANDS))
+    log_price = np.log(base) + levels[brand]
     log_price += SIZE_ELASTICITY * np.log(relative) + PACK_ELASTICITY * np.log(pack)
-    return _Products(brand, category, size, pack, log_price)
+    return _Products(brand, category, size, place, pack, log_price)
 
 
 def _texts(products: _Products, rng: np.random.Generator, silent: np.ndarray) -> list[str]:

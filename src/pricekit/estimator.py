@@ -142,9 +142,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: rows in the form passed to `fit`.
         """
-        check_is_fitted(self)
-        rows = self._frame(X, reset=False).rename(columns=self._renamed)
-        return np.asarray(self._open().predict(rows), np.float64)
+        return np.asarray(self._priced(X), np.float64)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:  # noqa: N803
         """Return the bounds of the interval that contains the share `level` of true prices, float64 (N, 2).
@@ -156,10 +154,11 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ConfigError: too few rows were held out for that level.
         """
+        return np.asarray(self._priced(X, level)[["price_low", "price_high"]], np.float64)
+
+    def _priced(self, X: Any, interval: float | None = None) -> Any:  # noqa: N803
         check_is_fitted(self)
-        rows = self._frame(X, reset=False).rename(columns=self._renamed)
-        found = self._open().predict(rows, interval=level)
-        return np.asarray(found[["price_low", "price_high"]], np.float64)
+        return self._open().predict(self._frame(X, reset=False).rename(columns=self._renamed), interval)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
         """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""

@@ -69,7 +69,7 @@ def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
     """
     from pricekit.bundle.hub import push_bundle, repository_of
 
-    name, _ = repository_of(repository, "repository", revisions=False)
+    name, _ = repository_of(repository, revisions=False)
     return push_bundle(path_of(bundle, "bundle"), name, public=public)
 
 
@@ -101,7 +101,7 @@ def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
     from pricekit.bundle.hub import pull_bundle, repository_of
     from pricekit.bundle.keys import read_trust
 
-    name, revision = repository_of(repository, "repository")
+    name, revision = repository_of(repository)
     folder, keys = path_of(out, "out"), read_trust(trust)
     with owned(folder, "bundle", BundleError):
         if not is_free(folder):

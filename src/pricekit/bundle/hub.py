@@ -20,7 +20,7 @@ from pricekit.bundle.keys import MAX_SIGNATURE_BYTES, SIGNATURE, Trust
 from pricekit.bundle.manifest import MANIFEST, MAX_MANIFEST_BYTES, check_name, read_manifest
 from pricekit.errors import BundleError, ConfigError
 from pricekit.support.causes import raise_outside_cause
-from pricekit.support.files import replace_folder, sync, temporary_folder, temporary_path
+from pricekit.support.files import new_folder, temporary_folder
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten
@@ -29,12 +29,12 @@ _REPOSITORY = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCI
 _TOKEN = "the token that `hf auth login` stores, or the environment variable HF_TOKEN"  # noqa: S105
 
 
-def repository_of(given: str, parameter: str, *, revisions: bool = True) -> tuple[str, str | None]:
+def repository_of(given: str, *, revisions: bool = True) -> tuple[str, str | None]:
     """Return the id of a repository and the revision behind @; raises ConfigError."""
     found = _REPOSITORY.fullmatch(given) if isinstance(given, str) else None
     if found is None or ".." in given or (found[2] and not revisions):
         expected = "owner/name or owner/name@revision" if revisions else "owner/name"
-        raise ConfigError(f"the repository is {given!r}; expected {expected}", parameters=(parameter,))
+        raise ConfigError(f"the repository is {given!r}; expected {expected}", parameters=("repository",))
     return found[1], found[2]
 
 
@@ -100,19 +100,13 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
     Raises:
         BundleError: there is no bundle, it is damaged, or no trusted key has signed it.
     """
-    out = out.resolve()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(out)
-    temporary.mkdir()
-    try:
-        with _explained(repository, "cannot be read"), named_as(temporary, repository):
-            commit = _fetch(repository, revision, temporary, trust)
-            open_bundle(temporary, trust)
-        for file in (*temporary.iterdir(), temporary):
-            sync(file)
-        replace_folder(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with (
+        new_folder(out) as temporary,
+        _explained(repository, "cannot be read"),
+        named_as(temporary, repository),
+    ):
+        commit = _fetch(repository, revision, temporary, trust)
+        open_bundle(temporary, trust)
     return commit
 
 

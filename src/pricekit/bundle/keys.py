@@ -166,7 +166,7 @@ def _parsed(parse: Any, kind: type, file: Path, parameter: str, expected: str) -
     try:
         key = parse()
     except Exception:  # of several kinds, all about the content
-        raise _wrong(file, parameter, "holds no key in PEM", f"{expected}") from None
+        raise _wrong(file, parameter, "holds no key in PEM", expected) from None
     if not isinstance(key, kind):
         found = type(key).__name__.strip("_").removesuffix("PublicKey").removesuffix("PrivateKey")
         raise _wrong(file, parameter, f"holds a key of the kind {found}", f"one of Ed25519, {expected}")

@@ -96,8 +96,9 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8", newline="\n")
 
 
-def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a temporary folder, sync it, and rename it to `path`.
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; sync it with its files and rename it on success, delete it on failure.
 
     An existing folder, or the target of a symbolic link at `path`, is replaced once the new folder is complete.
     """
@@ -106,15 +107,20 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
     temporary = temporary_path(path)
     temporary.mkdir()
     try:
-        with named_in_errors(path):
-            for name, content in files.items():
-                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-                (temporary / name).write_bytes(content)
-                sync(temporary / name)
-            sync(temporary)
-            replace_folder(temporary, path)
+        yield temporary
+        for file in (*temporary.rglob("*"), temporary):
+            sync(file)
+        replace_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a new folder, which appears at `path` when it is complete; an existing one is replaced."""
+    with named_in_errors(path.resolve()), new_folder(path) as temporary:
+        for name, content in files.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).write_bytes(content)
 
 
 def is_free(path: Path) -> bool:
