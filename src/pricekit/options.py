@@ -305,29 +305,18 @@ def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     from pricekit.config import read_toml
 
     config = options.get("config")
-    file = (
-        {}
-        if config is None
-        else config
-        if isinstance(config, Mapping)
-        else read_toml(path_of(config, "config"))
-    )
-    return [file, option_layer(options), *settings_layers(options.get("settings"))]
+    if not isinstance(config, Mapping):
+        config = {} if config is None else read_toml(path_of(config, "config"))
+    return [config, option_layer(options), *settings_layers(options.get("settings"))]
 
 
 def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that options name, as one layer of the configuration."""
     given = {name: value for name, value in options.items() if value is not None}
     layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
-    layer |= {
-        name: given[name]
-        for name in ("metric", "max_length", "seed", "limit", "max_latency")
-        if name in given
-    }
-    if "features" in given:
-        layer["features"] = names_of(given["features"], "features")
-    if "track" in given:
-        layer["track"] = names_of(given["track"], "track")
+    single = ("metric", "max_length", "seed", "limit", "max_latency")
+    layer |= {name: given[name] for name in single if name in given}
+    layer |= {name: names_of(given[name], name) for name in ("features", "track") if name in given}
     pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
     if pretrained:
         pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}
@@ -335,7 +324,7 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     if training := {name: given[name] for name in ("epochs", "time_budget", "refit") if name in given}:
         layer["training"] = training
     roles = ("price", "id", "weight", "group", "time")
-    named = {**{role: given.get(role) for role in roles}, "text": names_of(given.get("text"), "text")}
+    named = {role: given.get(role) for role in roles} | {"text": names_of(given.get("text"), "text")}
     if columns := {name: value for name, value in named.items() if value}:
         layer["columns"] = columns
     return layer
@@ -344,6 +333,7 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
 def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[Mapping[str, Any]]:
     """Return single settings, a mapping by dotted name or texts like `training.epochs=20`, as layers."""
     from pricekit.config import parse_override
+    from pricekit.config.layers import nested
 
     if settings is None:
         return []
@@ -359,9 +349,4 @@ def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[
             f"settings is {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
             parameters=("settings",),
         )
-    return [_nested(name.split("."), _plain(value)) for name, value in settings.items()]
-
-
-def _nested(keys: list[str], value: Any) -> dict[str, Any]:
-    first, *rest = keys
-    return {first: _nested(rest, value) if rest else value}
+    return [nested(name.split("."), _plain(value)) for name, value in settings.items()]

@@ -23,4 +23,4 @@ def test_amounts_and_texts_are_short():
 
 def test_wide_terminals_are_used(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert room_for_text([["price", "1.00"]]) == Console(stderr=True).width - 12
+    assert room_for_text({"price": ["1.00"]}) == Console(stderr=True).width - 12

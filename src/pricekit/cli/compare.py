@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pricekit.cli.options import FOLDER, json_option, metric_option
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 
@@ -26,26 +26,22 @@ def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     """
     begin(f"reading {counted(len(runs), 'run')}", "pricekit.evaluation.comparison")
     import pricekit as pk
+    from pricekit.cli.show import compared_columns, show_columns
 
     found = pk.compare(*runs, metric=metric)
     if as_json:
         click.echo(found.to_json())
         return
     write, like = found.metric.write, found.runs[0].score
-    table = [
-        [
-            one.name,
-            write(one.score, like),
-            "" if one.folds is None else f"{write(one.folds[0], like)} ± {write(one.folds[1], like)}",
-            "" if one.difference is None else write(one.difference, like, sign=True),
-            ""
-            if one.interval is None
-            else " to ".join(write(bound, like, sign=True) for bound in one.interval),
-            one.verdict or "(the first)",
-        ]
+    folds = [
+        "" if one.folds is None else f"{write(one.folds[0], like)} ± {write(one.folds[1], like)}"
         for one in found.runs
     ]
     show_result(f"{found.rows:,} rows that none was trained on")
-    headers = ["run", found.metric.title, "mean ± sd of folds", "difference", "95% interval", "verdict"]
-    shown = [place for place in range(6) if any(row[place] for row in table)]
-    show_table("", [headers[place] for place in shown], [[row[place] for place in shown] for row in table])
+    columns = {
+        "run": [one.name for one in found.runs],
+        found.metric.title: [write(one.score, like) for one in found.runs],
+        **({"mean ± sd of folds": folds} if any(folds) else {}),
+        **compared_columns(found.runs, found.metric, "(the first)"),
+    }
+    show_columns("", columns)

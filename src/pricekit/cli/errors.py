@@ -15,11 +15,13 @@ from pricekit.cli.options import (
     table_options,
     weight_option,
 )
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pricekit.cli.show import Columns
 
 
 @click.command
@@ -81,36 +83,35 @@ def errors(worst: int, **flags: Any) -> None:
 
 def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
-    from pricekit.cli.show import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text, show_columns
     from pricekit.evaluation.groups import amount
     from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
 
-    columns = [
-        _names(rows),
-        ["error", *(f"{error:,.0f}" if error >= 10 else f"{error:.3g}" for error in rows["error"])],
-        ["price", *map(amount, rows["price"])],
-        ["predicted", *map(amount, rows["predicted"])],
-        ["quantity", *map(_quantity, rows["value"], rows["total"], rows["measure"])],
-    ]
+    columns = {
+        **_names(rows),
+        "error": [f"{error:,.0f}" if error >= 10 else f"{error:.3g}" for error in rows["error"]],
+        "price": list(map(amount, rows["price"])),
+        "predicted": list(map(amount, rows["predicted"])),
+        "quantity": list(map(_quantity, rows["value"], rows["total"], rows["measure"])),
+    }
     if "far" in rows:
-        columns.append(["comparables", *map(_comparable, rows["comparable_price"], rows["far"])])
+        columns["comparables"] = list(map(_comparable, rows["comparable_price"], rows["far"]))
     room = room_for_text(columns)
     names = split_lines(join_texts(as_strings(rows["text"]))).titles("").to_pylist()
-    texts = [
+    columns["text"] = [
         fit_width(name if name.strip() else text, room)
         for name, text in zip(names, rows["text"], strict=True)
     ]
-    headers, *cells = zip(*columns, ["text", *texts], strict=True)
-    show_table("", headers, cells)
+    show_columns("", columns)
 
 
-def _names(rows: pd.DataFrame) -> list[str]:
-    """Return a header and the ids of rows; rows without ids have their row numbers in the file."""
+def _names(rows: pd.DataFrame) -> Columns:
+    """Return the column of the ids of rows; rows without ids have their row numbers in the file."""
     from pricekit.cli.show import fit_width
 
     numbers = [f"{row}" for row in rows["row"]]
     named = any(id_ not in ("", number) for id_, number in zip(rows["id"], numbers, strict=True))
-    return ["id", *(fit_width(id_, 12) for id_ in rows["id"])] if named else ["row", *numbers]
+    return {"id": [fit_width(id_, 12) for id_ in rows["id"]]} if named else {"row": numbers}
 
 
 def _comparable(price: float, far: str) -> str:

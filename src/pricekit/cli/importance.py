@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +15,13 @@ from pricekit.cli.options import (
     table_options,
     weight_option,
 )
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pricekit.cli.show import Columns
     from pricekit.workflows.importance import Importance
 
 
@@ -70,49 +70,47 @@ def _show(found: Importance) -> None:
         "grows when values change rows"
     )
     _show_frame(f"Features by increase of {title}", found.features, _increases(found, found.features))
-    lines = [_rows(found.lines), *_increases(found, found.lines)]
+    lines = _rows(found.lines) | _increases(found, found.lines)
     kinds = " and ".join(f"{kind}s" for kind in ("line", "column") if kind in set(found.lines["kind"]))
     _show_frame(f"{kinds.capitalize()} by increase of {title}", found.lines, lines)
     explained = counted(min(found.rows, EXPLAINED), "explained row")
-    _show_frame(f"Words in {explained}", found.words, [_rows(found.words), *_factors(found.words)])
+    _show_frame(f"Words in {explained}", found.words, _rows(found.words) | _factors(found.words))
 
 
-def _show_frame(title: str, frame: pd.DataFrame, columns: Sequence[Sequence[str]]) -> None:
+def _show_frame(title: str, frame: pd.DataFrame, columns: Columns) -> None:
     """Print the first rows of a frame, with its first column as far as it fits; an empty frame is not shown."""
-    from pricekit.cli.show import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text, show_columns
     from pricekit.workflows.importance import SHOWN
 
     if not len(frame):
         return
-    shown = [column[: SHOWN + 1] for column in columns]
+    shown = {header: cells[:SHOWN] for header, cells in columns.items()}
     room = room_for_text(shown)
     name = str(frame.columns[0])
-    names = [fit_width(str(each), room) for each in frame[name][:SHOWN]]
-    headers, *cells = zip([name, *names], *shown, strict=True)
     part = f"; {SHOWN} of {len(frame)}" if len(frame) > SHOWN else ""
-    show_table(title + part, headers, cells)
+    show_columns(title + part, {name: [fit_width(str(each), room) for each in frame[name][:SHOWN]], **shown})
 
 
-def _rows(frame: pd.DataFrame) -> list[str]:
-    return ["rows", *(f"{count:,}" for count in frame["rows"])]
+def _rows(frame: pd.DataFrame) -> Columns:
+    return {"rows": [f"{count:,}" for count in frame["rows"]]}
 
 
-def _increases(found: Importance, frame: pd.DataFrame) -> list[list[str]]:
-    """Return the increases and their intervals, each with a header."""
+def _increases(found: Importance, frame: pd.DataFrame) -> Columns:
+    """Return the increases and their intervals."""
 
     def write(value: float) -> str:
         return "" if value != value else found.metric.write(value, found.score, sign=True)
 
     bounds = zip(frame["low"], frame["high"], strict=True)
     intervals = [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
-    return [["increase", *map(write, frame["increase"])], ["95% interval", *intervals]]
+    return {"increase": list(map(write, frame["increase"])), "95% interval": intervals}
 
 
-def _factors(frame: pd.DataFrame) -> list[list[str]]:
+def _factors(frame: pd.DataFrame) -> Columns:
     bounds = zip(frame["low"], frame["high"], strict=True)
     intervals = [f"{low:.2f} to {high:.2f}" if low == low else "" for low, high in bounds]
-    return [
-        ["mean factor", *(f"{factor:.2f}" for factor in frame["factor"])],
-        ["95% interval", *intervals],
-        ["mean size", *(f"{size:.3f}" for size in frame["size"])],
-    ]
+    return {
+        "mean factor": [f"{factor:.2f}" for factor in frame["factor"]],
+        "95% interval": intervals,
+        "mean size": [f"{size:.3f}" for size in frame["size"]],
+    }

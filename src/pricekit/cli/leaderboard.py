@@ -9,14 +9,12 @@ import click
 
 from pricekit.cli.options import FOLDER, flag, json_option, metric_option
 from pricekit.cli.project import RUNS
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted, duration, milliseconds
 
 if TYPE_CHECKING:
+    from pricekit.cli.show import Columns
     from pricekit.workflows.leaderboard import Entry, Leaderboard
-
-Column = tuple[str, Sequence[str]]
-"""A header, and a cell for each model."""
 
 
 @click.command
@@ -42,9 +40,8 @@ def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_jso
         if not RUNS.is_dir():
             raise click.UsageError(f"Missing argument 'RUNS', and there is no folder {RUNS}/. Name a folder.")
         runs = (str(RUNS),)
-    begin(
-        f"reading {', '.join(runs)}" if len(runs) < 4 else f"reading {counted(len(runs), 'folder')}", _MODULE
-    )
+    named = ", ".join(runs) if len(runs) < 4 else counted(len(runs), "folder")
+    begin(f"reading {named}", "pricekit.workflows.leaderboard")
     import pricekit as pk
 
     found = pk.leaderboard(*runs, metric=metric, latency=latency)
@@ -54,40 +51,26 @@ def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_jso
         _show(found)
 
 
-_MODULE = "pricekit.workflows.leaderboard"
-
-
 def _show(found: Leaderboard) -> None:
     """Print the ranking, and the settings; the costs are in the first table if it fits the terminal with them."""
     from rich.cells import cell_len
 
-    from pricekit.cli.show import fit_width, room_for_text
+    from pricekit.cli.show import fit_width, room_for_text, show_columns
 
-    rank: Column = ("", [str(entry.rank) for entry in found.entries])
+    rank = {"": [str(entry.rank) for entry in found.entries]}
     scores, costs = _scores(found), _costs(found.entries)
     names = [_name(entry) for entry in found.entries]
     longest = max(map(cell_len, names))
-    wide = room_for_text(_cells([rank, *scores, *costs]), 0) >= min(longest, 40)
-    first = [*scores, *costs] if wide else scores
-    room = room_for_text(_cells([rank, *first]), 12)
+    wide = room_for_text({**rank, **scores, **costs}, 0) >= min(longest, 40)
+    first = {**scores, **costs} if wide else scores
+    room = room_for_text({**rank, **first}, 12)
     show_result(f"{counted(found.rows, 'row')} that no model was trained on")
-    _show_columns([rank, ("model", [fit_width(name, room) for name in names]), *first])
-    settings: Column = ("settings that differ (below: from the best)", _settings(found.entries))
-    second = [] if wide else costs
-    if any(settings[1]):
-        second = [*second, settings]
+    show_columns("", {**rank, "model": [fit_width(name, room) for name in names], **first})
+    second = {} if wide else costs
+    if any(settings := _settings(found.entries)):
+        second["settings that differ (below: from the best)"] = settings
     if second:
-        _show_columns([rank, *second])
-
-
-def _show_columns(columns: Sequence[Column]) -> None:
-    show_table(
-        "", [header for header, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))
-    )
-
-
-def _cells(columns: Sequence[Column]) -> list[list[str]]:
-    return [[header, *cells] for header, cells in columns]
+        show_columns("", {**rank, **second})
 
 
 def _name(entry: Entry) -> str:
@@ -95,31 +78,21 @@ def _name(entry: Entry) -> str:
     return entry.name + parts.get(entry.kind, f" ({counted(entry.parts, 'fold')})")
 
 
-def _scores(found: Leaderboard) -> list[Column]:
+def _scores(found: Leaderboard) -> Columns:
+    from pricekit.cli.show import compared_columns
+
     compared = [entry.compared for entry in found.entries]
-    write, like = found.metric.write, compared[0].score
-    columns: list[Column] = [
-        (found.metric.title, [write(one.score, like) for one in compared]),
-        (
-            "difference",
-            ["" if one.difference is None else write(one.difference, like, sign=True) for one in compared],
-        ),
-        (
-            "95% interval",
-            [" to ".join(write(bound, like, sign=True) for bound in one.interval or ()) for one in compared],
-        ),
-        ("verdict", [one.verdict or "(the best)" for one in compared]),
-    ]
-    return [columns[0], *(column for column in columns[1:] if len(compared) > 1 and any(column[1]))]
+    scores = {found.metric.title: [found.metric.write(one.score, compared[0].score) for one in compared]}
+    return scores | (compared_columns(compared, found.metric, "(the best)") if len(compared) > 1 else {})
 
 
-def _costs(entries: Sequence[Entry]) -> list[Column]:
-    columns = [
-        ("training", [duration(entry.seconds) for entry in entries]),
-        ("one row", ["" if e.seconds_per_row is None else milliseconds(e.seconds_per_row) for e in entries]),
-        ("size", [_megabytes(entry.bytes) for entry in entries]),
-    ]
-    return [column for column in columns if any(column[1])]
+def _costs(entries: Sequence[Entry]) -> Columns:
+    columns = {
+        "training": [duration(entry.seconds) for entry in entries],
+        "one row": ["" if e.seconds_per_row is None else milliseconds(e.seconds_per_row) for e in entries],
+        "size": [_megabytes(entry.bytes) for entry in entries],
+    }
+    return {header: cells for header, cells in columns.items() if any(cells)}
 
 
 def _megabytes(size: int) -> str:

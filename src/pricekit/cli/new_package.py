@@ -91,23 +91,18 @@ def _check_name(kind: str, name: str, module: str) -> None:
 
 
 def _values(kind: str, name: str, module: str) -> dict[str, str]:
+    oldest = ".".join(__version__.split(".")[:2])  # the package supports all versions from this one on
     return {
         "kind": kind,
         "name": name,
         "module": module,
-        "prefix": module,
         "class_name": _class_name(module),
         "hook": KINDS[kind],
         "api": str(API),
         "summary": SUMMARY[kind],
-        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={_minor_version()}",
+        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={oldest}",
         "use": USE[kind].replace("$name", name),
     }
-
-
-def _minor_version() -> str:
-    """Return this version of pricekit without its last part, as the oldest one that the package supports."""
-    return ".".join(__version__.split(".")[:2])
 
 
 def _class_name(module: str) -> str:

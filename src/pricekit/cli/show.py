@@ -13,10 +13,14 @@ from rich.console import Console
 
 from pricekit.cli.options import as_arguments
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.support.log import logger
+
+Columns = dict[str, list[str]]
+"""Cells by the header of their column."""
 
 ROWS = 5
 """Rows that are shown on a terminal if the user names none."""
@@ -136,9 +140,37 @@ def fit_width(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
-def room_for_text(columns: Sequence[Sequence[str]], least: int = 20) -> int:
+def show_columns(title: str, columns: Columns) -> None:
+    """Print a table of columns."""
+    show_table(title, list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def compared_columns(compared: Sequence[ComparedRun], metric: Metric, first: str) -> Columns:
+    """Return the differences of runs from the first one, and verdicts, as columns; empty ones are left out.
+
+    Args:
+        compared: the runs.
+        metric: that compares them.
+        first: what the column of verdicts calls the first run.
+    """
+    like = compared[0].score
+    columns = {
+        "difference": [
+            "" if one.difference is None else metric.write(one.difference, like, sign=True)
+            for one in compared
+        ],
+        "95% interval": [
+            " to ".join(metric.write(bound, like, sign=True) for bound in one.interval or ())
+            for one in compared
+        ],
+        "verdict": [one.verdict or first for one in compared],
+    }
+    return {header: cells for header, cells in columns.items() if any(cells)}
+
+
+def room_for_text(columns: Columns, least: int = 20) -> int:
     """Return the width that the other columns of a table leave for text, in terminal columns, but at least `least`."""
-    used = sum(max(map(cell_len, cells)) + 3 for cells in columns)
+    used = sum(max(map(cell_len, [header, *cells])) + 3 for header, cells in columns.items())
     return max(least, Console(stderr=True).width - used - 4)
 
 

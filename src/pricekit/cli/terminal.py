@@ -118,7 +118,7 @@ def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -
     check_address_space(module)
     check()
     visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
-    with _spinner("loading libraries") if visible else nullcontext():
+    with _spinner() if visible else nullcontext():
         import_module(module)
 
 
@@ -180,10 +180,10 @@ def _as_json(record: logging.LogRecord, message: str) -> str:
 
 
 @contextmanager
-def _spinner(title: str) -> Iterator[None]:
+def _spinner() -> Iterator[None]:
     from rich.console import Console
 
-    with Console(stderr=True).status(title):
+    with Console(stderr=True).status("loading libraries"):
         yield
 
 

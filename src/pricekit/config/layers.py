@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,13 @@ def parse_override(text: str) -> dict[str, Any]:
             parameters=("settings",),
             setting=text,
         )
-    layer: Any = _toml_value(value.strip())
-    for key in reversed(keys):
-        layer = {key: layer}
-    return dict(layer)
+    return nested(keys, _toml_value(value.strip()))
+
+
+def nested(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a value in nested tables; the keys lead to it."""
+    first, *rest = keys
+    return {first: nested(rest, value) if rest else value}
 
 
 def write_override(name: str, value: Any) -> str:

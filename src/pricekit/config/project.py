@@ -81,18 +81,19 @@ def read_project(folder: Path = Path()) -> Project:
     path = folder / PROJECT_FILE
     if not path.is_file():
         return Project()
-    try:
-        content = read_toml(path)
-    except ConfigError as error:  # no parameter names this file
-        raise ConfigError(str(error), path=str(path)) from None
+    content = read_existing(path)
     section = content.pop("table", None)
     _check_keys(path, content)
     if section is None:
         return Project(settings=content)
-    table = _table_section(path, section)
+    given = {"path": section} if isinstance(section, str) else section
+    try:
+        table = TableSection.model_validate(given)
+    except ValidationError as error:
+        raise explain_invalid(error, f"{path}, [table]", TableSection.model_fields) from None
     place = location_of(table.path, "table")
-    given = folder / place if isinstance(place, Path) else place
-    return Project(given, table.model_dump(exclude={"path"}, exclude_defaults=True), content)
+    location = folder / place if isinstance(place, Path) else place
+    return Project(location, table.model_dump(exclude={"path"}, exclude_defaults=True), content)
 
 
 def update_project(
@@ -141,7 +142,7 @@ def read_existing(path: Path) -> dict[str, Any]:
         return {}
     try:
         return read_toml(path)
-    except ConfigError as error:
+    except ConfigError as error:  # no parameter names this file
         raise ConfigError(str(error), path=str(path)) from None
 
 
@@ -167,14 +168,6 @@ def _check_content(path: Path, text: str, expected: Mapping[str, Any]) -> None:
             f"{path} does not write its table and columns as the sections [table] and [columns], so they cannot be "
             "replaced. Delete those lines first, or choose another path."
         )
-
-
-def _table_section(path: Path, section: Any) -> TableSection:
-    given = {"path": section} if isinstance(section, str) else section
-    try:
-        return TableSection.model_validate(given)
-    except ValidationError as error:
-        raise explain_invalid(error, f"{path}, [table]", TableSection.model_fields) from None
 
 
 def _check_keys(path: Path, settings: Layer) -> None:

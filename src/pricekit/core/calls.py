@@ -92,7 +92,9 @@ def notify(event: str, **facts: Any) -> None:
         except (Exception, SystemExit) as error:
             message = shorten(str(error), 300)
             reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"
-            _warn_once(impl.plugin_name, event, reason)
+            if (impl.plugin_name, event) not in _reported:
+                _reported.add((impl.plugin_name, event))
+                logger.warning(f"{impl.plugin_name} failed to observe {event}; the run continues: {reason}")
 
 
 @contextmanager
@@ -127,9 +129,3 @@ def observed(
             if enabled:
                 ended = final if outcome == "finished" else {}
                 notify(f"{what}_ended", folder=folder, outcome=outcome, facts=ended)
-
-
-def _warn_once(plugin: str, event: str, reason: str) -> None:
-    if (plugin, event) not in _reported:
-        _reported.add((plugin, event))
-        logger.warning(f"{plugin} failed to observe {event}; the run continues: {reason}")

@@ -22,7 +22,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 
 import pluggy
 
@@ -107,9 +107,8 @@ def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bo
         if not file.is_file():
             state = "is a folder" if file.is_dir() else "does not exist"
             raise PluginError(f"the plugin file {file} {state}; expected a Python file, such as features.py")
-        if failed := _load_one(
-            found, file.name, file.name, FILE + _digest(file), partial(_import_file, file)
-        ):
+        version = FILE + hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+        if failed := _load_one(found, file.name, file.name, version, partial(_import_file, file)):
             raise PluginError(f"the plugin {file} cannot be loaded: {failed.reason}. {failed.remedy}")
     return found
 
@@ -166,19 +165,14 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _digest(path: Path) -> str:
-    """Return a short hash of a file's content; it serves as the version."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
-
-
 def _line_in(error: BaseException, name: str) -> int | None:
     """Return the line of a plugin file that raised an error."""
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if _names(frame, name)]
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if Path(frame.f_code.co_filename).name == name
+    ]
     return lines[-1] if lines else None
-
-
-def _names(frame: FrameType, name: str) -> bool:
-    return Path(frame.f_code.co_filename).name == name
 
 
 def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, version: str) -> list[Entry]:
