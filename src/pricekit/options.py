@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_READ = ("encoding", "delimiter", "columns", "decimal", "currency")
+READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
+"""The options that control how a file is read."""
+
 _KINDS = ("policy", "backbone", "loss")
 
 PathLike = str | os.PathLike[str]
@@ -132,7 +134,7 @@ class PretrainingOptions(ReadingOptions, total=False):
     ]
 
 
-RESUMABLE = frozenset({"time_budget", "out", *_READ})
+RESUMABLE = frozenset({"time_budget", "out", *READ_OPTIONS})
 """Options that may differ in a resumed run: those for reading the table, and a new time budget."""
 
 
@@ -239,7 +241,7 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
     """Return the `ReadOptions` for the options; raises DataError."""
     from pricekit.table import ReadOptions
 
-    given = {name: options.get(name) for name in _READ}
+    given = {name: options.get(name) for name in READ_OPTIONS}
     return ReadOptions(names=tuple(names_of(given.pop("columns"), "columns")), **given)
 
 

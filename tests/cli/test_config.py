@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from pricekit.cli.config import _layers, as_toml
 from pricekit.cli.config import config as command
-from pricekit.cli.options import READ_OPTIONS, as_arguments
+from pricekit.cli.options import as_arguments
 from pricekit.cli.train import train
 from pricekit.config import read_toml
 from pricekit.config.resolve import configure, explain
-from pricekit.options import config_of
+from pricekit.options import READ_OPTIONS, config_of
 
 POLICIES = ["quick", "ultra", "fast", "blazing", "optimized"]
 

@@ -114,9 +114,10 @@ def worst_rows(
     from pricekit.workflows.evaluate import worst_rows_of
 
     target = None if out is None else location_of(out, "out")
-    source = path_or_frame(table)
     return worst_rows_of(
-        *(model_path(model, "model"), source, options),
+        model_path(model, "model"),
+        path_or_frame(table),
+        options,
         by=by,
         out=target,
         metric=metric,
@@ -418,7 +419,8 @@ def predict(
         given = {name: value for name, value in options.items() if value is not None}
         workers |= {"interval": interval, "watch": watch}
         rows = predictor.predict_file(source, target, **workers, **given)  # type: ignore[arg-type]
-    _log_speed(predictor, rows, None if resume else time.perf_counter() - started)
+    speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
+    logger.info(f"engine {predictor.engine}{speed}")
     return rows
 
 
@@ -429,11 +431,6 @@ def _source(table: Any) -> Location:
             parameters=("table",),
         )
     return location_of(table, "table")
-
-
-def _log_speed(predictor: Predictor, rows: int, seconds: float | None) -> None:
-    speed = "" if seconds is None else f", {rows / seconds:,.0f} rows/s"
-    logger.info(f"engine {predictor.engine}{speed}")
 
 
 def _check_request(
@@ -514,7 +511,9 @@ def report(
     target = location_of(out, "out")
     source = model_path(model, "model")
     sections = sections_for(
-        *(source, path_or_frame(table), options),
+        source,
+        path_or_frame(table),
+        options,
         against=tuple(model_path(run, "against") for run in against),
         metric=metric,
         among=path_or_frame(among),

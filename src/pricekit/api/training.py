@@ -146,8 +146,15 @@ def train(
 
         given = None if init is None else model_path(init, "init")
         config, resume = config_to_train(folder, source, options, given, resume=resume)
-        flags: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
-        train_model(source, config, folder, started=started, **flags)
+        train_model(
+            source,
+            config,
+            folder,
+            started=started,
+            resume=resume,
+            overwrite=overwrite,
+            allow_leak=allow_leak,
+        )
         return handle_of(Run(folder), out)
 
 
@@ -365,12 +372,11 @@ def pretrain(
 
     paths = tuple(location_of(table, "tables") for table in several(tables))
     target = path_of(out, "out")
-    settings, read_options = pretraining_of(backbone, options), read_options_of(options)
     run(
         paths,
-        settings,
+        pretraining_of(backbone, options),
         target,
-        read_options=read_options,
+        read_options=read_options_of(options),
         resume=resume,
         overwrite=overwrite,
     )

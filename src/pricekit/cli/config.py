@@ -14,13 +14,13 @@ import click
 import tomli_w
 
 from pricekit.cli.options import (
-    READ_OPTIONS,
     as_arguments,
     epochs_option,
     json_option,
     model_options,
     table_options,
 )
+from pricekit.options import READ_OPTIONS, option_layer
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
     """Return the layers of settings with their sources; each option is a separate layer."""
     from pricekit.config import parse_override, read_toml
     from pricekit.config.project import PROJECT_FILE, read_project
-    from pricekit.options import option_layer
 
     project = read_project().settings
     layers: list[tuple[str, Layer]] = [(f"file {PROJECT_FILE}", project)] if project else []

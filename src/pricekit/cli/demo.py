@@ -44,7 +44,10 @@ def demo(out: str, rows: int, seed: int) -> None:
     from pricekit.cli.main import run_command
 
     folder = Path(out)
-    _check_folder(folder)
+    if not is_free(folder) and not (folder / _MARK).is_file():
+        raise DataError(
+            f"{folder} contains files that are not from a demo; choose a new folder", parameters=("out",)
+        )
     table, held_out = _make_tables(folder, rows, seed)
     run, bundle, prices = folder / "run", folder / "bundle", folder / "prices.csv"
     run_command("train", str(table), "--out", str(run), "--seed", str(seed), "--overwrite", *TRAINING)
@@ -52,13 +55,6 @@ def demo(out: str, rows: int, seed: int) -> None:
     run_command("predict", str(bundle), str(held_out), "--out", str(prices))
     _show_products(held_out, prices)
     show_result(f"everything is in {out}; next, with your own table: pricekit train TABLE")
-
-
-def _check_folder(out: Path) -> None:
-    if not is_free(out) and not (out / _MARK).is_file():
-        raise DataError(
-            f"{out} contains files that are not from a demo; choose a new folder", parameters=("out",)
-        )
 
 
 def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:

@@ -14,6 +14,7 @@ import click
 from pricekit.cli.common import again
 from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
 from pricekit.cli.terminal import show_result
+from pricekit.options import READ_OPTIONS
 from pricekit.support.staging import staging_of
 from pricekit.training.launched import launched_count
 
@@ -21,9 +22,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 TABLE = click.Path()
 FOLDER = click.Path()
-
-READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
-"""The options that control how a file is read."""
 
 model_argument = click.argument("model", type=FOLDER)
 table_argument = click.argument("table", type=TABLE)

@@ -26,7 +26,22 @@ from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean
 
 
-@click.command(short_help="Write a package with a working plugin.")
+@click.group
+def plugins() -> None:
+    """List, explain, create and check plugins: features, backbones, losses, policies and engines.
+
+    \b
+    pricekit plugins list --kind loss
+    pricekit plugins show focal-smape
+    pricekit plugins new feature word-count && pip install -e word-count
+    pricekit plugins check word-count
+
+    Plugins are built in or come from installed packages. PRICEKIT_LOAD_PLUGINS=a,b loads only these packages; an
+    empty value loads none. With PRICEKIT_STRICT_PLUGINS=1, a plugin that fails to load is an error.
+    """
+
+
+@plugins.command(short_help="Write a package with a working plugin.")
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
 @click.option(
@@ -52,7 +67,7 @@ def new(kind: str, name: str, folder: Path) -> None:
     )
 
 
-@click.command(short_help="Run the conformance checks on a plugin.")
+@plugins.command(short_help="Run the conformance checks on a plugin.")
 @click.argument("target", metavar="NAME|PATH")
 @click.option(
     "--kind",
@@ -141,7 +156,7 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-@click.command(short_help="Import every installed plugin, and show why any fails and how to fix it.")
+@plugins.command(short_help="Import every installed plugin, and show why any fails and how to fix it.")
 @click.option(
     "--traceback",
     "with_traceback",
@@ -159,10 +174,13 @@ def doctor(with_traceback: bool) -> None:
     ]
     rows = [[package, "?", "failed to load"] for package, _, _ in failures]
     for entry in entries:
-        failure = _failure(entry)
-        failures += [failure] if failure else []
-        state = "cannot be imported" if failure else "works"
-        rows.append([f"{entry.package} {entry.version}", f"{entry.kind} {entry.name}", state])
+        package, state = f"{entry.package} {entry.version}", "works"
+        try:
+            entry.load()
+        except PluginError as error:
+            state = "cannot be imported"
+            failures.append((package, str(error), "".join(traceback.format_exception(error))))
+        rows.append([package, f"{entry.kind} {entry.name}", state])
     rows += [[name, "observer", "works"] for name in registry().observers()]
     if not rows:
         show_result("no plugin packages are installed; the built-in plugins are available")
@@ -174,29 +192,6 @@ def doctor(with_traceback: bool) -> None:
             click.echo(trace)
     if failures:
         raise PluginError(f"{len(failures)} failed; everything else works without them")
-
-
-def _failure(entry: Entry) -> tuple[str, str, str] | None:
-    try:
-        entry.load()
-    except PluginError as error:
-        return f"{entry.package} {entry.version}", str(error), "".join(traceback.format_exception(error))
-    return None
-
-
-@click.group
-def plugins() -> None:
-    """List, explain, create and check plugins: features, backbones, losses, policies and engines.
-
-    \b
-    pricekit plugins list --kind loss
-    pricekit plugins show focal-smape
-    pricekit plugins new feature word-count && pip install -e word-count
-    pricekit plugins check word-count
-
-    Plugins are built in or come from installed packages. PRICEKIT_LOAD_PLUGINS=a,b loads only these packages; an
-    empty value loads none. With PRICEKIT_STRICT_PLUGINS=1, a plugin that fails to load is an error.
-    """
 
 
 @plugins.command("list")
@@ -235,7 +230,16 @@ def show(name: str, as_json: bool) -> None:
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
-            rows = [[o["name"], o["type"], _written(o), o["search"], o["description"]] for o in options]
+            rows = [
+                [
+                    o["name"],
+                    o["type"],
+                    "required" if o["required"] else json.dumps(o["default"]),
+                    o["search"],
+                    o["description"],
+                ]
+                for o in options
+            ]
             names = ["name", "type", "default", "search", "description"]
             if not any(row[3] for row in rows):
                 names, rows = [*names[:3], names[4]], [[*row[:3], row[4]] for row in rows]
@@ -320,11 +324,3 @@ def _option(name: str, field: Any) -> dict[str, Any]:
     facts = {"name": name, "type": kind, "required": required, "default": default}
     search = [str(mark) for mark in field.metadata if isinstance(mark, Search)]
     return facts | {"search": "".join(search), "description": field.description or ""}
-
-
-def _written(option: dict[str, Any]) -> str:
-    return "required" if option["required"] else json.dumps(option["default"])
-
-
-for _command in (new, check, doctor):
-    plugins.add_command(_command)

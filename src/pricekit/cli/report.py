@@ -17,7 +17,7 @@ from pricekit.cli.options import (
     weight_option,
 )
 from pricekit.cli.terminal import begin, show_result
-from pricekit.storage import Location, size_of
+from pricekit.storage import size_of
 
 
 @click.command
@@ -61,8 +61,4 @@ def report(**flags: Any) -> None:
     import pricekit as pk
 
     found = pk.report(**as_arguments(flags))
-    show_result(f"the report is in {found}, {_size(found)}", out=str(found))
-
-
-def _size(file: Location) -> str:
-    return f"{size_of(file) / 1e3:,.0f} kB"
+    show_result(f"the report is in {found}, {size_of(found) / 1e3:,.0f} kB", out=str(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -113,8 +113,7 @@ class Registry:
         for name in names:
             if name not in known:
                 raise PluginError(
-                    f"there is no tracker '{name}'; available: {', '.join(known) or 'none'}."
-                    f"{did_you_mean(name, known)}{_package_hint(name)}{self._failed_note()}",
+                    f"there is no tracker '{name}'; {self._alternatives(name, known)}",
                     parameters=("track",),
                     name=name,
                     candidates=known,
@@ -137,8 +136,7 @@ class Registry:
             return entry
         names = [e.name for e in self.of_kind(kind)]
         raise PluginError(
-            f"unknown {kind} '{name}'; available: {', '.join(names) or 'none'}."
-            f"{did_you_mean(name, names)}{_package_hint(name)}{self._failed_note()}",
+            f"unknown {kind} '{name}'; {self._alternatives(name, names)}",
             parameters=(kind,) if kind != "feature" else ("features",),
             kind=kind,
             name=name,
@@ -161,11 +159,12 @@ class Registry:
             f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}"
         )
 
-    def _failed_note(self) -> str:
-        if not self.failed:
-            return ""
+    def _alternatives(self, name: str, known: Sequence[str]) -> str:
+        """Return the end of a sentence about an unknown name: the known ones, the nearest, and where it may be."""
+        package = f" '{name}' is in the package pricekit-{name}; install it." if name in PACKAGES else ""
         failed = "; ".join(f"{f.package} {f.version} ({f.reason})" for f in self.failed)
-        return f" These plugin packages failed to load and may contain it: {failed}."
+        note = f" These plugin packages failed to load and may contain it: {failed}." if failed else ""
+        return f"available: {', '.join(known) or 'none'}.{did_you_mean(name, known)}{package}{note}"
 
     def create(self, kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
         """Create a plugin from its name and options.
@@ -238,11 +237,6 @@ class Registry:
 def tracker_name(module: Any) -> str | None:
     """Return the name by which a run asks for a plugin module that observes it; None for one that always observes."""
     return getattr(module, "pricekit_tracker", None)
-
-
-def _package_hint(name: str) -> str:
-    """Return which package of this project provides a plugin, "" if none does."""
-    return f" '{name}' is in the package pricekit-{name}; install it." if name in PACKAGES else ""
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:
