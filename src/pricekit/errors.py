@@ -129,18 +129,16 @@ def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) ->
     """Return a ConfigError for a validation error, with the nearest name for each unknown key."""
     known = list(names)
     found: list[dict[str, Any]] = [dict(one) for one in error.errors()]
+    keys = [
+        part for part in found[0]["loc"] if isinstance(part, str) and part != "name"
+    ]  # "policy" of policy.name
+    unknown = found[0]["type"] in ("extra_forbidden", "invalid_key")  # no parameter sets it
     return ConfigError(
         f"{where}: " + "; ".join(_explain_one(one, known) for one in found),
-        parameters=(*_parameter(found[0]), "settings"),
+        parameters=(*([] if unknown else keys[-1:]), "settings"),
         setting=".".join(str(part) for part in found[0]["loc"]),
         candidates=known,
     )
-
-
-def _parameter(found: dict[str, Any]) -> list[str]:
-    """Return the parameter that sets a known value: "policy" for policy.name; [] for an unknown key."""
-    names = [part for part in found["loc"] if isinstance(part, str) and part != "name"]
-    return [] if found["type"] in ("extra_forbidden", "invalid_key") else names[-1:]
 
 
 def _explain_one(found: dict[str, Any], known: list[str]) -> str:

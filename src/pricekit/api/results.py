@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
-import shutil
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -275,17 +272,6 @@ def _score(facts: Mapping[str, Any]) -> str:
 
     goal = goal_of(facts)
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"
-
-
-def delete_with(handle: _Handle) -> None:
-    """Delete the temporary folder of a handle when it is garbage-collected or its process ends."""
-    owner, folder = os.getpid(), handle.path
-
-    def delete() -> None:
-        if os.getpid() == owner:  # a forked child also has the handle
-            shutil.rmtree(folder, ignore_errors=True)
-
-    weakref.finalize(handle, delete)
 
 
 def _read_json(file: Path, kind: str) -> dict[str, Any]:

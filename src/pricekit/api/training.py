@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from pricekit.api.results import CrossValidation, Run, Tuning, delete_with
+from pricekit.api.results import CrossValidation, Run, Tuning
 from pricekit.errors import ConfigError, path_of
 from pricekit.options import (
     ModelOptions,
@@ -29,6 +31,7 @@ from pricekit.training.launched import launched_count, launched_rank
 from pricekit.training.time_budget import began
 
 if TYPE_CHECKING:
+    from pricekit.runs.split import Source
     from pricekit.table import TableSource
 
 
@@ -40,9 +43,19 @@ def several(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def models_of(given: Any, parameter: str) -> tuple[Path, ...]:
-    """Return the local paths of one model or several; raises ConfigError."""
-    return tuple(model_path(path, parameter) for path in several(given))
+def source_of(
+    table: Any, options: Mapping[str, Any], *, valid: Any = None, unpriced: Any = (), teacher: Any = ()
+) -> Source:
+    """Return the tables of a training and the models that price some of them; raises ConfigError, DataError."""
+    from pricekit.runs.split import Source
+
+    return Source(
+        path_or_frame(table),
+        path_or_frame(valid),
+        read_options_of(options),
+        tuple(map(path_or_frame, several(unpriced))),
+        tuple(model_path(path, "teacher") for path in several(teacher)),
+    )
 
 
 @contextmanager
@@ -74,9 +87,15 @@ def one_speaks() -> Iterator[None]:
 
 
 def handle_of(handle: Handle, out: PathLike | None) -> Handle:
-    """Return the handle; a temporary folder is deleted with it."""
+    """Return the handle; a temporary folder is deleted when it is garbage-collected or its process ends."""
+    owner, folder = os.getpid(), handle.path
+
+    def delete() -> None:
+        if os.getpid() == owner:  # a forked child also has the handle
+            shutil.rmtree(folder, ignore_errors=True)
+
     if out is None:
-        delete_with(handle)
+        weakref.finalize(handle, delete)
     return handle
 
 
@@ -129,16 +148,8 @@ def train(
         >>> run.metrics["smape"] < 200
         True
     """
-    from pricekit.runs.split import Source
-
     started = began()
-    source = Source(
-        path_or_frame(table),
-        path_or_frame(valid),
-        read_options_of(options),
-        tuple(map(path_or_frame, several(unpriced))),
-        models_of(teacher, "teacher"),
-    )
+    source = source_of(table, options, valid=valid, unpriced=unpriced, teacher=teacher)
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder, one_speaks():
@@ -197,14 +208,7 @@ def cross_validate(
         >>> len(cv.held_out)
         200
     """
-    from pricekit.runs.split import Source
-
-    source = Source(
-        path_or_frame(table),
-        read_options=read_options_of(options),
-        unpriced=tuple(map(path_or_frame, several(unpriced))),
-        teachers=models_of(teacher, "teacher"),
-    )
+    source = source_of(table, options, unpriced=unpriced, teacher=teacher)
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder, one_speaks():
@@ -309,10 +313,8 @@ def tune(
         >>> found.trials["state"].tolist()
         ['finished', 'finished']
     """
-    from pricekit.runs.split import Source
-
     started = began()
-    source = Source(path_or_frame(table), read_options=read_options_of(options))
+    source = source_of(table, options)
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder:

@@ -82,7 +82,11 @@ def _show(found: Drift) -> None:
     )
     for sentence in (*found.alarms, *found.notes):
         show_result(f"- {sentence}")
-    _show_frame("Measures", ["measure", "value", "then", "now", "where"], _measures(found))
+    measures = [
+        [each.name, *map(_number, (each.value, each.then, each.now)), each.where]
+        for each in found.measures.values()
+    ]
+    _show_frame("Measures", ["measure", "value", "then", "now", "where"], measures)
     shown = found.features[(found.features["psi"] > 0) | (found.features["distance"] > 0)]
     _show_frame("Features by PSI", ["name", "psi", "distance", "rank"], _cells(shown, "name"))
     _show_frame("Values", ["field", "value", "then", "now", "change"], _cells(found.values, "field", "value"))
@@ -98,13 +102,6 @@ def _show(found: Drift) -> None:
 
 LEAST_SHOWN = 0.01
 """Fields whose shares of missing rows change less are not shown."""
-
-
-def _measures(found: Drift) -> list[list[str]]:
-    return [
-        [each.name, *(_number(value) for value in (each.value, each.then, each.now)), each.where]
-        for each in found.measures.values()
-    ]
 
 
 def _cells(frame: pd.DataFrame, *texts: str) -> list[list[str]]:

@@ -51,12 +51,12 @@ def packaged_command(name: str) -> click.Command | None:
     from pricekit.core.packages import install_command, load_provided, provided  # slow to import
 
     point = provided(GROUP).get(name)
-    if point is None and name in PACKAGES:
-        raise PluginError(
-            f"the command '{name}' is in the package pricekit-{name}, which is not installed. Install it: "
-            f"{install_command(f'pricekit-{name}')}"
-        )
     if point is None:
+        if name in PACKAGES:
+            raise PluginError(
+                f"the command '{name}' is in the package pricekit-{name}, which is not installed. Install it: "
+                f"{install_command(f'pricekit-{name}')}"
+            )
         return None
     command = load_provided(point, "command")
     if not isinstance(command, click.Command):

@@ -112,21 +112,17 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.options import ModelOptions, model_path, path_or_frame, read_options_of
+    from pricekit.api.training import source_of
+    from pricekit.options import ModelOptions, model_path
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.seen import earlier_texts
-    from pricekit.runs.split import Source, load_split
+    from pricekit.runs.split import load_split
     from pricekit.runs.warm_start import new_config
     from pricekit.workflows.members import has_members, is_begun, resumed_model
 
-    source = Source(
-        path_or_frame(flags["table"]),
-        path_or_frame(flags["valid"] or None),
-        read_options_of(flags),
-        tuple(map(path_or_frame, flags["unpriced"])),
-        teachers=tuple(model_path(teacher, "teacher") for teacher in flags["teacher"]),
-    )
+    models = {"unpriced": flags["unpriced"], "teacher": flags["teacher"]}
+    source = source_of(flags["table"], flags, valid=flags["valid"] or None, **models)
     out = flags["out"] or interrupted_run() if flags["resume"] else None
     out = continued(Path(out), is_begun) if out else None
     out = out if out and is_begun(out) else None

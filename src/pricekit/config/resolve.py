@@ -104,28 +104,18 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
 
 
 def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
-    """Insert the defaults of the policy below the layers that name it."""
+    """Insert the defaults of the policy, and the loss of a metric that is named without one, below these layers."""
     given = [(source, _as_tables(layer)) for source, layer in given]
     named = reduce(merge, (layer for _, layer in given), {"policy": RunConfig().policy.model_dump()})
     policy = build_config([{"policy": named["policy"]}]).policy
     defaults = _as_tables(_defaults(policy))
-    return [(f"policy {policy.name}", defaults), *_natural_loss(named, defaults), *given]
-
-
-def _natural_loss(named: Layer, defaults: Layer) -> list[tuple[str, Layer]]:
-    """Return a layer with the loss of the metric that the given layers name, unless they name a loss, too.
-
-    Args:
-        named: the given layers, merged.
-        defaults: of the policy; the loss stays if the metric is that of the policy.
-    """
-    metric = METRICS.get(str(named.get("metric")))
-    loss = named.get("loss", {})
+    stack = [(f"policy {policy.name}", defaults), *given]
+    metric, loss = METRICS.get(str(named.get("metric"))), named.get("loss", {})
     if metric is None or metric.name == defaults.get("metric", RunConfig().metric):
-        return []
+        return stack  # the loss of the policy stays
     if isinstance(loss, Mapping) and "name" not in loss:
-        return [(f"metric {metric.name}", {"loss": {"name": metric.loss}})]
-    return []
+        stack.insert(1, (f"metric {metric.name}", {"loss": {"name": metric.loss}}))
+    return stack
 
 
 def _as_tables(layer: Layer) -> Layer:
@@ -167,17 +157,8 @@ def _complete(layers: list[Layer], given: list[Layer]) -> RunConfig:
         for kind, choice in chosen.items()
     }
     named: Layer = reduce(merge, given, {})
-    _check_used(named.get("feature_options", {}), config.features)
-    options = {
-        name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
-    }
-    update["feature_options"] = {name: found for name, found in options.items() if found}
-    return config.model_copy(update=update)
-
-
-def _check_used(options: Layer, features: list[str]) -> None:
-    """Reject options of features that are not used."""
-    for name in options:
+    features = config.features
+    for name in named.get("feature_options", {}):
         if name not in features:
             raise ConfigError(
                 f"feature_options has options of '{name}', which is not among features {', '.join(features)}."
@@ -186,6 +167,11 @@ def _check_used(options: Layer, features: list[str]) -> None:
                 setting=f"feature_options.{name}",
                 candidates=features,
             )
+    options = {
+        name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
+    }
+    update["feature_options"] = {name: found for name, found in options.items() if found}
+    return config.model_copy(update=update)
 
 
 def _members(layers: list[Layer], config: RunConfig) -> dict[str, RunConfig]:
