@@ -25,10 +25,9 @@ from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
 from pricekit.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
-from pricekit.training.interrupts import Interrupts
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
-from pricekit.training.parallel import Processes
+from pricekit.training.parallel import Interrupts, Processes
 from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 

@@ -79,17 +79,19 @@ def pricekit_register_policies(register: Register) -> None:
         "fast": "roberta-base, 256 tokens, 15 features, 15 epochs",
         "blazing": "distilroberta, 256 tokens, 20 features, 10 epochs",
         "optimized": "deberta-v3-small, 256 tokens, 22 features, 25 epochs, focal SMAPE",
+        "scratch": "lstm, transformer or mlp, from random weights, in batches of 256 rows",
     }
     for name, summary in policies.items():
         register(name, f"pricekit.optim.policies:{name.title()}", summary)
-    scratch = "lstm, transformer or mlp, from random weights, in batches of 256 rows"
-    register("scratch", "pricekit.optim.policies:Scratch", scratch)
 
 
 @hookimpl
 def pricekit_register_engines(register: Register) -> None:
     """Register ONNX Runtime for each device."""
-    engines = {"ort-cpu": "OrtCpu", "ort-cuda": "OrtCuda", "ort-tensorrt": "OrtTensorRT"}
-    devices = ("the CPU", "an NVIDIA GPU", "an NVIDIA GPU, compiled with TensorRT")
-    for (name, target), device in zip(engines.items(), devices, strict=True):
+    engines = {
+        "ort-cpu": ("OrtCpu", "the CPU"),
+        "ort-cuda": ("OrtCuda", "an NVIDIA GPU"),
+        "ort-tensorrt": ("OrtTensorRT", "an NVIDIA GPU, compiled with TensorRT"),
+    }
+    for name, (target, device) in engines.items():
         register(name, f"pricekit.engines.ort:{target}", f"ONNX Runtime on {device}")

@@ -31,11 +31,9 @@ from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
     from pricekit.insight.comparables import Comparables
-    from pricekit.insight.counts import ComparedRows
     from pricekit.insight.drift import Drift
     from pricekit.insight.explanations import Explanation
     from pricekit.insight.priced_rows import PricedRows
-    from pricekit.prediction.predictor import Predictor
     from pricekit.table import Table, TableSource
     from pricekit.workflows.importance import Importance
 
@@ -249,18 +247,32 @@ def drift(
         >>> pk.drift(run, pk.make_catalog(400, seed=1)).verdict
         'No drift: the table resembles the training table.'
     """
+    from pricekit.insight.counts import read_rows
+    from pricekit.insight.drift import require_sketch
+    from pricekit.reporting.page import require_libraries, write_page
     from pricekit.runs.load import load_model
 
     limits, source = limits_of(fail_over), model_path(model, "model")
-    target = None if out is None else _page_at(out)
+    if out is not None:  # errors come before the table is read
+        require_libraries()
+        page = location_of(out, "out")
+        if isinstance(page, Address):
+            check_bucket(page)
     priced = _priced_rows(table, options)
     predictor = load_model(source, engine)
-    found = predictor.drift(priced or _rows(predictor, table, options), fail_over=limits)
-    if target is not None:
+    rows = priced or read_rows(
+        path_or_frame(table),
+        columns_over(predictor.columns, options),
+        require_sketch(predictor.sketch).others,
+        required=[*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")],
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+    )
+    found = predictor.drift(rows, fail_over=limits)
+    if out is not None:
         from pricekit.reporting.drift import drift_sections
-        from pricekit.reporting.page import write_page
 
-        write_page(target, f"Drift of {source.name}", drift_sections(found))
+        write_page(page, f"Drift of {source.name}", drift_sections(found))
     return found
 
 
@@ -277,28 +289,3 @@ def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
             parameters=tuple(given),
         )
     return read_priced_rows(source)
-
-
-def _rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> ComparedRows:
-    from pricekit.insight.counts import read_rows
-    from pricekit.insight.drift import require_sketch
-
-    return read_rows(
-        path_or_frame(table),
-        columns_over(predictor.columns, options),
-        require_sketch(predictor.sketch).others,
-        required=[name for role in ("text", "price") for name in names_of(options.get(role), role)],
-        limit=options.get("limit"),
-        read_options=read_options_of(options),
-    )
-
-
-def _page_at(out: PathLike) -> Any:
-    """Return the path of the page; raises ConfigError if it cannot be made, before the table is read."""
-    from pricekit.reporting.page import require_libraries
-
-    require_libraries()
-    target = location_of(out, "out")
-    if isinstance(target, Address):
-        check_bucket(target)
-    return target

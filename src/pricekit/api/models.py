@@ -400,7 +400,12 @@ def predict(
     from pricekit.runs.load import read_model
     from pricekit.table import check_columns
 
-    source, target = _source(table), location_of(out, "out")
+    if not isinstance(table, str | os.PathLike):
+        raise DataError(
+            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
+            parameters=("table",),
+        )
+    source, target = location_of(table, "table"), location_of(out, "out")
     folder = is_folder_output(target, source)
     _check_request(folder, runner, address, watch, options)
     keys = read_trust(trust)
@@ -422,15 +427,6 @@ def predict(
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")
     return rows
-
-
-def _source(table: Any) -> Location:
-    if not isinstance(table, str | os.PathLike):
-        raise DataError(
-            f"predict prices files, but the table is a {type(table).__name__}; load the model and pass it the frame",
-            parameters=("table",),
-        )
-    return location_of(table, "table")
 
 
 def _check_request(

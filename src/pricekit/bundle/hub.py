@@ -142,21 +142,17 @@ def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None
 
 
 def _download(repository: str, commit: str, name: str, new: Path) -> None:
-    from huggingface_hub import hf_hub_download, utils
+    from huggingface_hub import utils
 
     hub: Any = utils  # without types
     hub.disable_progress_bars()  # pricekit shows its own
-    hf_hub_download(repository, name, revision=commit, local_dir=new, endpoint=_endpoint())
+    _api().hf_hub_download(repository, name, revision=commit, local_dir=new)
 
 
 def _api() -> Any:
     from huggingface_hub import HfApi
 
-    return HfApi(endpoint=_endpoint())
-
-
-def _endpoint() -> str | None:
-    return os.environ.get("HF_ENDPOINT") or None
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
 
 
 @contextmanager

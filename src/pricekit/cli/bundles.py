@@ -46,18 +46,13 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     if as_json:
         click.echo(json.dumps(found.manifest, indent=2))
         return
-    rows = [[name, value] for name, value in _facts(found.manifest)]
-    rows.append(["signature", _signature(bundle, trust)])
+    rows = [*_facts(found.manifest), ("signature", _signature(bundle, trust))]
     if found.seconds is not None:
-        rows.append(
-            [
-                "opened",
-                f"in {found.seconds:.1f} s with {found.megabytes:,.0f} MB of memory, and priced 8 rows",
-            ]
-        )
+        opened = f"in {found.seconds:.1f} s with {found.megabytes:,.0f} MB of memory, and priced 8 rows"
+        rows.append(("opened", opened))
     if tested := found.self_test:
         passed = f"{tested.rows} rows in {tested.engine}, relative difference {tested.difference:.1e}"
-        rows.append(["self-test passed", f"{passed}, limit {tested.tolerance:g}"])
+        rows.append(("self-test passed", f"{passed}, limit {tested.tolerance:g}"))
     show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
     if members := found.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]

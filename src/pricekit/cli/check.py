@@ -59,21 +59,14 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
         read_existing(Path(write))  # an invalid file stops the command before it reads the table
     report = pk.check(**flags)
     if write is not None:
-        _write_project(Path(write), report, overwrite=overwrite)
+        report.write(write, overwrite=overwrite)
+        path, usual = Path(write), str(PROJECT_FILE)
+        hint = "" if path.name == usual else f"; commands read it as {usual} in the current folder"
+        show_result(f"the project file is {path}{hint}", project=str(path))
     page = report.to_dict()
     if report.trainable:
         page["command"] = shlex.join(_command(report))
     click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report.text)
-
-
-def _write_project(path: Path, report: TableReport, *, overwrite: bool) -> None:
-    report.write(path, overwrite=overwrite)
-    used = (
-        ""
-        if path.name == str(PROJECT_FILE)
-        else f"; commands read it as {PROJECT_FILE} in the current folder"
-    )
-    show_result(f"the project file is {path}{used}", project=str(path))
 
 
 def _command(report: TableReport) -> list[str]:

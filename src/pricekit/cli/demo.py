@@ -78,9 +78,12 @@ def _show_products(held_out: Path, prices: Path) -> None:
     known, found = pd.read_csv(held_out), pd.read_csv(prices)
     rows = known.assign(found=found["price"]).sample(SHOWN, random_state=0).sort_values("price")
     title = f"SMAPE of the {HELD_OUT} new products: {smape(found['price'], known['price']):.1f}"
-    cells = [[_name(str(r.catalog_content)), f"{r.price:,.2f}", f"{r.found:,.2f}"] for r in rows.itertuples()]
+    cells = [
+        [
+            str(row.catalog_content).splitlines()[0].removeprefix("Item Name:").strip()[:70],
+            f"{row.price:,.2f}",
+            f"{row.found:,.2f}",
+        ]
+        for row in rows.itertuples()
+    ]
     show_table(title, ["product", "true price", "predicted"], cells)
-
-
-def _name(text: str) -> str:
-    return text.splitlines()[0].removeprefix("Item Name:").strip()[:70]

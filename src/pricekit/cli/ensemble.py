@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, milliseconds
 
 if TYPE_CHECKING:
+    from pricekit.api.results import Run
     from pricekit.metrics import Metric
 
 
@@ -43,7 +43,7 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     from pricekit.evaluation.scores import goal_of
 
     found = pk.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
-    best = show_members(found.path)
+    best = show_members(found)
     goal = goal_of(found.facts)
     name, score, write = goal.metric.name, goal.score, goal.metric.write
     points = " points" if goal.metric.unit == "%" else ""
@@ -56,12 +56,12 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     )
 
 
-def show_members(path: Path) -> float:
+def show_members(run: Run) -> float:
     """Print the models of an ensemble with their weights and what each is worth; return the best one's score."""
     from pricekit.evaluation.scores import goal_of
 
-    record = json.loads((path / "ensemble.json").read_text("utf-8"))
-    goal = goal_of(json.loads((path / "run.json").read_text("utf-8")))
+    record = json.loads((run.path / "ensemble.json").read_text("utf-8"))
+    goal = goal_of(run.facts)
     rows = [_row(model, goal.metric) for model in record["candidates"]]
     title = f"{record['rows']:,} rows that no member was trained on"
     names = ["model", "weight", goal.metric.title, "ensemble without it"]

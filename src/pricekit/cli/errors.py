@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import (
-    TABLE,
-    as_arguments,
-    metric_option,
-    model_argument,
-    optional_table,
-    table_options,
-    weight_option,
-)
+from pricekit.cli.options import TABLE, as_arguments, metric_option, scored_rows
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
@@ -25,10 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@optional_table
-@table_options(price=True)
-@weight_option
+@scored_rows
 @metric_option("Metric that counts.  [default: that of the model]")
 @click.option(
     "--worst", type=click.IntRange(min=0), default=20, show_default=True, help="Number of rows to list."

@@ -6,24 +6,12 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import (
-    as_arguments,
-    json_option,
-    metric_option,
-    model_argument,
-    optional_table,
-    table_options,
-    trust_option,
-    weight_option,
-)
+from pricekit.cli.options import as_arguments, json_option, metric_option, scored_rows, trust_option
 from pricekit.cli.terminal import begin
 
 
 @click.command(short_help="Score a model on a table with prices, or on the rows held out of its training.")
-@model_argument
-@optional_table
-@table_options(price=True)
-@weight_option
+@scored_rows
 @trust_option
 @metric_option("Metric that counts.  [default: that of the model]")
 @json_option("Print all scores as JSON on stdout.")

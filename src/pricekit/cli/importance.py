@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import (
-    as_arguments,
-    json_option,
-    metric_option,
-    model_argument,
-    optional_table,
-    table_options,
-    weight_option,
-)
+from pricekit.cli.options import as_arguments, json_option, metric_option, scored_rows
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 
@@ -26,10 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@optional_table
-@table_options(price=True)
-@weight_option
+@scored_rows
 @metric_option("Metric that counts.  [default: that of the model]")
 @click.option(
     "--repeats",

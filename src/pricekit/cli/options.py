@@ -82,7 +82,7 @@ def _all(*options: Decorator) -> Decorator:
 
 def table_options(*, price: bool) -> Decorator:
     """Add --text, --id, --limit and the options for reading; with `price`, also --price, --decimal and --currency."""
-    options = [
+    options: list[Decorator] = [
         click.option(
             "--text",
             metavar="COLS",
@@ -115,6 +115,9 @@ def table_options(*, price: bool) -> Decorator:
     )
     return _all(*options, limit)
 
+
+scored_rows = _all(model_argument, optional_table, table_options(price=True), weight_option)
+"""A model and the table on whose rows it is scored; by default its held-out rows."""
 
 model_options = _all(
     weight_option,

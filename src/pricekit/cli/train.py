@@ -87,7 +87,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     Processes().end()
     facts, metrics, goal = run.facts, run.metrics, goal_of(run.facts)
     if run.members:
-        show_members(run.path)
+        show_members(run)
     epoch = "" if run.members else f"best epoch {facts['best_epoch']}, "
     show_result(
         f"validation {goal} (a constant price: {goal.metric.write(goal.constant)}), median error "

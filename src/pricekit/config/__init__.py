@@ -3,7 +3,6 @@
 from pricekit.config.layers import Layer, build_config, merge, parse_override, read_saved_config, read_toml
 from pricekit.config.settings import (
     Choice,
-    ColumnsConfig,
     HeadConfig,
     RunConfig,
     Search,
@@ -15,7 +14,6 @@ from pricekit.config.settings import (
 
 __all__ = [
     "Choice",
-    "ColumnsConfig",
     "HeadConfig",
     "Layer",
     "RunConfig",

@@ -21,8 +21,6 @@ from pricekit.support.text import did_you_mean
 CHOICES = ("policy", "backbone", "loss")
 """Settings that name one plugin of the kind with the same name, and contain its options."""
 
-DEFAULT, PLUGIN_DEFAULT = "default", "plugin default"
-
 _SELF = ""
 
 
@@ -98,7 +96,7 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
     config = _complete(merged, merged[1:])
     _members(merged, config)  # for their errors
     marked = reduce(
-        merge, (_mark(layer, source) for source, layer in [(DEFAULT, RunConfig().model_dump()), *stack])
+        merge, (_mark(layer, source) for source, layer in [("default", RunConfig().model_dump()), *stack])
     )
     return config, [Setting(path, v, _source(marked, path)) for path, v in leaves(config.model_dump())]
 
@@ -228,7 +226,7 @@ def _source(marked: Any, path: tuple[str, ...]) -> str:
         if isinstance(marked, _Marked):  # the plugin converted a value to a table
             break
         if key not in marked:
-            return PLUGIN_DEFAULT
+            return "plugin default"
         marked = marked[key]
     found: _Marked = marked if isinstance(marked, _Marked) else marked[_SELF]
     return found.source

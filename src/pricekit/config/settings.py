@@ -96,12 +96,12 @@ class Search:
 
 def searched(model: type[BaseModel]) -> dict[str, Search]:
     """Return the range of each field of a model that declares one."""
-    found = {}
-    for name, field in model.model_fields.items():
-        for mark in field.metadata:
-            if isinstance(mark, Search):
-                found[name] = mark
-    return found
+    return {
+        name: mark
+        for name, field in model.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, Search)
+    }
 
 
 def parse_duration(given: Any) -> Any:

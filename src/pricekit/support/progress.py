@@ -45,20 +45,15 @@ class NoReporter:
     @contextmanager
     def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
         """Run the block."""
-        del title, total, done
         yield lambda units, note="": None
 
 
 class TerminalReporter:
-    """Draws bars on stderr with rich, if stderr is a terminal. A bar disappears when it ends."""
+    """Draws bars on stderr with rich. A bar disappears when it ends."""
 
     @contextmanager
     def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
         """Draw a bar below the existing ones."""
-        if not sys.stderr.isatty():
-            with NoReporter().bar(title, total, done) as advance:
-                yield advance
-            return
         from rich.progress import (
             BarColumn,
             Progress,
@@ -164,7 +159,7 @@ def _default_reporter() -> Reporter:
     shell = sys.modules.get("IPython")
     if shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell":
         return NotebookReporter()
-    return TerminalReporter()
+    return TerminalReporter() if sys.stderr.isatty() else NoReporter()
 
 
 @cache
