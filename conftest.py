@@ -236,6 +236,7 @@ def raises(
         re.escape(tempfile.gettempdir()) + r"/pricekit-\w+": "TMP",
         rf"PID \d+ on {re.escape(platform.node())}": "PID 1 on HOST",
         r"\d\d:\d\d:\d\d": "00:00:00",
+        r"(127\.0\.0\.1|localhost):\d+": "HOST",
         r" at 0x[0-9a-f]+": " at 0x0",
     }
     messages: dict[str, None] = {}  # in order, without repeats

@@ -31,14 +31,14 @@ def test_other_addresses_are_public(address):
     assert is_public(address)
 
 
-def test_networks_can_be_allowed(monkeypatch):
+def test_networks_can_be_allowed(monkeypatch, raises):
     assert not is_allowed("10.1.0.7")
     monkeypatch.setenv(ALLOW, "10.1.0.0/16, ::1")
     assert is_allowed("10.1.0.7")
     assert is_allowed("::1")
     assert not is_allowed("10.2.0.7")
     monkeypatch.setenv(ALLOW, "localhost")
-    with pytest.raises(ConfigError, match=ALLOW):
+    with raises(ConfigError):
         is_allowed("10.1.0.7")
 
 
@@ -46,21 +46,21 @@ def answers(*addresses):
     return lambda *args, **kwargs: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, 80)) for a in addresses]
 
 
-def test_a_host_with_one_private_address_is_refused(monkeypatch):
+def test_a_host_with_one_private_address_is_refused(monkeypatch, raises):
     monkeypatch.setattr(socket, "getaddrinfo", answers("93.184.216.34", "10.0.0.1"))
-    with pytest.raises(UnusableError, match="not public"):
+    with raises(UnusableError):
         resolve("shop.example", 80)
     monkeypatch.setattr(socket, "getaddrinfo", answers("93.184.216.34"))
     assert resolve("shop.example", 80) == "93.184.216.34"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]".strip("[]"), "0"])
-def test_spellings_of_this_machine_are_refused(host):
-    with pytest.raises(UnusableError, match=r"not public|unknown host"):
+def test_spellings_of_this_machine_are_refused(host, raises):
+    with raises(UnusableError):
         resolve(host, 80)
 
 
-def test_hosts_that_do_not_exist_have_a_reason(monkeypatch):
+def test_hosts_that_do_not_exist_have_a_reason(monkeypatch, raises):
     def fails(code):
         def raises(*args, **kwargs):
             raise socket.gaierror(code, "no")
@@ -69,9 +69,9 @@ def test_hosts_that_do_not_exist_have_a_reason(monkeypatch):
 
     for code, final in ((socket.EAI_NONAME, True), (socket.EAI_AGAIN, False)):
         monkeypatch.setattr(socket, "getaddrinfo", fails(code))
-        with pytest.raises(UnusableError, match="unknown host") as found:
+        with raises(UnusableError) as found:
             resolve("shop.example", 80)
         assert found.value.final is final
     monkeypatch.undo()
-    with pytest.raises(UnusableError, match=r"invalid host name|unknown host"):
+    with raises(UnusableError):
         resolve("a" * 70 + ".example", 80)

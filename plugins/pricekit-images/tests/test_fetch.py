@@ -200,7 +200,7 @@ def test_a_download_that_is_stopped_leaves_others_alone(shop, folder):
 
 
 @pytest.mark.parametrize("stated", [True, False])
-def test_bytes_are_limited_whatever_the_server_states(shop, folder, stated):
+def test_bytes_are_limited_whatever_the_server_states(shop, folder, stated, raises):
     sent = []
 
     def page(handler):
@@ -213,7 +213,7 @@ def test_bytes_are_limited_whatever_the_server_states(shop, folder, stated):
             sent.append(10_000)
 
     shop.pages["/a.jpg"] = page
-    with pytest.raises(UnusableError, match="more than 50,000 bytes"):
+    with raises(UnusableError):
         Downloader(Limits(most_bytes=50_000, seconds=1)).get(shop.url + "/a.jpg")
     assert sum(sent) < 10_000_000
 

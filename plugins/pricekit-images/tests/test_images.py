@@ -69,11 +69,11 @@ def columns_of(plugin, table, state=None):
     return pd.DataFrame(plugin.transform(table, state), columns=plugin.names)
 
 
-def test_it_is_registered():
+def test_it_is_registered(raises):
     registry = load([EntryPoint("images", "pricekit_images", "pricekit")])
     assert not registry.failed
     assert registry.create("feature", "images").names == (MISSING, *(f"image_{name}" for name in NAMES))
-    with pytest.raises(ConfigError, match="Did you mean 'column'"):
+    with raises(ConfigError, "settings", setting="colum"):
         registry.create("feature", "images", {"colum": "x"})
 
 
@@ -110,12 +110,12 @@ def test_a_row_without_a_picture_has_an_indicator_and_medians(pictures, cell):
     assert found.iloc[0, 1:].to_numpy() == pytest.approx(state["medians"])
 
 
-def test_another_column_and_folder(pictures, folder):
+def test_another_column_and_folder(pictures, folder, raises):
     (folder / "sub").mkdir()
     (folder / "0.jpg").rename(folder / "sub" / "0.jpg")
     table = table_of([pictures[0]], "photo")
     assert columns_of(images(column="photo", root="sub"), table)[MISSING].tolist() == [0]
-    with pytest.raises(ConfigError, match=r"no column 'image_link'.*one of: text, photo"):
+    with raises(ConfigError, "settings", column="image_link"):
         images().fit(table)
 
 
@@ -195,20 +195,20 @@ def test_fits_without_anything_to_learn_from(pictures, weights, cells):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    "content",
     [
-        (None, "it does not exist"),
-        (b"not a graph", "no bundle can contain it"),
-        (colour_graph(domain="shop.example"), "no bundle can contain it"),
-        (colour_graph(shape=(1, 1, 3)), r"it does not encode|its input has the shape"),
-        (colour_graph(shape=(8, 3, 32, 32)), "it does not encode a picture"),
+        None,
+        b"not a graph",
+        colour_graph(domain="shop.example"),
+        colour_graph(shape=(1, 1, 3)),
+        colour_graph(shape=(8, 3, 32, 32)),
     ],
 )
-def test_an_encoder_that_cannot_be_used_is_refused(folder, tmp_path, content, reason):
+def test_an_encoder_that_cannot_be_used_is_refused(folder, tmp_path, content, raises):
     path = tmp_path / "encoder.onnx"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
-    with pytest.raises(ConfigError, match=reason):
+    with raises(ConfigError, "settings"):
         images(weights=str(path)).fit(table_of(["a.jpg"]), np.ones(1))
 
 
@@ -236,17 +236,17 @@ def test_an_encoder_is_read_once_for_all_folds(pictures, weights, monkeypatch):
         {"values": 10**9},
     ],
 )
-def test_what_a_bundle_states_of_an_encoder_has_limits(pictures, weights, change):
+def test_what_a_bundle_states_of_an_encoder_has_limits(pictures, weights, change, raises):
     plugin = images(weights=str(weights))
     state = plugin.fit(table_of(pictures), np.ones(4))
-    with pytest.raises(ValueError, match="an encoder with"):
+    with raises(ValueError):
         images(weights="x").transform(table_of(pictures), state | {"encoder": state["encoder"] | change})
 
 
-def test_a_folder_with_pickled_weights_is_refused(folder, tmp_path):
+def test_a_folder_with_pickled_weights_is_refused(folder, tmp_path, raises):
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(ConfigError, match="no weights in safetensors"):
+    with raises(ConfigError, "settings"):
         images(weights=str(tmp_path)).fit(table_of(["a.jpg"]), np.ones(1))
 
 

@@ -31,47 +31,47 @@ def test_files_inside_of_the_folder_are_found(inside, cell):
 @pytest.mark.parametrize(
     "cell", ["../secret.jpg", "{folder}/../secret.jpg", "/etc/passwd", "sub/../../secret.jpg", "link.jpg"]
 )
-def test_files_outside_are_refused(inside, cell):
+def test_files_outside_are_refused(inside, cell, raises):
     (inside / "link.jpg").symlink_to(inside.parent / "secret.jpg")
-    with pytest.raises(UnusableError, match="outside of the folder"):
+    with raises(UnusableError):
         file_of(cell.format(folder=inside), folder_of(""))
 
 
 @pytest.mark.parametrize(
-    ("cell", "reason"),
+    "cell",
     [
-        ("b.jpg", "no such file"),
-        ("sub", "no such file"),
-        ("pipe", "no such file"),
-        ("loop", "not a path|no such file"),
-        ("a\0b", "not a path"),
-        ("x" * 5000, "not a path"),
-        ("file:///etc/passwd", "neither"),
-        ("s3://bucket/a.jpg", "neither"),
-        ("data:image/png;base64,AAAA", "neither"),
+        "b.jpg",
+        "sub",
+        "pipe",
+        "loop",
+        "a\0b",
+        "x" * 5000,
+        "file:///etc/passwd",
+        "s3://bucket/a.jpg",
+        "data:image/png;base64,AAAA",
     ],
 )
-def test_other_cells_have_a_reason(inside, cell, reason):
+def test_other_cells_have_a_reason(inside, cell, raises):
     os.mkfifo(inside / "pipe")
     (inside / "loop").symlink_to(inside / "loop")
-    with pytest.raises(UnusableError, match=reason):
+    with raises(UnusableError):
         file_of(cell, folder_of(""))
 
 
-def test_the_folder_stays_inside_of_the_one_of_the_machine(inside, monkeypatch):
+def test_the_folder_stays_inside_of_the_one_of_the_machine(inside, monkeypatch, raises):
     assert folder_of("sub") == inside.resolve() / "sub"
     for root in ("..", "/", "sub/../.."):
-        with pytest.raises(ConfigError, match="outside of"):
+        with raises(ConfigError, "settings"):
             folder_of(root)
-    with pytest.raises(ConfigError, match="does not exist"):
+    with raises(ConfigError, "settings"):
         folder_of("none")
     monkeypatch.delenv("PRICEKIT_IMAGES_ROOT")
     monkeypatch.chdir(inside)
     assert folder_of("sub") == inside.resolve() / "sub"
 
 
-def test_a_file_has_a_limit(inside):
-    with pytest.raises(UnusableError, match="more than 100 bytes"):
+def test_a_file_has_a_limit(inside, raises):
+    with raises(UnusableError):
         read_file(inside / "sub" / "a.jpg", 100)
 
 
@@ -96,9 +96,9 @@ def test_equal_images_are_stored_once(shop, folder):
     assert stored[0].read_bytes() == jpeg()
 
 
-def test_a_link_that_leads_to_nothing_is_remembered_for_a_day(shop, folder, monkeypatch):
+def test_a_link_that_leads_to_nothing_is_remembered_for_a_day(shop, folder, monkeypatch, raises):
     for _ in range(2):
-        with pytest.raises(UnusableError, match="status 404"):
+        with raises(UnusableError):
             read_link(shop.url + "/a.jpg", Downloader(QUICK))
     assert shop.asked["/a.jpg"] == 1
     monkeypatch.setattr(cache, "FAILURE_SECONDS", 0)
@@ -115,11 +115,11 @@ def test_a_failure_that_may_pass_is_not_remembered(shop, folder):
 
 
 @pytest.mark.parametrize("page", [b"<html>please wait</html>", b"<svg/>", b"", jpeg(kind="TIFF")])
-def test_a_page_that_is_no_image_is_tried_again_after_a_day(shop, folder, monkeypatch, page):
-    link, reason = shop.url + "/a.jpg", "an SVG drawing|not a JPEG"
+def test_a_page_that_is_no_image_is_tried_again_after_a_day(shop, folder, monkeypatch, page, raises):
+    link = shop.url + "/a.jpg"
     shop.pages["/a.jpg"] = page
     for _ in range(2):
-        with pytest.raises(UnusableError, match=reason):
+        with raises(UnusableError):
             read_link(link, Downloader(QUICK))
     assert shop.asked["/a.jpg"] == 1
     shop.pages["/a.jpg"] = jpeg()
@@ -127,21 +127,21 @@ def test_a_page_that_is_no_image_is_tried_again_after_a_day(shop, folder, monkey
     assert read_link(link, Downloader(QUICK)) == jpeg()
 
 
-def test_an_image_over_the_limit_is_fetched_when_the_limit_is_raised(shop, folder):
+def test_an_image_over_the_limit_is_fetched_when_the_limit_is_raised(shop, folder, raises):
     shop.pages["/a.jpg"] = jpeg()
     for limits in (replace(QUICK, most_bytes=100), QUICK, replace(QUICK, most_bytes=100)):
         if limits is QUICK:
             assert read_link(shop.url + "/a.jpg", Downloader(limits)) == jpeg()
         else:
-            with pytest.raises(UnusableError, match="more than 100 bytes"):
+            with raises(UnusableError):
                 read_link(shop.url + "/a.jpg", Downloader(limits))
     assert shop.asked["/a.jpg"] == 2
 
 
-def test_a_loop_of_redirects_is_remembered(shop, folder):
+def test_a_loop_of_redirects_is_remembered(shop, folder, raises):
     shop.pages["/a.jpg"] = shop.redirect("/a.jpg")
     for _ in range(2):
-        with pytest.raises(UnusableError, match="redirects"):
+        with raises(UnusableError):
             read_link(shop.url + "/a.jpg", Downloader(QUICK))
     assert shop.asked["/a.jpg"] == 6
 

@@ -63,40 +63,38 @@ def test_a_complete_model_gives_its_own_summary(vit):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    "wanted",
     [
-        (lambda name: ".1." not in name, "the weights lack 16 of 40 tensors of a ViTModel, such as .*1"),
-        (lambda name: False, "the weights lack 38 of 40 tensors of a ViTModel"),
+        lambda name: ".1." not in name,
+        lambda name: False,
     ],
     ids=["a layer", "all"],
 )
-def test_missing_weights_are_refused(vit, wanted, message):
+def test_missing_weights_are_refused(vit, wanted, raises):
     keep(vit, wanted)
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError, "settings"):
         vector_of(vit, None)
 
 
-def test_weights_of_another_shape_are_named(vit):
+def test_weights_of_another_shape_are_named(vit, raises):
     config = json.loads((vit / "config.json").read_text())
     (vit / "config.json").write_text(json.dumps(config | {"intermediate_size": 48}))
-    with pytest.raises(
-        ConfigError, match=r"6 tensors of the weights have another shape .*: \[32\] instead of \[48\]"
-    ):
+    with raises(ConfigError, "settings"):
         vector_of(vit, None)
 
 
-def test_the_text_model_beside_a_vision_model_may_be_missing(tmp_path):
+def test_the_text_model_beside_a_vision_model_may_be_missing(tmp_path, raises):
     text = SIZE | {"vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
     vision = SIZE | {"image_size": 32, "patch_size": 16}
     SiglipModel(SiglipConfig(vision_config=vision, text_config=text)).save_pretrained(tmp_path)
     keep(tmp_path, lambda name: name.startswith("vision_model."))
     assert vector_of(tmp_path, np.zeros((1, 3, 32, 32), np.float32)).shape == (16,)
     keep(tmp_path, lambda name: "vision_model.embeddings" not in name)
-    with pytest.raises(ConfigError, match="such as embeddings"):
+    with raises(ConfigError, "settings"):
         vector_of(tmp_path, None)
 
 
-def test_a_vision_config_that_is_no_object_is_refused(vit):
+def test_a_vision_config_that_is_no_object_is_refused(vit, raises):
     (vit / "config.json").write_text('{"model_type": "siglip", "vision_config": "large"}')
-    with pytest.raises(ConfigError, match="cannot be read or exported as a vision encoder"):
+    with raises(ConfigError, "settings"):
         vector_of(vit, None)

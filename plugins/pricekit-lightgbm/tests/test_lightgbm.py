@@ -28,13 +28,21 @@ def products(catalog):
     return table_of_texts(frame["catalog_content"].tolist()), frame["price"].to_numpy(np.float64)
 
 
-def test_it_is_registered():
+def test_it_is_registered(raises):
     registry = load([EntryPoint("lightgbm", "pricekit_lightgbm", "pricekit")])
     assert not registry.failed
     assert registry.create("feature", "lightgbm").names == ("lightgbm_log_price",)
-    with pytest.raises(ConfigError, match="Did you mean 'rounds'"):
+    with raises(
+        ConfigError, "settings", setting="round", candidates=["rounds", "leaves", "learning_rate", "words"]
+    ):
         registry.create("feature", "lightgbm", {"round": 9})
-    with pytest.raises(ConfigError, match="leaves"):
+    with raises(
+        ConfigError,
+        "leaves",
+        "settings",
+        setting="leaves",
+        candidates=["rounds", "leaves", "learning_rate", "words"],
+    ):
         registry.create("feature", "lightgbm", {"leaves": 1})
 
 

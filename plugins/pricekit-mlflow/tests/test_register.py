@@ -105,7 +105,7 @@ def test_the_model_contains_the_bundle_and_no_pickle(registered, bundle, tmp_pat
     assert f"pricekit[cpu]=={pk.__version__}" in files["requirements.txt"].read_text()
 
 
-def test_a_changed_model_is_refused(registered, tmp_path):
+def test_a_changed_model_is_refused(registered, tmp_path, raises):
     from mlflow import pyfunc
     from mlflow.artifacts import download_artifacts
 
@@ -113,11 +113,11 @@ def test_a_changed_model_is_refused(registered, tmp_path):
     with open(f"{folder}/data/bundle/model.onnx", "r+b") as file:
         file.seek(1000)
         file.write(b"x")
-    with pytest.raises(BundleError, match="altered"):
+    with raises(BundleError):
         pyfunc.load_model(folder)
 
 
-def test_a_signature_travels_with_the_model(store, bundle, tmp_path):
+def test_a_signature_travels_with_the_model(store, bundle, tmp_path, raises):
     pytest.importorskip("cryptography")
     from mlflow import pyfunc
     from pricekit_mlflow import log_bundle
@@ -130,31 +130,31 @@ def test_a_signature_travels_with_the_model(store, bundle, tmp_path):
     uri = log_bundle(copy)
     trusting = pyfunc.load_model(uri, model_config={"engine": "ort-cpu", "trust": str(public)})
     assert trusting.predict(pd.DataFrame({"catalog_content": ["tea"]}))[0] > 0
-    with pytest.raises(BundleError, match="not trusted"):
+    with raises(BundleError, "trust"):
         pyfunc.load_model(uri, model_config={"trust": str(other)})
 
 
-def test_a_damaged_bundle_is_not_logged(store, bundle, tmp_path):
+def test_a_damaged_bundle_is_not_logged(store, bundle, tmp_path, raises):
     from pricekit_mlflow import log_bundle
 
     copy = shutil.copytree(bundle, tmp_path / "copy")
     (copy / "README.md").write_text("better")
-    with pytest.raises(BundleError, match="altered"):
+    with raises(BundleError):
         log_bundle(copy, name="bad")
 
 
-def test_aliases_need_a_name(store, bundle):
+def test_aliases_need_a_name(store, bundle, raises):
     from pricekit_mlflow import log_bundle
 
-    with pytest.raises(ConfigError, match="it has no name"):
+    with raises(ConfigError, "name", "aliases"):
         log_bundle(bundle, aliases="champion")
 
 
-def test_an_unavailable_store_is_one_error(store, bundle, monkeypatch):
+def test_an_unavailable_store_is_one_error(store, bundle, monkeypatch, raises):
     from pricekit_mlflow import log_bundle
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "no-such-scheme://me:secret@host")
-    with pytest.raises(RuntimeError, match="the bundle is not in MLflow: ") as caught:
+    with raises(RuntimeError) as caught:
         log_bundle(bundle, name="tea")
     assert "secret" not in str(caught.value)
 
@@ -185,13 +185,14 @@ def _stored(store):
     "given",
     [*({"name": name} for name in NAMES), *({"name": "tea", "aliases": ["good", a]} for a in ALIASES)],
 )
-def test_nothing_is_stored_under_a_name_or_an_alias_that_mlflow_refuses(registered, store, bundle, given):
+def test_nothing_is_stored_under_a_name_or_an_alias_that_mlflow_refuses(
+    registered, store, bundle, given, raises
+):
     from pricekit_mlflow import log_bundle
 
     before = _stored(store)
-    with pytest.raises(ConfigError, match="; expected up to") as caught:
+    with raises(ConfigError, "aliases" if "aliases" in given else "name"):
         log_bundle(bundle, **given)
-    assert caught.value.parameters == ("aliases" if "aliases" in given else "name",)
     assert _stored(store) == before
 
 
@@ -223,17 +224,14 @@ def test_a_name_with_an_apostrophe_gets_versions(store, bundle):
 
 
 @pytest.mark.parametrize(
-    ("method", "expected"),
+    "method",
     [
-        ("log_outputs", "the bundle is not in MLflow: "),
-        (
-            "create_model_version",
-            r"the bundle is models:/m-\w+ in MLflow, but no version of late; register this",
-        ),
-        ("set_registered_model_alias", r"is models:/late/1 in MLflow, but without the alias new; give it to"),
+        "log_outputs",
+        "create_model_version",
+        "set_registered_model_alias",
     ],
 )
-def test_a_late_failure_says_what_is_stored(store, bundle, monkeypatch, method, expected):
+def test_a_late_failure_says_what_is_stored(store, bundle, monkeypatch, method, raises):
     from mlflow import MlflowClient
     from pricekit_mlflow import log_bundle
 
@@ -243,7 +241,7 @@ def test_a_late_failure_says_what_is_stored(store, bundle, monkeypatch, method, 
     client = MlflowClient(store)
     run = client.create_run("0")
     monkeypatch.setattr(MlflowClient, method, fail)
-    with pytest.raises(RuntimeError, match=f"{expected}.*the disk is full"):
+    with raises(RuntimeError):
         log_bundle(bundle, name="late", aliases="new", run_id=run.info.run_id)
     (model,) = client.search_logged_models(["0"], filter_string=f"source_run_id = '{run.info.run_id}'")
     assert model.status == ("FAILED" if method == "log_outputs" else "READY")

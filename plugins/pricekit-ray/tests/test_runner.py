@@ -161,10 +161,10 @@ def test_what_a_killed_driver_finished_is_kept(bundle, source, expected, address
     assert _prices(out) == expected
 
 
-def test_a_broken_file_stops_no_other(bundle, source, expected, tmp_path):
+def test_a_broken_file_stops_no_other(bundle, source, expected, tmp_path, raises):
     shutil.copytree(source, tmp_path / "new")
     (tmp_path / "new" / "broken.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(DataError, match="1 of 5 files failed, and the others are priced") as caught:
+    with raises(DataError, "table") as caught:
         pk.predict(bundle, tmp_path / "new", tmp_path / "out", engine="ort-cpu", runner="ray")
     assert set(caught.value.facts["failed"]) == {"broken.parquet"}
     assert _prices(tmp_path / "out") == expected
@@ -183,11 +183,11 @@ def test_paths_that_a_worker_does_not_see_are_a_problem_of_the_file(predictor, s
     assert runner._unseen(Part(remote, remote, remote, "a.parquet")) is None
 
 
-def test_errors_that_concern_all_files_stop_the_work(predictor, source, tmp_path):
+def test_errors_that_concern_all_files_stop_the_work(predictor, source, tmp_path, raises):
     parts = parts_of(source, tmp_path)
-    with pytest.raises(BundleError, match="another bundle, with the digest"):
+    with raises(BundleError):
         next(runner.run(replace(Job.of(predictor), digest="0" * 64), parts, address=None, workers=None))
-    with pytest.raises(ConfigError, match="only a bundle can be sent"):
+    with raises(ConfigError, "model"):
         next(runner.run(Job.of(replace(predictor, origin=None)), parts, address=None, workers=None))
 
     class Full:
@@ -200,7 +200,7 @@ def test_errors_that_concern_all_files_stop_the_work(predictor, source, tmp_path
         def __call__(self, part):
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
+    with raises(OSError):
         next(runner.run(Full(), parts, address=None, workers=None))
 
 
@@ -253,11 +253,9 @@ def test_a_cluster_without_the_packages_is_refused_before_any_file(
     assert _prices(tmp_path / "out") == {}
 
 
-def test_another_version_of_pricekit_is_refused(predictor, source, tmp_path, monkeypatch):
+def test_another_version_of_pricekit_is_refused(predictor, source, tmp_path, monkeypatch, raises):
     monkeypatch.setattr("pricekit_ray.cluster.__version__", "9.9")
-    with pytest.raises(
-        PluginError, match=r"it has pricekit .*, and this process 9\.9\. Install pricekit\[cpu\]"
-    ):
+    with raises(PluginError, "runner"):
         next(runner.run(Job.of(predictor), parts_of(source, tmp_path), address=None, workers=None))
 
 
@@ -282,6 +280,6 @@ def test_without_an_address_a_cluster_of_this_machine_starts_and_ends(bundle, so
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["opening", "engine", "120"]
 
 
-def test_a_cluster_that_does_not_answer_is_named():
-    with pytest.raises(ConfigError, match=r"the Ray cluster 127\.0\.0\.1:1 cannot be used: .*refused"):
+def test_a_cluster_that_does_not_answer_is_named(raises):
+    with raises(ConfigError, "address"):
         cluster._connect("127.0.0.1:1")

@@ -52,15 +52,13 @@ def test_the_token_opens_and_health_needs_none(guarded):
         assert guarded.get(path).status_code == 200
 
 
-def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypatch):
+def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypatch, raises):
     monkeypatch.delenv("PRICEKIT_TOKEN", raising=False)
     assert read_token(None) is None
     monkeypatch.setenv("PRICEKIT_TOKEN", TOKEN)
     assert read_token(None) == TOKEN
     monkeypatch.setenv("PRICEKIT_TOKEN", "")  # a secret that is missing must not open the server
-    with pytest.raises(
-        ConfigError, match=r"PRICEKIT_TOKEN has no token.*; set it to one.*or unset"
-    ) as caught:
+    with raises(ConfigError) as caught:
         read_token(None)
     assert caught.value.parameters == ()  # the command line would say "Set --token-file"
     file = tmp_path / "token"
@@ -69,18 +67,18 @@ def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypa
     assert read_token(file) == f"{TOKEN}y"
     for mode in (0o640, 0o604, 0o620, 0o660):
         file.chmod(mode)
-        with pytest.raises(ConfigError, match=f"mode {mode:o}.*chmod 600"):
+        with raises(ConfigError, "token_file"):
             read_token(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 20, b"two words of a token", b"\x1b[2J" * 9])
-def test_a_useless_token_is_an_error(tmp_path, content):
+def test_a_useless_token_is_an_error(tmp_path, content, raises):
     file = tmp_path / "token"
     file.write_bytes(content)
     file.chmod(0o600)
-    with pytest.raises(ConfigError, match="the token file"):
+    with raises(ConfigError, "token_file"):
         read_token(file)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with raises(ConfigError, "token_file"):
         read_token(tmp_path / "gone")
 
 

@@ -271,13 +271,13 @@ def test_unknown_addresses_and_methods(client, refused):
     refused(client.get("/v2/models/shop/versions/7"), 404)
 
 
-def test_columns_are_bounded_if_a_model_allows_any():
+def test_columns_are_bounded_if_a_model_allows_any(raises):
     """All rows get all columns, so rows with columns of their own would multiply."""
     known = KnownColumns(("text",), any=True)
     own = [{"text": "tea"} | {f"{row} {number}": "" for number in range(20)} for row in range(30)]
     wide = pa.table({"text": ["tea"], **{str(number): [""] for number in range(300)}})
     for read in (lambda: rows_of_json(own, known, 100), lambda: rows_of_arrow(arrow(wide), known, 100)):
-        with pytest.raises(RequestError, match="over 256 different columns") as refused:
+        with raises(RequestError) as refused:
             read()
         assert refused.value.status == 413
     assert len(rows_of_json(own[:9], known, 100).cells) == 181

@@ -222,20 +222,20 @@ def test_a_refused_bundle_is_tried_again_only_when_it_changes(served, bundle, tm
     assert file_states(tmp_path / "nothing") == ()
 
 
-def test_unusable_bundles_and_names_are_errors_at_the_start(served, tmp_path):
+def test_unusable_bundles_and_names_are_errors_at_the_start(served, tmp_path, raises):
     with pytest.raises(BundleError):
         app(tmp_path)
-    with pytest.raises(ConfigError, match="no bundle to serve"):
+    with raises(ConfigError, "bundles"):
         app({})
     for name in ("", "a/b", "-a", "a b", "..", "a" * 101):
-        with pytest.raises(ConfigError, match="the name of a model"):
+        with raises(ConfigError, "bundles"):
             app({name: served})
     assert list(named(served)) == ["shop"]
     assert list(named("s3://models/tea/")) == ["tea"]
     assert list(named(tmp_path / "my models")) == ["model"]
-    with pytest.raises(ConfigError, match="batch_rows is 0"):
+    with raises(ConfigError, "batch_rows"):
         Limits(batch_rows=0)
-    with pytest.raises(ConfigError, match="room for"):
+    with raises(ConfigError, "queue_rows", "max_rows"):
         Limits(queue_rows=10)
 
 
@@ -247,10 +247,8 @@ def wrong(bundle, tmp_path):
     return path
 
 
-def test_a_bundle_that_fails_its_self_test_does_not_start(wrong):
-    with pytest.raises(
-        BundleError, match=r"the self-test of .*wrong failed in the engine ort-cpu: .* row 3 "
-    ):
+def test_a_bundle_that_fails_its_self_test_does_not_start(wrong, raises):
+    with raises(BundleError, engine="ort-cpu", row=2):
         app(wrong, engine="ort-cpu")
 
 

@@ -147,13 +147,13 @@ def test_rows_of_other_columns_are_priced_apart(queue, engine):
     ]
 
 
-def test_one_bad_request_fails_alone(queue, engine):
+def test_one_bad_request_fails_alone(queue, engine, raises):
     first = busy(queue, engine)
     good, bad, last = queue.price(rows("tea")), queue.price(rows("bad")), queue.price(rows("oats"))
     engine.free.release(10)
     assert result(first) == [1]
     assert (result(good), result(last)) == ([3], [4])
-    with pytest.raises(ValueError, match="bad text"):
+    with raises(ValueError):
         bad.result(10)
     assert result(queue.price(rows("still here"))) == [10]
 
@@ -168,10 +168,10 @@ def test_errors_that_are_no_exceptions_do_not_end_the_thread(engine, watcher):
     queue.close()
 
 
-def test_a_full_queue_refuses_and_recovers(queue, engine, watcher):
+def test_a_full_queue_refuses_and_recovers(queue, engine, watcher, raises):
     first = busy(queue, engine)
     waiting = queue.price(rows(*["a"] * 19))
-    with pytest.raises(RequestError, match="20 rows wait") as refused:
+    with raises(RequestError) as refused:
         queue.price(rows("b"))
     assert (refused.value.status, refused.value.headers["retry-after"]) == (503, "1")
     engine.free.release(10)
@@ -180,14 +180,14 @@ def test_a_full_queue_refuses_and_recovers(queue, engine, watcher):
     assert wait_until(lambda: watcher.left == 0)
 
 
-def test_large_requests_that_end_early_leave_no_room_taken(queue, engine, watcher):
+def test_large_requests_that_end_early_leave_no_room_taken(queue, engine, watcher, raises):
     """They fail, or are given up, while a part of them is priced; what is left of them no longer waits."""
     first = busy(queue, engine)
     failing = queue.price(rows("bad", *["a"] * 11))
     calls = queue.call(lambda number: 1 // number, 5)
     engine.free.release(2)
     assert result(first) == [1]
-    with pytest.raises(ValueError, match="bad text"):
+    with raises(ValueError):
         failing.result(10)
     with pytest.raises(ZeroDivisionError):
         calls.result(10)

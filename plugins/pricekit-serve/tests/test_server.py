@@ -102,7 +102,7 @@ def started():
         server.process.wait(60)
 
 
-def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts):
+def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts, raises):
     server = started(served, "--drain", "2.5")  # longer than other commands have after a signal
     assert server.ask() == (200, {"ready": True})
     rows = [{"catalog_content": text} for text in texts] * 20
@@ -114,7 +114,7 @@ def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(serve
     status, found = finish(begun)
     assert (status, len(found["rows"])) == (200, len(rows))
     assert server.process.wait(60) == 0
-    with pytest.raises(OSError, match="refused"):
+    with raises(OSError):
         server.ask()
     assert "Traceback" not in str(server.lines)
 
@@ -241,15 +241,15 @@ def test_what_cannot_be_served_is_one_paragraph(pricekit, served, tmp_path, monk
             assert (found, words in err) == (code, True), err
 
 
-def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged):
+def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged, raises):
     monkeypatch.setattr("pricekit_serve.server._Run.until_stopped", lambda self, listening: None)
     serve(served, host="0.0.0.0", port=0, engine="ort-cpu")
     assert "everyone who reaches http://0.0.0.0" in logged()
     serve(served, port=0, engine="ort-cpu")
     assert "everyone" not in logged()
-    with pytest.raises(ConfigError, match="cannot listen"):
+    with raises(ConfigError, "host", "port"):
         serve(served, host="host.invalid", port=0)
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="another thread"):
+    with ThreadPoolExecutor(1) as pool, raises(ConfigError):
         pool.submit(serve, served, port=0).result()
 
 

@@ -254,10 +254,10 @@ def test_rows_that_are_lost_at_the_end_are_told_once(predictor, tmp_path, logged
     assert not file.exists()
 
 
-def test_what_cannot_be_kept_is_an_error_at_the_start(served, predictor, tmp_path):
+def test_what_cannot_be_kept_is_an_error_at_the_start(served, predictor, tmp_path, raises):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ConfigError, match=r"the folder of sketches .* cannot be created"):
+    with raises(ConfigError, "sketches"):
         app(served, engine="ort-cpu", sketches=tmp_path / "file")
     (tmp_path / f"shop-{predictor.digest[:12]}.json").write_text("mine")
-    with pytest.raises(DataError, match="no sketch of priced rows"):
+    with raises(DataError):
         app(served, engine="ort-cpu", sketches=tmp_path)

@@ -48,21 +48,21 @@ def test_prices_equal_those_without_spark(df, bundle, rows):
     assert found["stock"].null_count == len(rows)
 
 
-def test_partitions_may_be_empty_and_columns_replaced(df, bundle):
+def test_partitions_may_be_empty_and_columns_replaced(df, bundle, raises):
     from pyspark.sql import functions as F
 
     few = df.limit(2).withColumn("Price", F.lit("old")).repartition(4)
-    with pytest.raises(DataError, match="has a column 'Price' already"):
+    with raises(DataError, "replace", column="Price"):
         pricekit_spark.predict(few, bundle)
     found = pricekit_spark.predict(few, bundle, replace=True)
     assert found.columns == [*df.columns, "price"]
     assert len(found.collect()) == 2
 
 
-def test_a_wrong_request_is_refused_before_the_job(df, bundle, run):
-    with pytest.raises(DataError, match=r"no column 'catalog_content'.*Did you mean 'catalog_contents'"):
+def test_a_wrong_request_is_refused_before_the_job(df, bundle, run, raises):
+    with raises(DataError, "text", column="catalog_content", suggestion="catalog_contents"):
         pricekit_spark.predict(df.withColumnRenamed("catalog_content", "catalog_contents"), bundle)
-    with pytest.raises(ConfigError, match="interval"):
+    with raises(ConfigError, "interval"):
         pricekit_spark.predict(df, bundle, interval=1.5)
     with pytest.raises(ConfigError):
         pricekit_spark.predict(df, run)
@@ -90,31 +90,31 @@ def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
     assert call(spark, cpus) == {"cpus": 1, "tokenizers": "1"}
 
 
-def test_a_worker_with_another_bundle_is_refused(spark, bundle):
+def test_a_worker_with_another_bundle_is_refused(spark, bundle, raises):
     job = replace(Job.of(pk.load(bundle, "ort-cpu")), digest="0" * 64)
-    with pytest.raises(BundleError, match="cannot price: the worker has another bundle"):
+    with raises(BundleError):
         check_workers(spark, parcel_of(spark, job))
 
 
-def test_a_worker_without_pricekit_is_explained(spark, bundle, tmp_path, monkeypatch):
+def test_a_worker_without_pricekit_is_explained(spark, bundle, tmp_path, monkeypatch, raises):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare" / "bin" / "python"))
-    with pytest.raises(PluginError, match=r"bare/bin/python on .* cannot import pricekit \(.*PYSPARK_PYTHON"):
+    with raises(PluginError):
         check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
 
 
-def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monkeypatch):
+def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monkeypatch, raises):
     (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(\"No module named 'onnxruntime'\")")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
-    with pytest.raises(PluginError, match=r"cannot price: .*onnxruntime.*pip install 'pricekit\[cpu\]'"):
+    with raises(PluginError):
         check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
 
 
-def test_a_python_that_is_missing_is_explained(spark, bundle, monkeypatch):
+def test_a_python_that_is_missing_is_explained(spark, bundle, monkeypatch, raises):
     parcel = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu")))
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
-    with pytest.raises(PluginError, match=r"a task of Spark failed: .*nowhere"):
+    with raises(PluginError):
         check_workers(spark, parcel)

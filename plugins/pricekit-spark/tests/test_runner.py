@@ -33,9 +33,9 @@ def _same(one, other):
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in NAMES)
 
 
-def test_a_broken_file_stops_no_other(spark, bundle, source, tmp_path):
+def test_a_broken_file_stops_no_other(spark, bundle, source, tmp_path, raises):
     (source / "broken.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(DataError, match="1 of 4 files failed, and the others are priced"):
+    with raises(DataError, "table"):
         pk.predict(bundle, source, tmp_path / "out", engine="ort-cpu", runner="spark")
     (source / "broken.parquet").unlink()
     assert pk.predict(bundle, source, tmp_path / "plain", engine="ort-cpu", processes=1) == 60
@@ -59,9 +59,9 @@ def test_a_killed_worker_is_replaced(spark, bundle, source, tmp_path):
     assert {outcome.name: outcome.rows for outcome in outcomes} == dict.fromkeys(NAMES, 20)
 
 
-def test_another_address_than_that_of_the_active_session_is_refused(spark):
+def test_another_address_than_that_of_the_active_session_is_refused(spark, raises):
     with (
-        pytest.raises(ConfigError, match="is active, but spark://other:7077"),
+        raises(ConfigError, "address"),
         session_of("spark://other:7077", 1),
     ):
         pass
