@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.support.digests import DamagedError, check_files
+from pricekit.support.files import read_json
 from pricekit.support.text import nearest, printable, scheme_of, shorten
 
 if TYPE_CHECKING:
@@ -112,6 +113,17 @@ def check_intact(
         check_files(folder, names)
     except DamagedError as damage:
         raise error(f"{damage}; restore it from a copy, or {remedy}", path=str(folder)) from None
+
+
+def read_intact(folder: Path, name: str) -> dict[str, Any]:
+    """Return the content of a JSON file after `check_intact`; raises TrainingError if it is missing or damaged."""
+    check_intact(folder, [name])
+    try:
+        return dict(read_json(folder / name))
+    except (OSError, ValueError, TypeError) as error:
+        raise TrainingError(
+            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
+        ) from None
 
 
 def first_invalid_field(error: BaseException) -> str:

@@ -1,7 +1,5 @@
 """The share of true prices inside the price intervals."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ def bounds(high: np.ndarray) -> np.ndarray:
 def write_intervals(folder, width, levels=(0.5, 0.9)):
     folder.mkdir(exist_ok=True)
     fitted = Intervals(np.array([]), np.array(levels), np.full((len(levels), 1), width))
-    (folder / "intervals.json").write_text(json.dumps(fitted.to_json()))
+    (folder / "intervals.json").write_text(fitted.to_text())
 
 
 def test_shares_by_hand():

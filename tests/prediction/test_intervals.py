@@ -1,7 +1,5 @@
 """Price intervals: their coverage, and errors for unavailable levels."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,7 +87,7 @@ def test_bounds_of_extreme_prices_are_positive_and_finite(price):
 
 def test_numbers_survive_the_file():
     intervals = fit_intervals(*made(500))
-    again = read_intervals(json.dumps(intervals.to_json()), "x")
+    again = read_intervals(intervals.to_text(), "x")
     assert all(
         np.array_equal(getattr(again, n), getattr(intervals, n)) for n in ("edges", "levels", "widths")
     )

@@ -17,7 +17,6 @@ fold that did not train on it. `evaluate`, `compare` and `errors` read only this
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError, check_intact
-from pricekit.support.files import write_atomically
+from pricekit.support.files import read_json, write_parquet
 from pricekit.support.log import logger
 from pricekit.table import Table
 
@@ -123,15 +122,14 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
         frame.insert(place, name, column)
     if held_out.weight is not None:
         frame.insert(len(_COLUMNS), _WEIGHT, held_out.weight)
-    with write_atomically(folder / FILE) as temporary:
-        frame.to_parquet(temporary, index=False)
+    write_parquet(folder / FILE, frame)
 
 
 def was_refitted(folder: Path) -> bool:
     """Return whether a run, or a member of an ensemble, was trained on its held-out rows after it predicted them."""
     for file in (folder / "run.json", *folder.glob("members/*/run.json")):
         try:
-            if "refit" in json.loads(file.read_text("utf-8")):
+            if "refit" in read_json(file):
                 return True
         except (OSError, ValueError, TypeError):  # reported by whoever opens the run
             continue

@@ -15,6 +15,7 @@ from pricekit.errors import ConfigError
 from pricekit.evaluation.groups import Grouping, group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import METRICS, SMAPE, Metric, best_constant, metric_named, price_metrics
+from pricekit.support.files import read_json
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, use_reporter
 from pricekit.support.text import counted, did_you_mean
@@ -283,7 +284,7 @@ def _metric_in(folder: Path) -> str:
     """Return the name of a model's metric; whoever opens the model reports a damaged file."""
     for name in ("run.json", "cv.json", "manifest.json"):
         try:
-            found = json.loads((folder / name).read_text("utf-8")).get("metric", DEFAULT)
+            found = read_json(folder / name).get("metric", DEFAULT)
         except (OSError, ValueError, AttributeError):
             continue
         return found if found in METRICS else DEFAULT

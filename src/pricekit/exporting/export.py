@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -114,7 +113,7 @@ def export_run(
             report, files = exported.report, exported.files
             facts = _facts(precision, opened.facts, runs, exported.float32_nodes, report)
             card = model_card(opened, facts)
-        intervals = json.dumps(opened.intervals.to_json()) + "\n"
+        intervals = opened.intervals.to_text()
         texts = {CARD: card, "intervals.json": intervals, SKETCH: opened.sketch.to_text()}
         files |= {name: text.encode() for name, text in texts.items()}
         files |= _self_test(Bundle(out, facts, files, ""), precision, runs)

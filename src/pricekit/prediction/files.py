@@ -27,7 +27,7 @@ from pricekit.prediction.intervals import BOUNDS
 from pricekit.prediction.workers import Pace, TablePricer, price_in_processes, worthwhile
 from pricekit.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.support.digests import tells_damage
-from pricekit.support.files import behind_link, write_text
+from pricekit.support.files import behind_link, read_json, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
@@ -339,7 +339,7 @@ class PredictionCheckpoint:
         self._found = self._intact_windows()
         file = self.folder / "key.json"
         try:
-            saved = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+            saved = read_json(file) if file.is_file() else {}
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
         except ValueError:

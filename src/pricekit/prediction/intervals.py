@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -68,13 +67,13 @@ class Intervals:
         """Return one line without the numbers."""
         return f"Intervals(levels={self.levels[0]:g} to {self.levels[-1]:g}, bins={len(self.edges) + 1})"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return lists of numbers for `read_intervals`."""
-        return {"edges": self.edges.tolist(), "levels": self.levels.tolist(), "widths": self.widths.tolist()}
+    def to_text(self) -> str:
+        """Return JSON for `read_intervals`."""
+        return json.dumps({name: values.tolist() for name, values in vars(self).items()}) + "\n"
 
 
 def read_intervals(text: str | bytes, where: object) -> Intervals:
-    """Read the JSON of `to_json`; raises BundleError that names `where` if it is damaged."""
+    """Read the JSON of `to_text`; raises BundleError that names `where` if it is damaged."""
     try:
         record = json.loads(text)
         found = Intervals(*(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths")))

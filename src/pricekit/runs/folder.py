@@ -39,7 +39,6 @@ files.json                size and SHA-256 of these files, and of each member's 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -48,7 +47,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError, TrainingError, check_intact
 from pricekit.evaluation.held_out import FILE as HELD_OUT
@@ -62,7 +60,7 @@ from pricekit.runs.inputs import FILES as INPUTS
 from pricekit.runs.seen import FILE as SEEN
 from pricekit.runs.split import Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
-from pricekit.support.files import is_free, leftovers, sync, write_atomically
+from pricekit.support.files import is_free, leftovers, read_json, sync, write_parquet
 from pricekit.support.log import logger
 from pricekit.support.staging import can_stage, continued, staging_of
 from pricekit.table import write_rejected
@@ -133,7 +131,7 @@ def names_rows(file: Path) -> bool:
     """
     check_intact(file.parent, [file.name], "delete the folder and train again")
     try:
-        facts = json.loads(file.read_text("utf-8"))
+        facts = read_json(file)
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
@@ -149,7 +147,7 @@ def names_rows(file: Path) -> bool:
 
 def read_source(path: Path) -> dict[str, Any]:
     """Return the content of a run's `source.json`; raises TrainingError if the run has another format."""
-    facts = dict(json.loads((path / SOURCE).read_text("utf-8")))
+    facts = dict(read_json(path / SOURCE))
     check_run_format(facts, path)
     return facts
 
@@ -190,7 +188,7 @@ def _has_source(path: Path) -> bool:
     if not (path / "config.toml").is_file():
         return False
     try:
-        facts = json.loads((path / SOURCE).read_text("utf-8"))
+        facts = read_json(path / SOURCE)
         if isinstance(facts, dict) and "digest" in facts:
             return True
     except (OSError, ValueError):
@@ -237,16 +235,6 @@ def read_preprocessor(path: Path) -> Preprocessor:
     return load_preprocessor({name: (path / name).read_bytes() for name in names}, path)
 
 
-def read_architecture(path: Path) -> State:
-    """Return the architecture that the backbone of a run stored, to rebuild its encoder; raises TrainingError."""
-    try:
-        return dict(json.loads((path / BACKBONE).read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise TrainingError(
-            f"{path / BACKBONE} is missing or damaged ({error}); train again", path=str(path)
-        ) from None
-
-
 def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
     """Write the ids of both parts, the rejected rows, and the sample.
 
@@ -274,12 +262,6 @@ def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
         return {}
     frame = pd.read_parquet(path)
     return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
-
-
-def write_parquet(path: Path, frame: pd.DataFrame) -> None:
-    """Write a frame without its index, atomically."""
-    with write_atomically(path) as temporary:
-        frame.to_parquet(temporary, index=False)
 
 
 def check_replaceable(

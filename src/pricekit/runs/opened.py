@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from pricekit.config import RunConfig, read_saved_config
 from pricekit.engines.loaded import LoadedEngine
-from pricekit.errors import TrainingError, check_intact
+from pricekit.errors import TrainingError, check_intact, read_intact
 from pricekit.features.assets import assets_in
 from pricekit.formats import check_run_format
 from pricekit.insight.sketch import FILE as SKETCH
@@ -30,7 +29,6 @@ from pricekit.runs.folder import (
     MEMBERS,
     SOURCE,
     is_run,
-    read_architecture,
     read_kept,
     read_preprocessor,
     read_sketch_of,
@@ -38,6 +36,7 @@ from pricekit.runs.folder import (
     run_id,
 )
 from pricekit.support.digests import LISTING
+from pricekit.support.files import read_json
 from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table
 from pricekit.training.checkpoint import BEST, load_checkpoint
@@ -119,15 +118,15 @@ def _open_run(path: Path) -> LoadedRun:
             f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
         )
     check_intact(path, (*_READ, *assets_in(path)))
-    facts = json.loads((path / "run.json").read_text("utf-8"))
+    facts = read_json(path / "run.json")
     check_run_format(facts, path)
     require_plugins(path)
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
-    model = build_model(ModelPlugins.create(config), config, preprocessor, read_architecture(path), None)
+    model = build_model(ModelPlugins.create(config), config, preprocessor, read_intact(path, BACKBONE), None)
     load_checkpoint(path / BEST, model, run=run_id(path))
     model.estimate_share = float(facts["estimate_share"])
-    intervals = read_intervals(read_kept(path, INTERVALS).decode(), path)
+    intervals = read_intervals(read_kept(path, INTERVALS), path)
     return LoadedRun(path, config, preprocessor, model, facts, intervals, read_sketch_of(path))
 
 
@@ -187,12 +186,12 @@ def _open_ensemble(path: Path) -> Ensemble:
         path, [ENSEMBLE, "run.json", INTERVALS, SKETCH, *listed_members], "create the ensemble again"
     )
     try:
-        listed = json.loads((path / ENSEMBLE).read_text("utf-8"))["members"]
+        listed = read_json(path / ENSEMBLE)["members"]
         members = [(str(member["folder"]), float(member["weight"])) for member in listed]
         for name, _ in members:
             if name in ("", ".", "..") or Path(name).name != name:
                 raise ValueError(f"{name!r} is not the name of a folder")
-        facts = json.loads((path / "run.json").read_text("utf-8"))
+        facts = read_json(path / "run.json")
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None

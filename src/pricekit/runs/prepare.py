@@ -5,7 +5,6 @@ A new folder is written after every plugin has processed a batch. An older run i
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Policy, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.formats import FORMAT
@@ -40,12 +39,10 @@ from pricekit.runs.folder import (
     check_free,
     clear_run,
     is_started,
-    read_architecture,
     read_out_of_fold,
     read_preprocessor,
     read_source,
     run_id,
-    write_parquet,
     write_split,
 )
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
@@ -54,8 +51,8 @@ from pricekit.runs.refit import FirstPass, all_rows, known_columns, take_over
 from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.split import Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
-from pricekit.support.digests import list_files, unlist_files
-from pricekit.support.files import write_atomically, write_text
+from pricekit.support.digests import unlist_files, write_listed
+from pricekit.support.files import write_atomically, write_json, write_parquet, write_text
 from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
@@ -306,7 +303,7 @@ def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
     facts |= {"run": run, "plugins": [entry.facts() for entry in plugins_of(config)]}
     facts |= {} if part.first is None else part.first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}
-    write_text(out / SOURCE, json.dumps(facts, indent=2) + "\n")
+    write_json(out / SOURCE, facts)
     if part.first is not None:
         take_over(out, part.first)
     write_text(out / "config.toml", config.to_toml())
@@ -322,9 +319,8 @@ def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
             temporary.write_bytes(content)
     if fitted.out_of_fold:
         write_parquet(out / OUT_OF_FOLD, pd.DataFrame(fitted.out_of_fold))
-    architecture = json.dumps(fitted.architecture, indent=1) + "\n"
-    list_files(out, (*STARTED, *(TAKEN_OVER if part.first else ()), *assets), {BACKBONE: architecture})
-    write_text(out / BACKBONE, architecture)
+    listed = (*STARTED, *(TAKEN_OVER if part.first else ()), *assets)
+    write_listed(out, BACKBONE, fitted.architecture, listed, indent=1)
 
 
 def reopen_run(part: Pass) -> Job:
@@ -339,7 +335,7 @@ def reopen_run(part: Pass) -> Job:
     check_same_rows(out, split)
     seen = None if setup.config.init is None else read_seen(out)
     held_out = seen.columns_of(split.valid.text) if seen is not None and split.own and not part.first else {}
-    fitted = Fitted(read_preprocessor(out), read_architecture(out), read_out_of_fold(out), held_out)
+    fitted = Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out)
     with progress("preparing", 2, shown=setup.config.speed.progress) as advance:
         advance(0, "inputs of the training rows")
         train = inputs_of(fitted, rows, part.files, TRAIN)

@@ -20,9 +20,10 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import read_held_out, was_refitted
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.folder import PSEUDO_LABELLED, write_parquet
+from pricekit.runs.folder import PSEUDO_LABELLED
 from pricekit.runs.load import load_model
 from pricekit.runs.split import Source, Split, columns_of
+from pricekit.support.files import write_parquet
 from pricekit.support.log import logger
 from pricekit.support.text import counted
 from pricekit.table import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,17 @@ from pricekit.runs.folder import (
     require_plugins,
 )
 from pricekit.runs.split import Source
+from pricekit.support.files import read_json
 from pricekit.table import source_name
+
+
+def read_started(saved: Path) -> dict[str, Any]:
+    """Return the content of a JSON file that was written at the start; raises TrainingError if it is damaged."""
+    check_intact(saved.parent, [saved.name], "start again")
+    try:
+        return dict(read_json(saved))
+    except (OSError, ValueError, TypeError) as error:  # of a run without digests
+        raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
 
 
 def check_tables(source: Source, saved: Path) -> None:
@@ -26,11 +35,7 @@ def check_tables(source: Source, saved: Path) -> None:
     Raises:
         TrainingError: the file with the names of the tables is damaged.
     """
-    check_intact(saved.parent, [saved.name], "start again")
-    try:
-        facts = dict(json.loads(saved.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:  # of a run without digests
-        raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
+    facts = read_started(saved)
     for parameter, key in (("unpriced", "unpriced"), ("teacher", "teachers")):
         before = [Path(name).name for name in facts.get(key, [])]
         given = [Path(source_name(one)).name for one in getattr(source, key)]

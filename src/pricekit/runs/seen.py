@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pricekit.errors import TrainingError, check_intact
-from pricekit.support.files import write_atomically
+from pricekit.support.files import write_parquet
 from pricekit.table.table import texts_in_parts
 
 FILE = "seen.parquet"
@@ -109,9 +109,7 @@ def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
 def write_seen(folder: Path, seen: Seen) -> None:
     """Write `seen.parquet`."""
     columns = {_COLUMN + name: values for name, values in seen.columns.items()}
-    with write_atomically(folder / FILE) as temporary:
-        frame = pd.DataFrame({_TEXT: seen.text, _EARLIER: seen.earlier, **columns})
-        frame.to_parquet(temporary, index=False)
+    write_parquet(folder / FILE, pd.DataFrame({_TEXT: seen.text, _EARLIER: seen.earlier, **columns}))
 
 
 def read_seen(folder: Path) -> Seen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +14,7 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
-from pricekit.errors import PluginError, TrainingError, check_intact
+from pricekit.errors import PluginError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
@@ -59,7 +58,7 @@ from pricekit.runs.refit import (
     share_of_first,
 )
 from pricekit.runs.split import Source, Split
-from pricekit.support.digests import list_files
+from pricekit.support.digests import write_listed
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
@@ -168,7 +167,7 @@ def train_unless_finished(
             settle_refit(folder)
         check_intact(folder, (*FILES, *assets_in(folder)))
         check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
-        return dict(json.loads((folder / "run.json").read_text("utf-8")))
+        return read_intact(folder, "run.json")
 
 
 def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
@@ -268,8 +267,8 @@ def measure(prepared: Prepared, state: TrainingState, out: Path, started: float)
     prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
     job.model.cpu()
     if job.processes.main:
-        intervals = fit_intervals(prices, actual, split.valid.weight).to_json()
-        write_text(out / INTERVALS, json.dumps(intervals) + "\n")
+        intervals = fit_intervals(prices, actual, split.valid.weight)
+        write_text(out / INTERVALS, intervals.to_text())
         write_held_out(out, held_out_of(split.valid, prices))
         sketch = first_sketch(
             split.train,
@@ -307,9 +306,7 @@ def complete_run(
         finished: the files that `files.json` lists now.
     """
     delete_inputs(folder)
-    record = json.dumps(facts, indent=2) + "\n"
-    list_files(folder, finished, {"run.json": record})
-    write_text(folder / "run.json", record)
+    write_listed(folder, "run.json", facts, finished)
     if model is not None:
         _check_reopened(folder, model)
     for earlier in checkpoints(folder)[1:]:

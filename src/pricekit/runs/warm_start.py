@@ -15,12 +15,12 @@ from pricekit.config import Choice, RunConfig, merge
 from pricekit.config.layers import read_saved_config
 from pricekit.config.resolve import configure, member_configs
 from pricekit.core.calls import plugin_call
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.features.fit import continue_features, uses_price
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import config_of, layers_of
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.folder import CONFIG, MEMBERS, is_ensemble, is_run, read_architecture
+from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS, is_ensemble, is_run
 from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.runs.seen import Seen, read_seen
 from pricekit.support.log import logger
@@ -153,7 +153,7 @@ class WarmStart:
     @property
     def architecture(self) -> dict[str, Any]:
         """The values that the backbone stores to rebuild its encoder."""
-        return read_architecture(self.run.path)
+        return read_intact(self.run.path, BACKBONE)
 
     def fit(self, rows: Table) -> tuple[Preprocessor, dict[str, Any]]:
         """Adapt the features to the rows of the new run.

@@ -136,6 +136,21 @@ def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | N
     write_text(folder / LISTING, _listing(listed))
 
 
+def write_listed(folder: Path, name: str, value: Any, others: Iterable[str], indent: int = 2) -> None:
+    """Write the JSON file that says that a folder is complete, after its `files.json` lists it and the others.
+
+    Args:
+        folder: of the files.
+        name: of the JSON file.
+        value: of the JSON file.
+        others: names of files that `list_files` adds.
+        indent: of the JSON file.
+    """
+    text = json.dumps(value, indent=indent) + "\n"
+    list_files(folder, others, {name: text})
+    write_text(folder / name, text)
+
+
 def unlist_files(folder: Path, names: Iterable[str]) -> None:
     """Remove files, which are about to change, from a folder's `files.json`; raises DamagedError."""
     listed = read_listing(folder)

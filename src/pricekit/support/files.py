@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -18,10 +19,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pricekit.support.causes import FULL, named_in_errors
 from pricekit.support.log import logger
 from pricekit.support.text import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LONGEST_NAME = 224
 """The longest file name, in bytes, that a temporary name can contain; most systems allow 255."""
@@ -94,6 +99,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
     with write_atomically(path) as temporary:
         temporary.write_text(text, "utf-8", newline="\n")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically, with a line for each value."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file."""
+    return json.loads(path.read_text("utf-8"))
+
+
+def write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a Parquet file atomically, without the index of the frame."""
+    with write_atomically(path) as temporary:
+        frame.to_parquet(temporary, index=False)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ cv.json              metrics of each fold, their mean and standard deviation, an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,8 +42,8 @@ from pricekit.runs.load import load_model
 from pricekit.runs.resume import in_budget
 from pricekit.runs.split import Source, load_rows
 from pricekit.runs.train import train_unless_finished, warn_if_useless
-from pricekit.support.digests import LISTING, list_files, unlist_files
-from pricekit.support.files import is_free, leftovers, write_text
+from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
+from pricekit.support.files import is_free, leftovers, read_json, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
@@ -126,12 +125,10 @@ def _run_folds(
         scores = scores_of(held_out, metric_named(config.metric))
         if processes.main:
             write_held_out(out, held_out)
-            record = json.dumps(_facts(source, settings, runs, scores), indent=2) + "\n"
-            list_files(out, [HELD_OUT], {FACTS: record})
-            write_text(out / FACTS, record)
+            write_listed(out, FACTS, _facts(source, settings, runs, scores), [HELD_OUT])
         processes.wait()
         if processes.main:
-            ended |= json.loads(record)
+            ended |= read_json(out / FACTS)
     return scores
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.errors import TrainingError, check_intact
+from pricekit.errors import TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import row_keys
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
@@ -35,8 +35,17 @@ from pricekit.runs.folder import (
     read_sketch_of,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.support.digests import LISTING, list_files
-from pricekit.support.files import is_free, others, replace_folder, sync, temporary_path, write_text
+from pricekit.support.digests import LISTING, write_listed
+from pricekit.support.files import (
+    is_free,
+    others,
+    read_json,
+    replace_folder,
+    sync,
+    temporary_path,
+    write_json,
+    write_text,
+)
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked
@@ -226,14 +235,7 @@ def _check_columns(runs: Sequence[Path]) -> None:
     """Raise TrainingError if runs read different text columns: one table must serve all members."""
     read: dict[Path, list[str]] = {}
     for run in runs:
-        file = run / "preprocess.json"
-        try:
-            record = json.loads(file.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise TrainingError(
-                f"{file} is missing or damaged ({error}); train again", path=str(run)
-            ) from None
-        read[run] = record["columns"]["text"]
+        read[run] = read_intact(run, "preprocess.json")["columns"]["text"]
     first, *others = read
     for run in others:
         if read[run] != read[first]:
@@ -247,7 +249,7 @@ def _check_columns(runs: Sequence[Path]) -> None:
 
 def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str, Any]:
     """Return the content of the ensemble's `run.json`."""
-    facts = [json.loads((run / "run.json").read_text("utf-8")) for run in runs]
+    facts = [read_json(run / "run.json") for run in runs]
     plugins = {json.dumps(plugin, sort_keys=True): plugin for one in facts for plugin in one["plugins"]}
     return {
         "format": FORMAT,
@@ -304,17 +306,13 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
     ]
     held_out = combined.held_out
     write_held_out(folder, held_out)
-    intervals = fit_intervals(held_out.predicted, held_out.price).to_json()
-    write_text(folder / INTERVALS, json.dumps(intervals) + "\n")
+    write_text(folder / INTERVALS, fit_intervals(held_out.predicted, held_out.price).to_text())
     prices = prices_of(held_out.predicted, held_out.price)
     sketch = read_sketch_of(folder / MEMBERS / names[0]).model_copy(update={"prices": prices})
     write_text(folder / SKETCH, sketch.to_text())
-    record = json.dumps(combined.record | {"members": members}, indent=2) + "\n"
-    write_text(folder / ENSEMBLE, record)
-    facts = json.dumps(combined.facts, indent=2) + "\n"
+    write_json(folder / ENSEMBLE, combined.record | {"members": members})
     listed = [*(f"{MEMBERS}/{name}/{LISTING}" for name in names), HELD_OUT, INTERVALS, SKETCH, ENSEMBLE]
-    list_files(folder, listed, {"run.json": facts})
-    write_text(folder / "run.json", facts)
+    write_listed(folder, "run.json", combined.facts, listed)
 
 
 def fit_weights(

@@ -5,7 +5,6 @@ Folds are stratified by price, and each group of duplicates is in one fold.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from pricekit.runs.split import (
     with_duplicates,
 )
 from pricekit.storage import Address
-from pricekit.support.files import write_atomically, write_text
+from pricekit.support.files import read_json, write_json, write_parquet
 from pricekit.support.log import logger
 from pricekit.table import Table, source_name
 
@@ -205,10 +204,9 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
         "teachers": [str(path.absolute()) for path in source.teachers],
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
-    write_text(out / PLAN, json.dumps(facts, indent=2) + "\n")
+    write_json(out / PLAN, facts)
     columns = {"row": plan.row_numbers, "fold": plan.fold, "together": plan.groups}
-    with write_atomically(out / FOLDS) as temporary:
-        pd.DataFrame(columns).to_parquet(temporary, index=False)
+    write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
 def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan, dict[str, Any]]:
@@ -220,7 +218,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
     check_intact(out, [FOLDS, PLAN], "cross-validate again")
     try:
         frame = pd.read_parquet(out / FOLDS)
-        facts = json.loads((out / PLAN).read_text("utf-8"))
+        facts = read_json(out / PLAN)
         paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
         plan = FoldPlan(
             table,

@@ -17,7 +17,7 @@ import pandas as pd
 
 from pricekit.config import read_saved_config
 from pricekit.config.layers import leaves
-from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError, check_intact
+from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, metric_of
@@ -284,13 +284,13 @@ def read_contender(path: Path) -> Contender:
         raise DataError(f"{path} is not a model, but contains {len(held_out)} held-out rows", path=str(path))
     if not (path / _FACTS[kind]).is_file():
         raise TrainingError(f"{path} is not finished: it has no {_FACTS[kind]}; resume it", path=str(path))
-    facts = _read_json(path, _FACTS[kind])
+    facts = read_intact(path, _FACTS[kind])
     check_run_format(facts, path)
     held_out = read_held_out(path)
     try:
         parts = _parts(path, kind, facts)
         runs = tuple(_runs(path, kind, parts))
-        facts_of_runs = [_read_json(run, "run.json") for run in runs]
+        facts_of_runs = [read_intact(run, "run.json") for run in runs]
         seconds = facts["seconds"] if "seconds" in facts else sum(one["seconds"] for one in facts_of_runs)
         return Contender(
             path=path,
@@ -335,22 +335,12 @@ def _read_children(path: Path) -> Iterator[Contender]:
         logger.info(f"left out, because they are not finished: {', '.join(unfinished)}")
 
 
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    check_intact(folder, [name])
-    try:
-        return dict(json.loads((folder / name).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise TrainingError(
-            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
-        ) from None
-
-
 def _parts(path: Path, kind: Kind, facts: Mapping[str, Any]) -> list[Path]:
     """Return the folders of the members or folds; none for a run."""
     if kind == "cross-validation":
         return [path / f"fold-{int(fold['fold'])}" for fold in facts["folds"]]
     if kind == "ensemble":
-        members = _read_json(path, "ensemble.json")["members"]
+        members = read_intact(path, "ensemble.json")["members"]
         names = [str(one["folder"]) for one in members]
         if any(Path(name).name != name for name in names):
             raise ValueError(f"expected names of folders, found {names}")

@@ -7,7 +7,6 @@ members/NAME      the run of each member; those of weight 0 are deleted at the e
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.scores import goal_of, metric_of
 from pricekit.runs.folder import (
     CONFIG,
@@ -223,7 +222,7 @@ def _finished_facts(out: Path) -> dict[str, Any] | None:
             unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
         return None
     check_intact(out, None)
-    return dict(json.loads((out / "run.json").read_text("utf-8")))
+    return read_intact(out, "run.json")
 
 
 def _combine(

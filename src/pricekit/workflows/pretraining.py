@@ -39,7 +39,7 @@ from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.preprocess import short_lines_first
 from pricekit.runs.folder import check_replaceable, has_begun
 from pricekit.support.digests import LISTING, listing_of
-from pricekit.support.files import is_free, others, publish_folder, temporary_path, write_text
+from pricekit.support.files import is_free, others, publish_folder, read_json, temporary_path, write_text
 from pricekit.support.interrupts import defer_interrupts
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
@@ -211,7 +211,7 @@ def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, An
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_text("utf-8")))
+        return dict(read_json(file))
     except (OSError, ValueError, TypeError):
         return {}
 
@@ -227,7 +227,7 @@ def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> 
         work.mkdir(parents=True)
         stored = {"digest": job.digest(), "loss_before": job.loss(shown=shown)}
         write_text(work / _START, json.dumps(stored) + "\n")
-    stored = json.loads((work / _START).read_text("utf-8"))
+    stored = read_json(work / _START)
     if stored["digest"] != job.digest():
         raise TrainingError(
             "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "

@@ -10,7 +10,6 @@ files.json, tune.json    size and SHA-256 of these files; the result, written at
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import time
@@ -24,7 +23,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig, parse_duration
 from pricekit.config.layers import read_saved_config
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import BETTER, verdict_of
 from pricekit.evaluation.scores import score_interval
 from pricekit.formats import FORMAT
@@ -39,11 +38,11 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement
+from pricekit.runs.resume import check_agreement, read_started
 from pricekit.runs.split import Source
 from pricekit.runs.train import train_unless_finished
-from pricekit.support.digests import LISTING, list_files, unlist_files
-from pricekit.support.files import is_free, leftovers, write_atomically, write_text
+from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
+from pricekit.support.files import is_free, leftovers, write_json, write_parquet, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.staging import replacing
@@ -171,7 +170,7 @@ def tune(
             if resume and (folder / FACTS).is_file():
                 logger.info(f"the search in {out} is finished")
                 check_intact(folder, None)
-                return dict(json.loads((folder / FACTS).read_text("utf-8")))
+                return read_intact(folder, FACTS)
             task = _begin(
                 source, config, folder, order, resume=resume, overwrite=overwrite, allow_leak=allow_leak
             )
@@ -210,11 +209,8 @@ def _begin(
         check_replaceable(out, "search", own=begun, overwrite=overwrite, resumable=True)
     saved: dict[str, Any] = {}
     if resume:
-        check_intact(out, [ROWS, START], "start again")
-        try:
-            saved = dict(json.loads((out / ROWS).read_text("utf-8")))
-        except ValueError as error:
-            raise TrainingError(f"{out / ROWS} is damaged ({error}); start again", path=str(out)) from None
+        check_intact(out, [START], "start again")
+        saved = read_started(out / ROWS)
     folds = int(saved.get("folds", order.folds or 3))
     if order.folds not in (None, folds):
         raise ConfigError(
@@ -232,7 +228,7 @@ def _begin(
         _clear(out)
         out.mkdir(parents=True, exist_ok=True)
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
-        write_text(out / ROWS, json.dumps(facts, indent=2) + "\n")
+        write_json(out / ROWS, facts)
         write_text(out / START, config.to_toml())
         list_files(out, [ROWS, START])
     repair(out)
@@ -252,9 +248,7 @@ def _search(task: Task, order: Order) -> dict[str, Any]:
         raise _too_short(study, task, limits)
     facts = finish(task, study)
     facts["seconds"] = round(time.perf_counter() - order.began, 1)
-    record = json.dumps(facts, indent=2) + "\n"
-    list_files(task.folder, [CONFIG, TRIALS, IMPORTANCE, FINAL], {FACTS: record})
-    write_text(task.folder / FACTS, record)
+    write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
     _clear_work(task.folder)
     return facts
 
@@ -318,8 +312,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         "default": default,
         "tuned": tuned,
     }
-    with write_atomically(out / FINAL) as temporary:
-        pd.DataFrame(columns).to_parquet(temporary, index=False)
+    write_parquet(out / FINAL, pd.DataFrame(columns))
     trials, importance = trials_table(study, task.space), importances(study)
     for name, table in ((TRIALS, trials), (IMPORTANCE, importance)):
         write_text(out / name, table.to_csv(index=False))
