@@ -113,21 +113,20 @@ class Compared:
         return np.concatenate(found)
 
 
-def compare(texts: pd.Series, *, folder: Path | None = None, shown: bool = True) -> Compared:
+def compare(texts: pd.Series, *, folder: Path | None = None) -> Compared:
     """Compare texts, (N,).
 
     Args:
         texts: (N,).
         folder: where a file for the signatures of many texts is written; None: where temporary files are. The file has
             no name and disappears with the result.
-        shown: show a progress bar.
 
     Raises:
         OSError: the file cannot be written; the error names the folder.
     """
     hashes, rows, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     with scratch_file(len(texts) > _IN_MEMORY, folder) as signed:
-        with progress("searching for near-duplicates", len(texts), shown=shown) as advance:
+        with progress("searching for near-duplicates", len(texts)) as advance:
             for hashed, some, part in in_threads(_fingerprints, text_parts(texts)):
                 signed.write(part.data)
                 hashes.append(hashed)

@@ -11,7 +11,7 @@ def test_a_tracked_item_advances_the_bar_when_it_is_done(monkeypatch):
     seen = []
 
     @contextmanager
-    def bar(title, total, *, shown):
+    def bar(title, total):
         seen.append((title, total))
         yield lambda units: seen.append(units)
         seen.append("gone")
@@ -27,7 +27,7 @@ def test_the_bar_is_gone_when_something_fails(monkeypatch):
     seen = []
 
     @contextmanager
-    def bar(title, total, *, shown):
+    def bar(title, total):
         try:
             yield lambda units: None
         finally:

@@ -94,9 +94,7 @@ def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:
     return few_distinct(groups) and irreducible_error(groups, price).smape_of_all >= LABEL_ERROR
 
 
-def split_groups_of(
-    texts: pd.Series, price: np.ndarray, *, folder: Path | None = None, shown: bool = True
-) -> np.ndarray:
+def split_groups_of(texts: pd.Series, price: np.ndarray, *, folder: Path | None = None) -> np.ndarray:
     """Return the group of each row, int64 (N,): a split must keep each group on one side.
 
     Rows with equal or nearly equal texts form a group: the connected components of near-duplicate pairs. A group with
@@ -108,9 +106,8 @@ def split_groups_of(
         texts: (N,).
         price: (N,).
         folder: for a file that many texts need; see `compare`.
-        shown: show a progress bar.
     """
-    compared = compare(texts, folder=folder, shown=shown)
+    compared = compare(texts, folder=folder)
     same = compared.same
     if are_labels(same, price):
         logger.warning(

@@ -50,14 +50,14 @@ class Leaks:
     in_text: float
 
 
-def find_leaks(table: Table, columns: Columns, *, shown: bool = True) -> Leaks:
+def find_leaks(table: Table, columns: Columns) -> Leaks:
     """Search for the price in the text and in every column but the price and the id; `shown`: show progress.
 
     The first text column is the title. Its cells may repeat, and then they rightly predict the price of a product.
     """
     table = table.take(some_rows(len(table)))  # once: Arrow joins all parts of a column to take rows of it
     named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
-    found = dict(leaking_columns(table, (columns.price, named), columns.text[:1], shown=shown))
+    found = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
     if set(found) & set(columns.text):
         return Leaks(found, 0.0)
     share = price_in_text(table.text, table.known_price)
@@ -68,8 +68,6 @@ def leaking_columns(
     table: Table,
     ignored: Iterable[str | None] = (),
     described: Iterable[str] = (),
-    *,
-    shown: bool = True,
 ) -> list[tuple[str, float]]:
     """Return the columns that predict the price almost alone, with the share of variance that each explains.
 
@@ -80,7 +78,6 @@ def leaking_columns(
         table: rows with prices.
         ignored: columns to skip: the price itself, the id.
         described: columns that are judged as numbers only: their repeated cells name a product.
-        shown: show progress.
 
     Returns:
         Names and shares, highest share first.
@@ -89,7 +86,7 @@ def leaking_columns(
     frame, price = table.frame.iloc[chosen], np.log(table.known_price[chosen])
     left_out, texts = set(ignored), set(described)
     judged = [name for name in frame if name not in left_out]
-    with tracked("searching for leaks", judged, size=lambda _: 1.0, shown=shown) as names:
+    with tracked("searching for leaks", judged, size=lambda _: 1.0) as names:
         shares = {str(name): explained(frame[name], price, as_category=name not in texts) for name in names}
     enough = max(EXPLAINED, 1 - (REMAINING / max(float(price.std()), 1e-9)) ** 2)
     return sorted(

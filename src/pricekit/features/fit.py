@@ -168,7 +168,6 @@ def fit_out_of_fold(
     known: Mapping[str, np.ndarray],
     *,
     folds: int,
-    shown: bool,
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
     """Fit a price feature to all rows; return it, and the columns that were fitted to the rows of other folds."""
     names = part.plugin.names
@@ -185,7 +184,7 @@ def fit_out_of_fold(
         partial(fit_one, part, table, price),
         *(partial(held_out, number) for number in range(folds)),
     ]
-    with progress(f"fitting {part.name}", len(tasks), shown=shown) as advance:
+    with progress(f"fitting {part.name}", len(tasks)) as advance:
         fitted, *found = _at_once(tasks, threads_for(len(table), folds), advance)
     block = np.zeros((len(table), len(names)), np.float32)
     for held, values in enumerate(found):
@@ -272,7 +271,6 @@ def fit_features(
     known: Mapping[str, np.ndarray] | None = None,
     *,
     folds: int = FOLDS,
-    show_progress: bool = True,
     cache: Path | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
@@ -284,7 +282,6 @@ def fit_features(
         price: the training prices, float64 (N,), for features that use them.
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
         folds: the number of folds from which features that learn from prices find the columns of the training rows.
-        show_progress: show a bar while a feature learns from prices.
         cache: folder of a cache for features that learn from prices.
 
     Returns:
@@ -313,7 +310,7 @@ def fit_features(
                     feature=part.name,
                 )
             own = {name: known[name] for name in part.plugin.names if name in known} if known else {}
-            fit = partial(fit_out_of_fold, part, table, price, own, folds=folds, shown=show_progress)
+            fit = partial(fit_out_of_fold, part, table, price, own, folds=folds)
             arrays = {"price": price, **own}
             part, columns = fit() if cache is None else fit_cached(cache, part, table, arrays, folds, fit)
             out_of_fold |= columns

@@ -40,7 +40,8 @@ files.json                size and SHA-256 of these files, and of each member's 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,14 @@ from pricekit.runs.seen import FILE as SEEN
 from pricekit.runs.split import Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, read_json, sync, write_parquet
+from pricekit.support.locks import owned
 from pricekit.support.log import logger
-from pricekit.support.staging import can_stage, continued, staging_of
+from pricekit.support.progress import use_reporter
+from pricekit.support.staging import can_stage, continued, replacing, staging_of
 from pricekit.table import write_rejected
 from pricekit.table.table import texts_in_parts
 from pricekit.training.checkpoint import BEST, EARLIER, LAST, METRICS, checkpoints
+from pricekit.training.parallel import Processes
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
@@ -359,21 +363,48 @@ def has_begun(folder: Path, begun: bool, kind: str) -> bool:
     return begun
 
 
-def working_folder(
-    out: Path, begun: Callable[[Path], bool], finished: str, *, resume: bool, overwrite: bool
-) -> Path:
-    """Return the folder to train in: `out`, or beside it if a finished run stays until the new one is complete.
+@contextmanager
+def writing(
+    out: Path,
+    kind: str,
+    begun: Callable[[Path], bool],
+    finished: str,
+    own: Callable[[Path], bool],
+    *,
+    resume: bool,
+    overwrite: bool,
+    shown: bool,
+) -> Iterator[Path]:
+    """Lock a folder, and yield the one to write: `out`, or beside it if a finished one stays until then.
+
+    Several processes that train together begin and end the block together; the first one locks and replaces.
 
     Args:
-        out: the folder of a run or of a cross-validation.
+        out: the folder of a run or of several.
+        kind: what it contains, for messages.
         begun: tells whether a folder contains something to resume or to replace.
         finished: name of the last file that is written.
+        own: tells from a path relative to `out` whether pricekit wrote the file.
         resume: continue what has begun.
         overwrite: replace what is there.
+        shown: show progress bars in the block.
 
     Raises:
-        TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten.
+        TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten, or another
+            process writes `out`.
     """
+    processes, reporter = Processes(), nullcontext() if shown else use_reporter(None)
+    with reporter, owned(out, kind, TrainingError, enabled=processes.main):
+        processes.wait()
+        folder = _folder_to_write(out, begun, finished, resume=resume, overwrite=overwrite)
+        with replacing(out, folder, own, enabled=processes.main):
+            yield folder
+        processes.wait()
+
+
+def _folder_to_write(
+    out: Path, begun: Callable[[Path], bool], finished: str, *, resume: bool, overwrite: bool
+) -> Path:
     if resume:
         return continued(out, begun)
     staging = staging_of(out)

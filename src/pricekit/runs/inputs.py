@@ -47,14 +47,12 @@ class InputFiles:
         folder: of the run.
         new: the folder is not written yet.
         own: False in all but the first of several processes, whose files have no names.
-        shown: show progress.
         cache: folder of a cache that several runs share, for tables in memory; None: no cache.
     """
 
     folder: Path
     new: bool
     own: bool = True
-    shown: bool = True
     cache: Path | None = None
     _beside: dict[str, Path] = field(default_factory=dict)
 
@@ -74,7 +72,7 @@ class InputFiles:
         """
         if table.folder is None:
             return with_columns(cached_inputs(preprocessor, table, self.cache), preprocessor, columns)
-        rows = _Rows(preprocessor, table, columns, self.shown)
+        rows = _Rows(preprocessor, table, columns)
         if self.new and os.access(self.folder.parent, os.W_OK):
             path = temporary_path(target_of(self.folder))
             while path.exists():
@@ -155,7 +153,6 @@ class _Rows:
     preprocessor: Preprocessor
     table: Table
     columns: Mapping[str, np.ndarray]
-    shown: bool
 
     def write(self, file: Any, path: Path) -> Inputs:
         """Write the inputs into a new file, part by part, and map it; an error of the system names the path."""
@@ -163,7 +160,7 @@ class _Rows:
             rows, width = len(self.table), len(self.preprocessor.features.names)
             places = _places(rows, width)
             offsets, start = np.zeros(rows + 1, np.int64), 0
-            with progress("tokens and features", rows, shown=self.shown) as advance:
+            with progress("tokens and features", rows) as advance:
                 for part in parts_of(self.table):
                     stop = start + len(part)
                     own = {name: column[start:stop] for name, column in self.columns.items()}

@@ -184,7 +184,6 @@ def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cac
         train.known_price,
         {name: column[sample.rows] for name, column in known.items()},
         folds=sample.folds,
-        show_progress=config.speed.progress,
         cache=cache,
     )
     preprocessor = Preprocessor(
@@ -259,7 +258,7 @@ def prepare_new_run(part: Pass, *, overwrite: bool, seconds: float | None) -> Jo
         part.files,
         part.rows,
     )
-    with progress("preparing", 5, shown=setup.config.speed.progress) as advance:
+    with progress("preparing", 5) as advance:
         advance(0, "tokenizer and features")
         known = known_columns(part.folder.parent, split) if first else {}
         if warm is None:
@@ -336,7 +335,7 @@ def reopen_run(part: Pass) -> Job:
     seen = None if setup.config.init is None else read_seen(out)
     held_out = seen.columns_of(split.valid.text) if seen is not None and split.own and not part.first else {}
     fitted = Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out)
-    with progress("preparing", 2, shown=setup.config.speed.progress) as advance:
+    with progress("preparing", 2) as advance:
         advance(0, "inputs of the training rows")
         train = inputs_of(fitted, rows, part.files, TRAIN)
         if seen is not None:
@@ -436,7 +435,7 @@ def prepare(
     resumed = resume and (out / LAST).exists()
     warm = None if config.init is None or resumed else WarmStart.open(Path(config.init))
     new = not resume and processes.main
-    with InputFiles(out, new, processes.main, config.speed.progress, cache) as files:
+    with InputFiles(out, new, processes.main, cache) as files:
         part = Pass(out, source, setup, split, first, warm, files)
         job = prepare_new_run(part, overwrite=overwrite, seconds=limit) if new else reopen_run(part)
     if processes.main:

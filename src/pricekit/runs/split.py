@@ -161,7 +161,7 @@ def load_split(
     table, rejected = load_rows(source, config, folder)
     leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
     if source.valid is None:
-        table = with_duplicates(table, shown=config.speed.progress)
+        table = with_duplicates(table)
         parts = split_table(table, config, seen)
         split = Split(*parts, [rejected], leaks, own=True)
         check_weights(split.train, split.valid)
@@ -238,14 +238,13 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
     return table, rejected
 
 
-def with_duplicates(table: Table, *, shown: bool) -> Table:
+def with_duplicates(table: Table) -> Table:
     """Return the table with the rows that a split keeps together: duplicates, and the groups that the user named.
 
     Args:
         table: N rows.
-        shown: show a progress bar.
     """
-    together = split_groups_of(table.text, table.known_price, folder=table.folder, shown=shown)
+    together = split_groups_of(table.text, table.known_price, folder=table.folder)
     if table.group is not None:
         together = joined_groups(together, table.group)
     return replace(table, together=together)
@@ -306,7 +305,7 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
 def _read(
     table: TableSource, source: Source, config: RunConfig, folder: Path | None
 ) -> tuple[Table, pd.DataFrame]:
-    with progress(f"reading {source_name(table)}", 1, shown=config.speed.progress):
+    with progress(f"reading {source_name(table)}", 1):
         usable, rejected = read_usable(
             table,
             columns_of(config),
@@ -472,7 +471,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.info(error.sentence())
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
-    found = find_leaks(table, named, shown=config.speed.progress)
+    found = find_leaks(table, named)
     for name, share in found.columns.items():
         leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
         if name not in columns.text:

@@ -41,7 +41,7 @@ from pricekit.runs.folder import (
     read_source,
     settle_refit,
     was_started,
-    working_folder,
+    writing,
 )
 from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_run, read_sample
@@ -63,7 +63,7 @@ from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
-from pricekit.support.staging import keep_others, replacing
+from pricekit.support.staging import keep_others
 from pricekit.support.text import counted
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
@@ -114,34 +114,20 @@ def train(
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
     started, processes = time.perf_counter() if started is None else started, Processes()
-    with owned(out, "run", TrainingError, enabled=processes.main):
-        processes.wait()
-        begun = is_started if resume else was_started
-        folder = working_folder(out, begun, "run.json", resume=resume, overwrite=overwrite)
+    begun = is_started if resume else was_started
+    given, shown = {"resume": resume, "overwrite": overwrite}, config.speed.progress
+    with writing(out, "run", begun, "run.json", is_own, **given, shown=shown) as folder:
         if processes.main:
             for each in {out, folder}:
                 settle_refit(each)
         processes.wait()
-        with replacing(out, folder, is_own, enabled=processes.main):
-            part, first = open_pass(folder, resume=resume)
-            prepared = prepare(
-                source,
-                config,
-                part,
-                split=split,
-                first=first,
-                resume=resume,
-                overwrite=overwrite,
-                allow_leak=allow_leak,
-                started=started,
-                cache=cache,
-            )
-            if folder != out and processes.main:
-                keep_others(out, folder, is_own)
-            prepared = replace(prepared, job=replace(prepared.job, watch=watch))
-            facts = _train(prepared, folder, started)
-        processes.wait()
-        return facts
+        part, first = open_pass(folder, resume=resume)
+        more: dict[str, Any] = {"allow_leak": allow_leak, "started": started, "cache": cache}
+        prepared = prepare(source, config, part, split=split, first=first, **given, **more)
+        if folder != out and processes.main:
+            keep_others(out, folder, is_own)
+        prepared = replace(prepared, job=replace(prepared.job, watch=watch))
+        return _train(prepared, folder, started)
 
 
 def train_unless_finished(
@@ -260,7 +246,7 @@ def measure(prepared: Prepared, state: TrainingState, out: Path, started: float)
     actual, init = split.valid.known_price, read_source(prepared.folder).get("init")
     with (
         _without_compilation(job.config),
-        progress("pricing the validation rows", len(actual), shown=job.config.speed.progress) as advance,
+        progress("pricing the validation rows", len(actual)) as advance,
     ):
         size = job.config.training.eval_batch_size
         own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=advance)

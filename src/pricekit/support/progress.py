@@ -141,11 +141,9 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
 
 
 @contextmanager
-def tracked(
-    title: str, items: Sequence[Item], size: Callable[[Item], float], *, shown: bool = True
-) -> Iterator[Iterator[Item]]:
+def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
     """Yield items under a progress bar. Each item advances the bar by its size when it is done."""
-    with progress(title, sum(map(size, items)), shown=shown) as advance:
+    with progress(title, sum(map(size, items))) as advance:
 
         def each() -> Iterator[Item]:
             for item in items:

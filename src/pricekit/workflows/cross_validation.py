@@ -36,7 +36,7 @@ from pricekit.runs.folder import (
     is_replaceable,
     is_run,
     names_rows,
-    working_folder,
+    writing,
 )
 from pricekit.runs.load import load_model
 from pricekit.runs.resume import in_budget
@@ -44,11 +44,9 @@ from pricekit.runs.split import Source, load_rows
 from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
 from pricekit.support.files import is_free, leftovers, read_json, write_text
-from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
-from pricekit.support.staging import replacing
 from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import (
     FOLDS,
@@ -97,14 +95,10 @@ def cross_validate(
     if not processes.main:
         silence()
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
-    with owned(out, "cross-validation", TrainingError, enabled=processes.main):
-        processes.wait()
-        folder = working_folder(out, is_cv, FACTS, resume=resume, overwrite=overwrite)
-        with replacing(out, folder, _is_own, enabled=processes.main):
-            plan, source = _begin(source, config, folder, folds, **given)
-            scores = _run_folds(source, config, plan, folder, processes, resume=resume)
-        processes.wait()
-        return scores
+    more = {"resume": resume, "overwrite": overwrite, "shown": config.speed.progress}
+    with writing(out, "cross-validation", is_cv, FACTS, _is_own, **more) as folder:
+        plan, source = _begin(source, config, folder, folds, **given)
+        return _run_folds(source, config, plan, folder, processes, resume=resume)
 
 
 def _run_folds(
@@ -115,7 +109,7 @@ def _run_folds(
     facts = {"config": settings, "folds": plan.folds, "resumed": resume}
     with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
         runs, predicted = [], np.empty(len(plan.table))
-        with progress("cross-validation", plan.folds, shown=config.speed.progress) as advance:
+        with progress("cross-validation", plan.folds) as advance:
             for fold in range(plan.folds):
                 run, predicted[plan.fold == fold] = _run_fold(out, source, config, plan, fold, resume=resume)
                 runs.append(run)

@@ -99,7 +99,7 @@ def make_plan(
         check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(-1, folds)))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
         return FoldPlan(table, rejected, fold, np.arange(len(table)), leaks)
-    groups = with_duplicates(table, shown=config.speed.progress).together
+    groups = with_duplicates(table).together
     assert groups is not None
     sizes = [rows for rows in np.bincount(groups) if rows > 1]
     if sizes:

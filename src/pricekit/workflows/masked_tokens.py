@@ -118,9 +118,7 @@ def total_loss(
     return cross_entropy(head(states[selected]).float(), input_ids[selected], reduction="sum")
 
 
-def held_out_loss(
-    model: Any, masking: Masking, tokens: Tokens, pad_id: int, seed: int, *, shown: bool = True
-) -> float:
+def held_out_loss(model: Any, masking: Masking, tokens: Tokens, pad_id: int, seed: int) -> float:
     """Return the mean cross-entropy of masked tokens, in nats; calls with the same seed mask the same tokens.
 
     Args:
@@ -129,13 +127,12 @@ def held_out_loss(
         tokens: of the texts.
         pad_id: id of the padding token.
         seed: of the masks.
-        shown: show a progress bar.
     """
     generator = torch.Generator().manual_seed(seed)
     total, count = 0.0, 0
     was, device = model.training, next(model.parameters()).device
     model.eval()
-    with torch.inference_mode(), progress("measuring the held-out loss", len(tokens), shown=shown) as advance:
+    with torch.inference_mode(), progress("measuring the held-out loss", len(tokens)) as advance:
         for rows in batches_by_length(tokens.lengths, np.arange(len(tokens)), _ROWS):
             ids, mask = map(torch.from_numpy, pad_rows(tokens, rows, pad_id))
             masked, selected = masking.apply(ids, generator)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
-from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, check_intact, read_intact
 from pricekit.evaluation.scores import goal_of, metric_of
 from pricekit.runs.folder import (
     CONFIG,
@@ -30,7 +30,7 @@ from pricekit.runs.folder import (
     is_ensemble,
     is_own_of_ensemble,
     is_started,
-    working_folder,
+    writing,
 )
 from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config
 from pricekit.runs.seen import earlier_texts
@@ -39,11 +39,10 @@ from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
 from pricekit.support.digests import list_files, unlist_files
 from pricekit.support.files import is_free, write_text
-from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
-from pricekit.support.staging import continued, replacing
+from pricekit.support.staging import continued
 from pricekit.support.text import duration
 from pricekit.training.parallel import Processes
 from pricekit.workflows.ensemble import combine, warn_if_slow, write_ensemble
@@ -79,13 +78,9 @@ def train_model(
     processes = Processes()
     if not processes.main:
         silence()
-    with owned(out, "ensemble", TrainingError, enabled=processes.main):
-        processes.wait()
-        folder = working_folder(out, has_members, "run.json", resume=resume, overwrite=overwrite)
-        with replacing(out, folder, is_own_of_ensemble, enabled=processes.main):
-            facts = _train(source, config, folder, split, processes, **given, started=started)
-        processes.wait()
-        return facts
+    own, more = is_own_of_ensemble, {"resume": resume, "overwrite": overwrite, "shown": config.speed.progress}
+    with writing(out, "ensemble", has_members, "run.json", own, **more) as folder:
+        return _train(source, config, folder, split, processes, **given, started=started)
 
 
 def has_members(path: Path) -> bool:
@@ -192,7 +187,7 @@ def _train(
         configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
     budget = None if finished is not None else config.training.time_budget
     left_out, longest = dict[str, str](), 0.0
-    with progress("members", len(configs), shown=config.speed.progress) as advance:
+    with progress("members", len(configs)) as advance:
         for number, (name, member) in enumerate(configs.items()):
             left = processes.from_main(_seconds_left(budget, started))
             if left < longest:

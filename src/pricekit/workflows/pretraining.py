@@ -137,7 +137,6 @@ def pretrain(
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     resume: bool = False,
     overwrite: bool = False,
-    shown: bool = True,
 ) -> dict[str, Any]:
     """Train the encoder of a backbone to predict masked tokens.
 
@@ -148,7 +147,6 @@ def pretrain(
         read_options: how to read the tables; options that are not set are detected.
         resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
         overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
-        shown: show progress bars.
 
     Returns:
         The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
@@ -179,15 +177,15 @@ def pretrain(
             )
         if processes.count > 1:
             raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
-        with progress("preparing", 2, shown=shown) as advance:
+        with progress("preparing", 2) as advance:
             rows, texts = read_texts(tables, settings, read_options)
             advance(1, "tokenising")
             job = prepare_job(backbone, settings, texts, processes.device)
             advance(1)
         facts = {"tables": list(map(source_name, tables)), "rows": rows} | job.facts()
-        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume, shown=shown)}
-        _fit(job, work, shown=shown)
-        facts |= {"loss_after": job.loss(shown=shown), "seconds": round(time.perf_counter() - started, 1)}
+        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume)}
+        _fit(job, work)
+        facts |= {"loss_after": job.loss(), "seconds": round(time.perf_counter() - started, 1)}
         _log_result(facts)
         publish_folder(out, _files(job, work, facts))
         shutil.rmtree(work, ignore_errors=True)
@@ -220,12 +218,12 @@ def _checkpoint_folder(out: Path) -> Path:
     return out.absolute().with_name(f".{out.absolute().name}.pretrain")
 
 
-def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> float:
+def _loss_before(job: PretrainJob, work: Path, *, resume: bool) -> float:
     """Return the held-out loss before the first step; a resumed pretraining has stored it."""
     if not resume:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        stored = {"digest": job.digest(), "loss_before": job.loss(shown=shown)}
+        stored = {"digest": job.digest(), "loss_before": job.loss()}
         write_text(work / _START, json.dumps(stored) + "\n")
     stored = read_json(work / _START)
     if stored["digest"] != job.digest():
@@ -237,7 +235,7 @@ def _loss_before(job: PretrainJob, work: Path, *, resume: bool, shown: bool) -> 
     return float(stored["loss_before"])
 
 
-def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
+def _fit(job: PretrainJob, work: Path) -> None:
     """Train from the last checkpoint or from the beginning; an interrupt saves a checkpoint.
 
     AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
@@ -254,9 +252,7 @@ def _fit(job: PretrainJob, work: Path, *, shown: bool) -> None:
     with (
         quiet_transformers(),
         defer_interrupts() as interrupted,
-        progress(
-            "pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint), shown=shown
-        ) as advance,
+        progress("pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint)) as advance,
     ):
         try:
             callback = PretrainCallback(advance, interrupted)
@@ -330,10 +326,10 @@ class PretrainJob:
         """Id of the padding token."""
         return pad_id_of(self.tokenizer)
 
-    def loss(self, *, shown: bool = True) -> float:
+    def loss(self) -> float:
         """Return the mean loss of masked tokens of the held-out texts, in nats."""
         seed = self.settings.seed
-        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed, shown=shown)
+        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed)
 
     def digest(self) -> str:
         """Return a hash of the settings and tokens."""

@@ -87,7 +87,7 @@ def search(task: Task, limits: Limits, processes: int) -> None:
         KeyboardInterrupt: the search was interrupted; running trials do not count.
     """
     study = open_study(task.folder, task.config.seed)
-    with progress("searching", limits.budget, shown=task.config.speed.progress) as advance:
+    with progress("searching", limits.budget) as advance:
         shown = _Shown(advance, study, task, limits)
         if base_trial(study) is None:
             _trials(task, study, limits, shown.move, shown.log, most=1)

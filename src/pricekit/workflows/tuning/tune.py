@@ -34,7 +34,7 @@ from pricekit.runs.folder import (
     is_replaceable,
     is_run,
     names_rows,
-    working_folder,
+    writing,
 )
 from pricekit.runs.folder import is_own as is_own_of_run
 from pricekit.runs.load import load_model
@@ -43,9 +43,7 @@ from pricekit.runs.split import Source
 from pricekit.runs.train import train_unless_finished
 from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
 from pricekit.support.files import is_free, leftovers, write_json, write_parquet, write_text
-from pricekit.support.locks import owned
 from pricekit.support.log import logger
-from pricekit.support.staging import replacing
 from pricekit.support.text import duration
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
@@ -164,17 +162,14 @@ def tune(
             "a search starts its own processes; start it without a launcher such as torchrun",
             parameters=("processes",),
         )
-    with owned(out, "search", TrainingError):
-        folder = working_folder(out, is_search, FACTS, resume=resume, overwrite=overwrite)
-        with replacing(out, folder, _is_own):
-            if resume and (folder / FACTS).is_file():
-                logger.info(f"the search in {out} is finished")
-                check_intact(folder, None)
-                return read_intact(folder, FACTS)
-            task = _begin(
-                source, config, folder, order, resume=resume, overwrite=overwrite, allow_leak=allow_leak
-            )
-            return _search(task, order)
+    given = {"resume": resume, "overwrite": overwrite}
+    with writing(out, "search", is_search, FACTS, _is_own, **given, shown=config.speed.progress) as folder:
+        if resume and (folder / FACTS).is_file():
+            logger.info(f"the search in {out} is finished")
+            check_intact(folder, None)
+            return read_intact(folder, FACTS)
+        task = _begin(source, config, folder, order, **given, allow_leak=allow_leak)
+        return _search(task, order)
 
 
 def resumed_config(folder: Path, options: Mapping[str, Any]) -> RunConfig:
