@@ -119,9 +119,7 @@ class Preprocessor:
         """Return the feature columns; of many rows, threads compute them in parts, each with small work arrays."""
         if len(visible) <= PART_ROWS:
             return self.features.transform(visible)
-        starts = range(0, len(visible), PART_ROWS)
-        rows = (np.arange(start, min(start + PART_ROWS, len(visible))) for start in starts)
-        return np.vstack(list(in_threads(self.features.transform, map(visible.take, rows))))
+        return np.vstack(list(in_threads(self.features.transform, visible.windows(PART_ROWS))))
 
     def _tokens(self, table: Table) -> Tokens:
         return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.word_cache)

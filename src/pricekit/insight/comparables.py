@@ -201,8 +201,7 @@ def find_comparables(
     check_request(k, same)
     found: list[Comparables] = []
     with progress("comparing", max(1, len(table))) as advance:
-        for start in range(0, len(table), _ROWS_AT_A_TIME):
-            window = table.take(np.arange(start, min(start + _ROWS_AT_A_TIME, len(table))))
+        for window in table.windows(_ROWS_AT_A_TIME):
             texts, ids = as_list(window.text), window.ids
             facts = facts_of(window.text, products.labels, products.brand_number)
             own = [_itself(products, *each) for each in zip(ids.astype("str"), texts, strict=True)]
@@ -210,7 +209,7 @@ def find_comparables(
             for row, id_ in enumerate(ids.tolist()):
                 each = zip(places[row].tolist(), similarities[row].tolist(), strict=True)
                 nearby = (_comparable(products, *one, facts.name[row]) for one in each if one[1] > 0)
-                price = float(prices[start + row])
+                price = float(prices[len(found)])
                 found.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
             advance(len(window))
     return found

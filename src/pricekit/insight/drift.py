@@ -402,8 +402,7 @@ def _priced(
 ) -> Priced:
     features, tokens, predicted = [], [], []
     with progress("pricing", len(table)) as advance:
-        for start in range(0, len(table), WINDOW):
-            window = table.take(np.arange(start, min(start + WINDOW, len(table))))
+        for window in table.windows(WINDOW):
             inputs = prepare(window)
             features.append(inputs[0].features)
             tokens.append(inputs[0].tokens.ids)

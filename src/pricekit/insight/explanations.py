@@ -335,8 +335,7 @@ def explain_rows(
         logger.info(f"other columns than texts are not explained, because prices without them fail: {error}")
         others = ()
     with progress("explaining", max(1, len(table))) as advance:
-        for start in range(0, len(table), ROWS_AT_A_TIME):
-            window = table.take(np.arange(start, min(start + ROWS_AT_A_TIME, len(table))))
+        for window in table.windows(ROWS_AT_A_TIME):
             found += _explain(window, columns, price, others, evaluations)
             advance(len(window))
     return found
@@ -349,7 +348,7 @@ def others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndar
         PluginError: a feature cannot do without these columns.
     """
     others = other_columns(table, columns)
-    some = table.take(np.arange(min(len(table), ROWS_AT_A_TIME)))
+    some = table.slice(0, ROWS_AT_A_TIME)
     if not others or not len(some):
         return ()
     cells = Cells(some, columns, others)

@@ -139,6 +139,11 @@ class Table:
         """Return consecutive rows, as a view."""
         return _rows_at(self, slice(start, stop))
 
+    def windows(self, rows: int) -> Iterator[Table]:
+        """Yield consecutive parts, at most `rows` rows each."""
+        for start in range(0, len(self), rows):
+            yield self.slice(start, start + rows)
+
 
 _ARRAYS = ("price", "flaws", "together", "weight", "group", "time")
 
@@ -253,8 +258,8 @@ def parts_of(table: Table) -> Iterator[Table]:
     if table.folder is None or not len(table):
         yield table
         return
-    for start in range(0, len(table), PART_ROWS):
-        yield table.slice(start, start + PART_ROWS)
+    for part in table.windows(PART_ROWS):
+        yield part
         release_pages()
 
 
