@@ -112,6 +112,11 @@ def leaves(table: Layer, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield (*above, key), value
 
 
+def by_dotted_name(table: Layer) -> dict[str, Any]:
+    """Return the values of nested tables by their dotted names, without empty tables."""
+    return {".".join(path): value for path, value in leaves(table) if value != {}}
+
+
 def _toml_value(text: str) -> Any:
     if text.lower() == "none":  # TOML has no null, and None disables some settings
         return None

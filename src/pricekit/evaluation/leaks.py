@@ -51,7 +51,7 @@ class Leaks:
 
 
 def find_leaks(table: Table, columns: Columns) -> Leaks:
-    """Search for the price in the text and in every column but the price and the id; `shown`: show progress.
+    """Search for the price in the text and in every column but the price and the id.
 
     The first text column is the title. Its cells may repeat, and then they rightly predict the price of a product.
     """
@@ -82,8 +82,7 @@ def leaking_columns(
     Returns:
         Names and shares, highest share first.
     """
-    chosen = some_rows(len(table))
-    frame, price = table.frame.iloc[chosen], np.log(table.known_price[chosen])
+    frame, price = table.frame, np.log(table.known_price)
     left_out, texts = set(ignored), set(described)
     judged = [name for name in frame if name not in left_out]
     with tracked("searching for leaks", judged, size=lambda _: 1.0) as names:
@@ -117,13 +116,12 @@ def price_in_text(text: pd.Series, price: np.ndarray) -> float:
         text: (N,).
         price: (N,).
     """
-    chosen = some_rows(len(text))
-    held = [{_digits(found) for found in _NUMBER.findall(cell)} for cell in text.iloc[chosen]]
-    written = [{_digits(f"{one:.2f}"), _digits(f"{one:.10g}")} for one in price[chosen].tolist()]
-    others = np.random.default_rng(0).permutation(len(chosen))
-    true = float(np.mean([bool(held[i] & written[i]) for i in range(len(chosen))]))
+    held = [{_digits(found) for found in _NUMBER.findall(cell)} for cell in text]
+    written = [{_digits(f"{one:.2f}"), _digits(f"{one:.10g}")} for one in price.tolist()]
+    others = np.random.default_rng(0).permutation(len(text))
+    true = float(np.mean([bool(held[i] & written[i]) for i in range(len(text))]))
     chance = float(np.mean([bool(held[i] & written[j]) for i, j in enumerate(others)]))
-    error = math.sqrt(max(chance * (1 - chance), 1 / len(chosen)) / len(chosen))
+    error = math.sqrt(max(chance * (1 - chance), 1 / len(text)) / len(text))
     return true - chance if true - chance >= _CONFIDENT * error else 0.0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from pricekit.errors import ConfigError, DataError, PricekitError, first_invalid_field
 from pricekit.insight.counts import ComparedRows, Counts, Priced, count, see
@@ -109,7 +109,7 @@ def read_priced_rows(path: Path) -> PricedRows:
         return PricedRows.model_validate_json(content)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {describe_failure(error)}") from None
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         raise DataError(
             f"{path} is no sketch of priced rows, or it is damaged{first_invalid_field(error)}; choose another file"
         ) from None

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pricekit.errors import BundleError, first_invalid_field
 
@@ -198,7 +198,7 @@ def read_sketch(content: str | bytes, where: object) -> Sketch:
     """Read what `Sketch.to_text` wrote; raises BundleError that names `where` if it is damaged."""
     try:
         return Sketch.model_validate_json(content)
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         raise BundleError(
             f"the sketch.json of {where} is damaged{first_invalid_field(error)}; train or export it again"
         ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.config import RunConfig
-from pricekit.config.layers import read_saved_config
+from pricekit.config.layers import by_dotted_name, read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.folder import (
@@ -54,12 +54,12 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
         saved: the `config.toml` of a run, or the `cv.toml` of a cross-validation.
         options: as of `config_of`.
     """
-    own, differences = _flat(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
+    own, differences = by_dotted_name(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
         given = not (value is None or value is False or (isinstance(value, list | tuple) and not value))
         if name in RESUMABLE or not (given or (name, value) == ("refit", False)):
             continue
-        asked = _flat(read_saved_config(saved, *layers_of({name: value})).model_dump(mode="json"))
+        asked = by_dotted_name(read_saved_config(saved, *layers_of({name: value})).model_dump(mode="json"))
         for key, new in asked.items():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
@@ -70,14 +70,6 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
             parameters=tuple(differences),
             differences=differences,
         )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values of a configuration by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
-    return flat
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:

@@ -311,7 +311,6 @@ def _read(
             columns_of(config),
             limit=config.limit,
             read_options=source.read_options,
-            notices=logger.warning,
             folder=folder,
         )
     return with_row_info(usable, config.columns.weight), rejected

@@ -115,15 +115,15 @@ def train(
     """
     started, processes = time.perf_counter() if started is None else started, Processes()
     begun = is_started if resume else was_started
-    given, shown = {"resume": resume, "overwrite": overwrite}, config.speed.progress
-    with writing(out, "run", begun, "run.json", is_own, **given, shown=shown) as folder:
+    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+    with writing(out, "run", begun, "run.json", is_own, **given, shown=config.speed.progress) as folder:
         if processes.main:
             for each in {out, folder}:
                 settle_refit(each)
         processes.wait()
         part, first = open_pass(folder, resume=resume)
-        more: dict[str, Any] = {"allow_leak": allow_leak, "started": started, "cache": cache}
-        prepared = prepare(source, config, part, split=split, first=first, **given, **more)
+        given |= {"allow_leak": allow_leak, "started": started, "cache": cache}
+        prepared = prepare(source, config, part, split=split, first=first, **given)
         if folder != out and processes.main:
             keep_others(out, folder, is_own)
         prepared = replace(prepared, job=replace(prepared.job, watch=watch))

@@ -57,12 +57,6 @@ class Copy:
         if folder is not None:
             weakref.finalize(self, _delete, folder, os.getpid())
 
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: the end of the block ends the object, unless someone else has it, too."""
-
 
 def _delete(folder: str, process: int) -> None:
     if os.getpid() == process:  # a forked child has the object, too
@@ -94,8 +88,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
         part: only this part of a remote file, which is not checked for changes; None: all of it.
 
     Example:
-        >>> with fetch(Path(__file__)) as path:
-        ...     path.name
+        >>> fetch(Path(__file__)).path.name
         'local.py'
 
     Raises:
@@ -285,8 +278,8 @@ def _upload_and_rename(system: Any, local: Path, target: str) -> None:
 
 def read_text(location: Location) -> str:
     """Return a small UTF-8 text file; raises DataError, OSError, or ValueError if it is not UTF-8."""
-    with fetch(location) as path:
-        return path.read_text("utf-8")
+    copy = fetch(location)  # the file exists for as long as this object
+    return copy.path.read_text("utf-8")
 
 
 def write_text(location: Location, text: str) -> None:

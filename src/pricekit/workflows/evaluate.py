@@ -143,7 +143,6 @@ def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
         columns_over(predictor.columns, options),
         limit=options.get("limit"),
         read_options=read_options_of(options),
-        notices=logger.warning,
     )
     require_same_currency(predictor.currency, rows.currency)
     return with_row_info(rows, options.get("weight"))

@@ -20,6 +20,7 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import FILE, HeldOut, held_out_of, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
+from pricekit.features.fit import some_rows
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
 from pricekit.insight.parts import Cells, label_of
 from pricekit.metrics import Metric
@@ -227,10 +228,11 @@ def _chosen(count: int) -> np.ndarray:
             parameters=("table",),
             rows=count,
         )
-    if count <= MOST_ROWS:
-        return np.arange(count)
-    logger.info(f"importance is measured on {MOST_ROWS:,} of the {counted(count, 'row')}, drawn by chance")
-    return np.sort(np.random.default_rng(SEED).choice(count, MOST_ROWS, replace=False))
+    if count > MOST_ROWS:
+        logger.info(
+            f"importance is measured on {MOST_ROWS:,} of the {counted(count, 'row')}, drawn by chance"
+        )
+    return some_rows(count, MOST_ROWS)
 
 
 def table_of(rows: HeldOut, columns: Columns) -> Table:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import read_saved_config
-from pricekit.config.layers import leaves
+from pricekit.config.layers import by_dotted_name
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
@@ -362,8 +362,7 @@ def _runs(path: Path, kind: Kind, parts: Sequence[Path]) -> Iterator[Path]:
 
 def _settings_of(run: Path) -> Settings:
     check_intact(run, ["config.toml"])
-    config = read_saved_config(run / "config.toml").model_dump()
-    return {".".join(path): value for path, value in leaves(config) if value != {}}
+    return by_dotted_name(read_saved_config(run / "config.toml").model_dump())
 
 
 def keep_sharing(found: Sequence[Contender]) -> list[Contender]:

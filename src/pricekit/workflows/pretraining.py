@@ -356,9 +356,7 @@ def read_texts(
     columns = Columns(tuple(settings.text), None, None)
     rows, texts = 0, dict[str, None]()
     for table in tables:
-        for part in iter_table(
-            table, columns, limit=settings.limit, read_options=read_options, notices=logger.warning
-        ):
+        for part in iter_table(table, columns, limit=settings.limit, read_options=read_options):
             rows += len(part)
             texts |= dict.fromkeys(part.text[part.text.str.strip() != ""])
     if len(texts) < MIN_TEXTS:
