@@ -153,7 +153,7 @@ def train(
     if resume:
         check_resumable(out, overwrite)
     with output_folder(out) as folder, one_speaks():
-        from pricekit.workflows.members import config_to_train, train_model
+        from pricekit.workflows.ensemble import config_to_train, train_model
 
         given = None if init is None else model_path(init, "init")
         config, resume = config_to_train(folder, source, options, given, resume=resume)
@@ -319,8 +319,8 @@ def tune(
         check_resumable(out, overwrite)
     with output_folder(out) as folder:
         from pricekit.runs.folder import has_begun
-        from pricekit.workflows.tuning.tune import Order, is_search, resumed_config
-        from pricekit.workflows.tuning.tune import tune as run_search
+        from pricekit.workflows.tuning import Order, is_search, resumed_config
+        from pricekit.workflows.tuning import tune as run_search
 
         order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
         begun = continued(folder, is_search)

@@ -78,7 +78,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit.evaluation.scores import goal_of
     from pricekit.runs.folder import BACKBONE, CONFIG
     from pricekit.training.parallel import Processes
-    from pricekit.workflows.members import is_begun
+    from pricekit.workflows.ensemble import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
     keep_settings(flags, config, is_begun)
@@ -119,7 +119,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
     from pricekit.runs.warm_start import new_config
-    from pricekit.workflows.members import has_members, is_begun, resumed_model
+    from pricekit.workflows.ensemble import has_members, is_begun, resumed_model
 
     models = {"unpriced": flags["unpriced"], "teacher": flags["teacher"]}
     source = source_of(flags["table"], flags, valid=flags["valid"] or None, **models)

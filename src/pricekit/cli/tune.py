@@ -64,10 +64,10 @@ def tune(**flags: Any) -> None:
     The folder contains the chosen model in run, its settings in config.toml, importance.csv and trials.csv.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.workflows.tuning.tune")
+    flags = begin_training(flags, "pricekit.workflows.tuning")
     import pricekit as pk
     from pricekit.metrics import metric_named
-    from pricekit.workflows.tuning.tune import START, is_search
+    from pricekit.workflows.tuning import START, is_search
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
     keep_settings(flags, config, is_search)

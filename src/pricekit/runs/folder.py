@@ -63,7 +63,7 @@ from pricekit.runs.split import Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, read_json, sync, write_parquet
 from pricekit.support.locks import owned
-from pricekit.support.log import logger
+from pricekit.support.log import logger, silence
 from pricekit.support.progress import use_reporter
 from pricekit.support.staging import can_stage, continued, replacing, staging_of
 from pricekit.table import write_rejected
@@ -377,7 +377,7 @@ def writing(
 ) -> Iterator[Path]:
     """Lock a folder, and yield the one to write: `out`, or beside it if a finished one stays until then.
 
-    Several processes that train together begin and end the block together; the first one locks and replaces.
+    Several processes that train together begin and end the block together; the first one locks, replaces and logs.
 
     Args:
         out: the folder of a run or of several.
@@ -394,6 +394,8 @@ def writing(
             process writes `out`.
     """
     processes, reporter = Processes(), nullcontext() if shown else use_reporter(None)
+    if not processes.main:
+        silence()
     with reporter, owned(out, kind, TrainingError, enabled=processes.main):
         processes.wait()
         folder = _folder_to_write(out, begun, finished, resume=resume, overwrite=overwrite)

@@ -53,7 +53,7 @@ from pricekit.runs.split import Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
 from pricekit.support.digests import unlist_files, write_listed
 from pricekit.support.files import write_atomically, write_json, write_parquet, write_text
-from pricekit.support.log import logger, silence
+from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.table import Table
@@ -405,13 +405,11 @@ def prepare(
     """
     setup = Setup.create(config)
     processes = setup.processes
-    if not processes.main:
-        silence()
-    elif not resume:  # before the table is read, which may take long
+    if processes.main and not resume:  # before the table is read, which may take long
         check_free(out, overwrite)
         if first is None:
             check_rates(config, setup.plugins.backbone)
-    elif is_started(out):
+    elif processes.main and is_started(out):
         check_intact(out, (*STARTED, *(TAKEN_OVER if first else ()), *assets_in(out)))
         recover_checkpoint(out, run_id(out))
         unlist_files(out, REFIT_FINISHED if first else FINISHED)  # they are written again

@@ -44,10 +44,11 @@ from pricekit.runs.split import Source, load_rows
 from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
 from pricekit.support.files import is_free, leftovers, read_json, write_text
-from pricekit.support.log import logger, silence
+from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import progress
 from pricekit.training.parallel import Processes
+from pricekit.workflows.ensemble import has_members, train_model
 from pricekit.workflows.folds import (
     FOLDS,
     PLAN,
@@ -58,7 +59,6 @@ from pricekit.workflows.folds import (
     read_plan,
     write_plan,
 )
-from pricekit.workflows.members import has_members, train_model
 
 CONFIG, FACTS = "cv.toml", "cv.json"
 _FILES = (FACTS, LISTING, HELD_OUT, CONFIG, FOLDS, PLAN)  # in the order of deletion
@@ -91,21 +91,16 @@ def cross_validate(
     Raises:
         DataError, ConfigError, TrainingError, PluginError: as for `train`; or there are too few rows for the folds.
     """
-    processes = Processes()
-    if not processes.main:
-        silence()
     given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
     more = {"resume": resume, "overwrite": overwrite, "shown": config.speed.progress}
     with writing(out, "cross-validation", is_cv, FACTS, _is_own, **more) as folder:
         plan, source = _begin(source, config, folder, folds, **given)
-        return _run_folds(source, config, plan, folder, processes, resume=resume)
+        return _run_folds(source, config, plan, folder, resume=resume)
 
 
-def _run_folds(
-    source: Source, config: RunConfig, plan: FoldPlan, out: Path, processes: Processes, *, resume: bool
-) -> Scores:
+def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, out: Path, *, resume: bool) -> Scores:
     """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
-    settings = config.model_dump(mode="json", exclude_none=True)
+    processes, settings = Processes(), config.model_dump(mode="json", exclude_none=True)
     facts = {"config": settings, "folds": plan.folds, "resumed": resume}
     with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
         runs, predicted = [], np.empty(len(plan.table))

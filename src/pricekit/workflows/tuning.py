@@ -1,4 +1,4 @@
-"""The whole search: its folder, rows, trials, the choice, and both models on the rows that no trial saw.
+"""The search for better settings: its folder, rows, trials, the choice, and both models on the rows that no trial saw.
 
 tune.toml, search.json   the configuration that the search starts from, and its rows
 study.log                all trials
@@ -48,9 +48,7 @@ from pricekit.support.text import duration
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import check_from_start
-from pricekit.workflows.tuning.search import Limits, search
-from pricekit.workflows.tuning.space import dimensions, with_values
-from pricekit.workflows.tuning.study import (
+from pricekit.workflows.study import (
     BASE,
     JOURNAL,
     SECONDS,
@@ -58,6 +56,7 @@ from pricekit.workflows.tuning.study import (
     base_trial,
     best_trial,
     count_trials,
+    dimensions,
     importances,
     load_search_rows,
     open_study,
@@ -65,12 +64,14 @@ from pricekit.workflows.tuning.study import (
     progress_of,
     repair,
     trials_table,
+    with_values,
 )
-from pricekit.workflows.tuning.trial import CACHE, PRICES, RUNS, Task, read_prices
+from pricekit.workflows.trials import CACHE, PRICES, RUNS, Limits, Task, read_prices, search
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
 
 START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
 CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"

@@ -10,7 +10,7 @@ from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError
 from pricekit.runs.split import Source
-from pricekit.workflows.tuning.study import load_search_rows
+from pricekit.workflows.study import load_search_rows
 
 
 def _frame(count=120):

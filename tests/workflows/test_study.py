@@ -3,8 +3,8 @@
 import pytest
 
 from conftest import tiny_config
-from pricekit.workflows.tuning import study
-from pricekit.workflows.tuning.space import dimensions
+from pricekit.workflows import study
+from pricekit.workflows.study import dimensions
 
 SPACE = dimensions(tiny_config())
 

@@ -21,9 +21,9 @@ from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.staging import staging_of
 from pricekit.training.session import Session
-from pricekit.workflows import members
+from pricekit.workflows import ensemble
 from pricekit.workflows.cross_validation import config_of_folds, cross_validate
-from pricekit.workflows.members import train_model
+from pricekit.workflows.ensemble import train_model
 
 MEMBERS = {
     "plain": {"features": ["optimized22"]},
@@ -221,8 +221,8 @@ def test_a_member_may_take_the_time_that_is_left_and_late_ones_are_left_out(cata
         seen.append((folder.name, config.training.time_budget))
         return train(source, config.model_copy(deep=True), folder, split=split) | {"seconds": 60.0}
 
-    monkeypatch.setattr(members, "_seconds_left", lambda budget, started: next(left))
-    monkeypatch.setattr(members, "train_unless_finished", trained_in)
+    monkeypatch.setattr(ensemble, "_seconds_left", lambda budget, started: next(left))
+    monkeypatch.setattr(ensemble, "train_unless_finished", trained_in)
     settings = {**SETTINGS, "members": {**MEMBERS, "third": {"max_length": 8}}}
     settings["training"] = {**SETTINGS["training"], "time_budget": 100.0}
     train_model(Source(catalog), tiny_config(settings), tmp_path / "out")

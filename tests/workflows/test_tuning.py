@@ -14,8 +14,8 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.metrics import SMAPE
 from pricekit.runs.opened import open_run
 from pricekit.table import read_usable
-from pricekit.workflows.tuning import study, trial, tune
-from pricekit.workflows.tuning.tune import WORK, is_search
+from pricekit.workflows import study, trials, tuning
+from pricekit.workflows.tuning import WORK, is_search
 
 SMALL = {
     "features": "fast15",
@@ -41,12 +41,12 @@ def done(frame, tmp_path_factory):
     """A finished search of four trials, and the ids of the rows that each run was trained and validated on."""
     out, seen = tmp_path_factory.mktemp("tune") / "tuned", []
 
-    def train(source, config, folder, *, split, call=trial.train, **given):
+    def train(source, config, folder, *, split, call=trials.train, **given):
         seen.append({*split.train.ids, *split.valid.ids})
         return call(source, config, folder, split=split, **given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "train", train)
+        patch.setattr(trials, "train", train)
         found = pk.tune(frame, out=out, trials=4, folds=2, **SMALL)
     return found, seen
 
@@ -120,7 +120,7 @@ def test_the_configuration_trains_the_same_model(done, frame, tmp_path):
 
 def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged, raises):
     found, _ = done
-    monkeypatch.setattr(tune, "search", None)
+    monkeypatch.setattr(tuning, "search", None)
     again = pk.tune(frame, out=found.path, resume=True, trials=9)
     assert again.facts == found.facts
     assert "is finished" in logged()
@@ -132,13 +132,13 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
     """It is killed in the third trial, while a line of the study is written."""
     out, calls = tmp_path / "tuned", []
 
-    def train(*args, call=trial.train, **given):
+    def train(*args, call=trials.train, **given):
         calls.append(args)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return call(*args, **given)
 
-    monkeypatch.setattr(trial, "train", train)
+    monkeypatch.setattr(trials, "train", train)
     with pytest.raises(KeyboardInterrupt):
         _search(frame, out, 4)
     assert is_search(out)
@@ -162,7 +162,7 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
 def test_a_resumed_search_keeps_its_settings_folds_and_rows(frame, tmp_path, monkeypatch, raises):
     out = tmp_path / "tuned"
     with monkeypatch.context() as patch:
-        patch.setattr(tune, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(tuning, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             _search(frame, out)
     with raises(ConfigError, "epochs"):
@@ -182,12 +182,12 @@ def test_a_trial_that_is_stopped_early_leaves_nothing(frame, tmp_path, monkeypat
         during.append([path.name for path in (out / "trials").iterdir() if not path.name.startswith(".")])
         return True
 
-    def finish(*args, call=tune.finish):
+    def finish(*args, call=tuning.finish):
         after.extend((out / "trials").iterdir())
         return call(*args)
 
-    monkeypatch.setattr(trial, "falls_behind", falls_behind)
-    monkeypatch.setattr(tune, "finish", finish)
+    monkeypatch.setattr(trials, "falls_behind", falls_behind)
+    monkeypatch.setattr(tuning, "finish", finish)
     found = _search(frame, out, 3)
     assert during == [["1-0"], ["2-0"]]
     assert after == []
@@ -197,12 +197,12 @@ def test_a_trial_that_is_stopped_early_leaves_nothing(frame, tmp_path, monkeypat
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, logged, raises):
-    def train(source, config, folder, call=trial.train, **given):
+    def train(source, config, folder, call=trials.train, **given):
         if folder.name.startswith(f"{failing}-"):
             raise TrainingError("a weight is not finite")
         return call(source, config, folder, **given)
 
-    monkeypatch.setattr(trial, "train", train)
+    monkeypatch.setattr(trials, "train", train)
     if failing == 0:
         with raises(TrainingError):
             _search(frame, tmp_path / "tuned")
@@ -224,7 +224,7 @@ def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path, rai
 
 
 def test_time_for_the_first_trial_alone_is_too_short(frame, tmp_path, monkeypatch, raises):
-    monkeypatch.setattr(tune, "FIRST_PASS", 1e9)  # so that no time is left
+    monkeypatch.setattr(tuning, "FIRST_PASS", 1e9)  # so that no time is left
     with raises(ConfigError, "time_budget", "limit", "folds", "resume", seconds_of_a_trial=0.5):
         pk.tune(frame, out=tmp_path / "tuned", folds=2, **SMALL)
 
@@ -264,7 +264,7 @@ def test_the_best_trial_is_chosen_only_if_it_is_better_beyond_chance(frame, tmp_
         found = {"better": 1 + 0.3 / (1 + trial_.number), "cannot tell": other if trial_.number else start}
         return pk.smape(price * found[verdict], price), price * found[verdict]
 
-    monkeypatch.setattr(trial, "_score", score)
+    monkeypatch.setattr(trials, "_score", score)
     found = _search(frame, tmp_path / "tuned", 3)
     chosen, folder = found.facts["chosen"], tmp_path / "tuned" / "default"
     assert found.facts["on_folds"]["verdict"] == verdict
@@ -286,7 +286,7 @@ def test_an_overwritten_search_stays_until_the_new_one_is_complete(frame, tmp_pa
     out = tmp_path / "tuned"
     first = _search(frame, out)
     with monkeypatch.context() as patch:
-        patch.setattr(tune, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(tuning, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             _search(frame, out, overwrite=True, seed=1)
     assert pk.Tuning(out).facts == first.facts
@@ -307,11 +307,11 @@ def test_several_processes_share_the_trials(frame, tmp_path, monkeypatch):
 
 
 def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
-    def train(*args, call=trial.train, **given):
+    def train(*args, call=trials.train, **given):
         os.kill(os.getpid(), signal.SIGINT)
         return call(*args, **given)
 
-    monkeypatch.setattr(trial, "train", train)
+    monkeypatch.setattr(trials, "train", train)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores the signal
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -323,6 +323,6 @@ def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
 
 def test_few_rows_have_no_interval():
     table = read_usable(pk.make_catalog(30))[0].take(np.arange(5))
-    found = tune.difference(SMAPE, table, table.known_price, 2 * table.known_price)
+    found = tuning.difference(SMAPE, table, table.known_price, 2 * table.known_price)
     assert (found.interval, found.verdict) == (None, "cannot tell")
     assert found.score < found.base

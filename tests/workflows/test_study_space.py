@@ -8,7 +8,7 @@ from conftest import tiny_config
 from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
-from pricekit.workflows.tuning.space import blocks, dimensions, known_values, with_values
+from pricekit.workflows.study import blocks, dimensions, known_values, with_values
 
 FEATURES = ["optimized22", "columns", "trees", "neighbours"]
 CONFIGS = {
@@ -85,6 +85,6 @@ def test_an_ensemble_is_not_searched(raises):
 
 
 def test_a_configuration_without_ranges_is_not_searched(monkeypatch, raises):
-    monkeypatch.setattr("pricekit.workflows.tuning.space.searched", lambda model: {})
+    monkeypatch.setattr("pricekit.workflows.study.searched", lambda model: {})
     with raises(ConfigError, "policy", "backbone", "features"):
         dimensions(tiny_config())
