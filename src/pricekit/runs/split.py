@@ -341,18 +341,20 @@ def split_groups(
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def stratified_folds(bins: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each row, int64 (N,), from 0: each group in one fold, each bin spread over all folds.
+def stratified_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each row, int64 (N,), from 0: each group in one fold, each price bin spread over all.
 
     The groups, those with the most uneven bins first, go to the fold that leaves the shares of the bins most even; if
     several do, to the one with the fewest rows.
 
     Args:
-        bins: int64 (N,).
+        price: (N,); the bins are those of its rank.
         groups: int64 (N,).
-        folds: their number.
+        folds: their number, at most N.
         seed: of the order of groups that are equally uneven.
     """
+    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
+    bins = rank * min(PRICE_BINS, len(price) // folds) // len(price)
     _, of_bin, size = np.unique(bins, return_inverse=True, return_counts=True)
     names, of_group = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), len(size)))
@@ -378,7 +380,7 @@ def split_whole_groups(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows so that each group is in one part, whatever its size; arguments and result as of `split_groups`.
 
-    Holds out one of the `stratified_folds` of bins of the price's rank.
+    Holds out one of the `stratified_folds`.
 
     Args:
         price: float64 (N,).
@@ -387,9 +389,7 @@ def split_whole_groups(
         seed: of the random split.
     """
     folds = int(np.clip(round(1 / fraction), 2, len(np.unique(groups))))
-    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
-    bins = rank * max(1, min(PRICE_BINS, len(price) // folds)) // len(price)
-    fold = stratified_folds(bins, groups, folds, seed)
+    fold = stratified_folds(price, groups, folds, seed)
     rows = np.bincount(fold, minlength=folds)
     chosen = np.argmin(np.where(rows, np.abs(rows - fraction * len(price)), np.inf))
     return np.flatnonzero(fold != chosen), np.flatnonzero(fold == chosen)

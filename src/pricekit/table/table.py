@@ -243,13 +243,14 @@ def stored(parts: Iterable[Table], folder: Path) -> Table:
         for part in parts:
             texts, names = _texts_of(part)
             places.append((*_append(file, texts), names))
-            rest.append(_without_texts(part))
+            empty = pd.Series(np.zeros(len(part), np.int8))  # in the place of each text
+            rest.append(_with_columns(part, dict.fromkeys(names, empty)))
             release_pages()
         mapped = pa.py_buffer(map_file(file))
-    tables = [
-        _with_texts(part, pa.ipc.open_stream(mapped.slice(start, size)).read_all(), names)
-        for part, (start, size, names) in zip(rest, places, strict=True)
-    ]
+    tables = []
+    for part, (start, size, names) in zip(rest, places, strict=True):
+        columns = pa.ipc.open_stream(mapped.slice(start, size)).read_all().to_pandas()
+        tables.append(_with_columns(part, {place: columns[name] for place, name in names.items()}))
     return replace(concat_tables(tables), folder=folder)
 
 
@@ -310,23 +311,6 @@ def _append(file: Any, columns: pa.Table) -> tuple[int, int]:
     with pa.ipc.new_stream(file, columns.schema) as writer:
         writer.write_table(columns)
     return start, file.tell() - start
-
-
-def _without_texts(table: Table) -> Table:
-    """Return a table without its texts, each of them an empty column."""
-    empty = pd.Series(np.zeros(len(table), np.int8))
-    texts = [
-        place
-        for place, column in [(_IDS, table.ids), *_columns(table.frame)]
-        if isinstance(column.dtype, pd.StringDtype)
-    ]
-    return _with_columns(table, {_TEXT: empty, **dict.fromkeys(texts, empty)})
-
-
-def _with_texts(table: Table, texts: pa.Table, names: dict[Any, str]) -> Table:
-    """Return a table with the texts that `_texts_of` returned."""
-    columns = texts.to_pandas()
-    return _with_columns(table, {place: columns[name] for place, name in names.items()})
 
 
 def _with_columns(table: Table, new: Mapping[Any, pd.Series]) -> Table:

@@ -15,7 +15,6 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
 from pricekit.runs.split import (
-    PRICE_BINS,
     Source,
     Split,
     check_leaks,
@@ -94,19 +93,21 @@ def make_plan(
     check_folds(folds, len(price))
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
+    groups: np.ndarray | None = np.arange(len(table))
     if table.time is not None:
         fold = folds_by_time(table.time, folds)
-        check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(-1, folds)))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
-        return FoldPlan(table, rejected, fold, np.arange(len(table)), leaks)
-    groups = with_duplicates(table).together
-    assert groups is not None
-    sizes = [rows for rows in np.bincount(groups) if rows > 1]
-    if sizes:
-        alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
-        logger.info(f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold")
-    fold = assign_folds(price, groups, folds, config.seed)
-    check_weights(*(table.take(np.flatnonzero(fold == held)) for held in range(folds)))
+    else:
+        groups = with_duplicates(table).together
+        assert groups is not None
+        sizes = [rows for rows in np.bincount(groups) if rows > 1]
+        if sizes:
+            alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
+            logger.info(
+                f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
+            )
+        fold = assign_folds(price, groups, folds, config.seed)
+    check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
     return FoldPlan(table, rejected, fold, groups, leaks)
 
 
@@ -158,9 +159,7 @@ def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
 
 
 def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each row, int64 (N,), from 0: stratified by price bin, each group in one fold.
-
-    The bins are those of the price's rank.
+    """Return the fold of each row, int64 (N,), from 0, as of `stratified_folds`.
 
     Args:
         price: (N,).
@@ -181,9 +180,7 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
             parameters=("folds",),
             groups=distinct,
         )
-    rank = np.argsort(np.argsort(price, kind="stable"), kind="stable")
-    bins = rank * min(PRICE_BINS, len(price) // folds) // len(price)
-    found = stratified_folds(bins, groups, folds, seed)
+    found = stratified_folds(price, groups, folds, seed)
     if len(np.unique(found)) < folds:
         raise DataError(
             f"the groups of equal texts are so large that they fill fewer than {folds} folds; use fewer folds",
