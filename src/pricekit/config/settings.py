@@ -383,7 +383,11 @@ class RunConfig(Section):
         steps = -(-rows // (batch * training.gradient_accumulation_steps))
         least, most = AUTO_EPOCHS
         epochs = max(least, min(most, -(-AUTO_STEPS // steps)))
-        return self.model_copy(update={"training": training.model_copy(update={"epochs": epochs})})
+        return self.with_training(epochs=epochs)
+
+    def with_training(self, **settings: Any) -> RunConfig:
+        """Return the configuration with other settings of the training, which are not validated."""
+        return self.model_copy(update={"training": self.training.model_copy(update=settings)})
 
     def to_toml(self) -> str:
         """Return the configuration as TOML; `build_config([read_toml(path)])` reads it back."""

@@ -89,7 +89,11 @@ def find_suspects(price: np.ndarray) -> list[Suspect]:
     values, rows = np.unique(price, return_counts=True)
     counts = dict(zip(values.tolist(), rows.tolist(), strict=True))
     median = float(np.median(price))
-    found = [Suspect(v, counts[v], "placeholder") for v in LOWEST if _is_low(v, counts, median)]
+    found = [
+        Suspect(v, counts[v], "placeholder")
+        for v in LOWEST
+        if counts.get(v, 0) >= FEWEST and v * FAR <= median
+    ]
     found += [
         Suspect(v, counts[v], "placeholder") for v in PLACEHOLDERS if _is_placeholder(v, counts, median)
     ]
@@ -136,10 +140,6 @@ def describe_suspects(suspects: Sequence[Suspect], equal: Mapping[str, int]) -> 
     for name, rows in equal.items():
         sentences.append(f"In {rows:,} rows the price is the year in the column '{name}'. {advice}")
     return sentences
-
-
-def _is_low(value: float, counts: Mapping[float, int], median: float) -> bool:
-    return counts.get(value, 0) >= FEWEST and value * FAR <= median
 
 
 def _is_placeholder(value: float, counts: Mapping[float, int], median: float) -> bool:

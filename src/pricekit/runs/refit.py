@@ -142,8 +142,7 @@ def job_until(job: Job, ends: float | None, **settings: Any) -> Job:
         settings: of the training.
     """
     ends = None if ends is None else job.processes.from_main(ends)
-    training = job.config.training.model_copy(update={"time_budget": ends, **settings})
-    return replace(job, config=job.config.model_copy(update={"training": training}))
+    return replace(job, config=job.config.with_training(time_budget=ends, **settings))
 
 
 def first_job(job: Job, split: Split, ends: float | None) -> Job:

@@ -68,22 +68,20 @@ def call(address: Address, method: str, *args: Any, **options: Any) -> Any:
 
 
 def repeated(attempt: Callable[[], Result], what: str) -> Result:
-    """Return what `attempt` returns; after an error that may pass, try again, with growing pauses."""
+    """Return what `attempt` returns; after an error that may pass, try again, with growing pauses.
+
+    Wrong addresses and credentials do not pass.
+    """
     for number in range(1, ATTEMPTS):
         try:
             return attempt()
         except Exception as error:
-            if not may_pass(error):
+            if isinstance(error, _FINAL) or any(map(_lacks_credentials, causes(error))):
                 raise
             logger.debug(f"{what}: {type(error).__name__}: {shorten(str(error), 200)}; attempt {number + 1}")
             pause = PAUSE_SECONDS * 2 ** (number - 1)
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that processes do not retry together
     return attempt()
-
-
-def may_pass(error: BaseException) -> bool:
-    """Return whether another attempt may succeed: neither the address nor the credentials are wrong."""
-    return not isinstance(error, _FINAL) and not any(map(_lacks_credentials, causes(error)))
 
 
 def _lacks_credentials(error: BaseException) -> bool:

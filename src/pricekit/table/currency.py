@@ -167,7 +167,8 @@ def currency_signs() -> dict[str, str]:
     known |= {code: code.upper() for code in _LOWER_CASE.split()}
     for locale in _LOCALES.split():
         for code, sign in Locale.parse(locale).currency_symbols.items():
-            known.setdefault(_bare(sign), code)
+            bare = re.sub("[\u200e\u200f]", "", sign).replace("\u202f", " ").strip(" .")
+            known.setdefault(bare, code)
     known |= {sign: code for code, signs in _WRITTEN.items() for sign in signs.split()}
     return {sign: code for sign, code in known.items() if sign not in ("", *_AMBIGUOUS.split())}
 
@@ -184,10 +185,6 @@ def sign_pattern() -> re.Pattern[str]:
         for sign in signs
     )
     return re.compile("|".join(each))
-
-
-def _bare(sign: str) -> str:
-    return re.sub("[\u200e\u200f]", "", sign).replace("\u202f", " ").strip(" .")
 
 
 @lru_cache(maxsize=4096)

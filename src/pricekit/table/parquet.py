@@ -96,7 +96,10 @@ def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Tabl
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_dictionary(column.type):
-            column = _decoded(column)
+            values = column.dictionary
+            if pa.types.is_string_view(values.type):  # as polars has; Arrow has no kernel to take from it
+                values = values.cast(pa.large_string())
+            column = values.take(column.indices)
         elif pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)
         if pa.types.is_timestamp(column.type) and not _is_known(column.type.tz):
@@ -116,13 +119,6 @@ def _is_known(zone: str | None) -> bool:
     except (pa.ArrowException, ValueError):
         return False
     return True
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    values = column.dictionary
-    if pa.types.is_string_view(values.type):  # as polars has; Arrow has no kernel to take from it
-        values = values.cast(pa.large_string())
-    return values.take(column.indices)
 
 
 def _utf8(column: pa.Array, read_warnings: ReadWarnings) -> pa.Array:

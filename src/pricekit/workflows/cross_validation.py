@@ -150,7 +150,7 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
     if config.members or (config.training.refit and config.training.keep == "best"):
         return config
     config = config_of(options, {"training": {"keep": "last"}})
-    return config.model_copy(update={"training": config.training.model_copy(update={"refit": False})})
+    return config.with_training(refit=False)
 
 
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:

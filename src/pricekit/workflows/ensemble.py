@@ -673,8 +673,7 @@ def _train(
             else:
                 logger.info(f"member {name}: {number + 1} of {len(configs)}")
                 if left < np.inf:
-                    training = member.training.model_copy(update={"time_budget": left})
-                    member = member.model_copy(update={"training": training})
+                    member = member.with_training(time_budget=left)
                 facts = train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
             advance(1)
