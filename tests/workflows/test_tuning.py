@@ -324,5 +324,5 @@ def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
 def test_few_rows_have_no_interval():
     table = read_usable(pk.make_catalog(30))[0].take(np.arange(5))
     found = tuning.difference(SMAPE, table, table.known_price, 2 * table.known_price)
-    assert (found.interval, found.verdict) == (None, "cannot tell")
-    assert found.score < found.base
+    assert (found["interval"], found["verdict"]) == (None, "cannot tell")
+    assert found["tuned"] < found["default"]

@@ -165,11 +165,17 @@ def common_rows(models: Mapping[str, HeldOut]) -> dict[str, HeldOut]:
     Raises:
         DataError: there are none; the message explains why.
     """
-    keys = {name: row_keys(held_out) for name, held_out in models.items()}
-    common = reduce(lambda a, b: a.intersection(b, sort=False), keys.values()).sort_values()
-    if not len(common):
+    rows = shared_rows(list(models.values()))
+    if not len(rows[0]):
         raise _nothing_common(models)
-    return {name: held_out.take(keys[name].get_indexer(common)) for name, held_out in models.items()}
+    return dict(zip(models, rows, strict=True))
+
+
+def shared_rows(models: Sequence[HeldOut]) -> list[HeldOut]:
+    """Return the rows of `common_rows`, none if there are none."""
+    keys = list(map(row_keys, models))
+    common = reduce(lambda a, b: a.intersection(b, sort=False), keys).sort_values()
+    return [one.take(key.get_indexer(common)) for one, key in zip(models, keys, strict=True)]
 
 
 def row_keys(held_out: HeldOut) -> pd.MultiIndex:

@@ -18,7 +18,7 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
-from pricekit.evaluation.comparison import row_keys
+from pricekit.evaluation.comparison import shared_rows
 from pricekit.evaluation.held_out import FILE as HELD_OUT
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
@@ -170,7 +170,7 @@ def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = N
     """
     inputs = [_read_input(path) for path in paths]
     report_refit(paths)
-    rows = _common_rows(inputs)
+    rows = shared_rows([one.held_out for one in inputs])
     predicted, chosen, latency = np.stack([one.predicted for one in rows], 1), list(range(len(inputs))), None
     if max_latency is not None:
         latency = [seconds_per_row(one.runs[0]) for one in inputs]
@@ -198,18 +198,9 @@ def _read_input(path: Path) -> EnsembleInput:
     return EnsembleInput(path, runs, held_out)
 
 
-def _common_rows(inputs: Sequence[EnsembleInput]) -> list[HeldOut]:
-    """Return the rows that all inputs hold out, in one order."""
-    keys = [row_keys(one.held_out) for one in inputs]
-    common = keys[0]
-    for key in keys[1:]:
-        common = common.intersection(key, sort=False)
-    return [one.held_out.take(key.get_indexer(common)) for one, key in zip(inputs, keys, strict=True)]
-
-
 def _check_common_rows(inputs: Sequence[EnsembleInput]) -> None:
     """Raise TrainingError if too few rows are held out by all inputs."""
-    common = len(_common_rows(inputs)[0])
+    common = len(shared_rows([one.held_out for one in inputs])[0])
     if common < MIN_COMMON_ROWS:
         counts = ", ".join(f"{one.path}: {len(one.held_out):,}" for one in inputs)
         raise TrainingError(

@@ -24,8 +24,8 @@ import pandas as pd
 from pricekit.config import RunConfig, parse_duration
 from pricekit.config.layers import read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
-from pricekit.evaluation.comparison import BETTER, verdict_of
-from pricekit.evaluation.scores import score_interval
+from pricekit.evaluation.comparison import BETTER, compare
+from pricekit.evaluation.held_out import held_out_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, metric_named
 from pricekit.runs.folder import (
@@ -329,8 +329,8 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         "best": best.number,
         "default_score": base.value,
         "best_score": best.value,
-        "on_folds": None if found is None else found.to_dict(),
-        "on_final_rows": final.to_dict(),
+        "on_folds": found,
+        "on_final_rows": final,
         "settings": {
             each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
             for each in task.space
@@ -350,45 +350,22 @@ def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
     return np.asarray(load_model(run).predict(task.rows.final), np.float64)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two models on the same rows.
-
-    Attributes:
-        score: of the new model.
-        base: of the other one.
-        interval: 95% interval of the difference by the paired bootstrap; None with too few rows.
-        verdict: "better", "worse" or "cannot tell".
-    """
-
-    score: float
-    base: float
-    interval: tuple[float, float] | None
-    verdict: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        interval = None if self.interval is None else list(self.interval)
-        return {"tuned": self.score, "default": self.base, "interval": interval, "verdict": self.verdict}
-
-
-def difference(metric: Metric, table: Table, prices: np.ndarray, base: np.ndarray) -> Difference:
-    """Compare the prices of two models for the same rows.
+def difference(metric: Metric, table: Table, tuned: np.ndarray, default: np.ndarray) -> dict[str, Any]:
+    """Return the scores of two models on the N rows of a table, with their difference as `compare` judges it.
 
     Args:
         metric: by which to compare.
-        table: the N rows.
-        prices: of the new model, (N,).
-        base: of the other one, (N,).
+        table: the rows.
+        tuned: prices of the new model, (N,).
+        default: those of the other one, (N,).
     """
-    weights = metric.weights(table.known_price, table.weight)
-    terms, minus = (metric.terms(each, table.known_price) for each in (prices, base))
-    interval = score_interval(metric, weights, terms, minus)
-    score, other = (float(metric.combine(each, weights)) for each in (terms, minus))
-    return Difference(score, other, interval, verdict_of(interval))
+    models = {"default": held_out_of(table, default), "tuned": held_out_of(table, tuned)}
+    base, new = compare(models, metric).runs
+    interval = None if new.interval is None else list(new.interval)
+    return {"tuned": new.score, "default": base.score, "interval": interval, "verdict": new.verdict}
 
 
-def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, Difference | None]:
+def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[str, Any] | None]:
     """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
 
     The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
@@ -406,7 +383,7 @@ def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, Diffe
     scored = np.flatnonzero(task.rows.plan.fold >= 0)
     found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
     result = difference(metric, task.rows.plan.table.take(scored), found, other)
-    return (best if result.verdict == BETTER else base), result
+    return (best if result["verdict"] == BETTER else base), result
 
 
 def is_search(path: Path) -> bool:
