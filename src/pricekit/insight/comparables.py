@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from pricekit.errors import ConfigError
@@ -174,12 +173,10 @@ _DIFFERENCES = 8
 _WORD = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")
 _ROWS_AT_A_TIME = 256
 
-Mask = npt.NDArray[np.bool_]
-
 
 def find_comparables(
     table: Table,
-    prices: npt.NDArray[np.float32],
+    prices: np.ndarray,
     products: Products,
     k: int = K,
     same: Sequence[str] = (),
@@ -235,12 +232,12 @@ def _itself(products: Products, id_: str, text: str) -> int | None:
 
 def _allowed(
     products: Products, facts: Facts, own: Sequence[int | None], same: Sequence[str]
-) -> Callable[[int], Mask] | None:
+) -> Callable[[int], np.ndarray] | None:
     """Return which products each row may be compared with; None if with all."""
     if not same and all(place is None for place in own):
         return None
 
-    def allowed(row: int) -> Mask:
+    def allowed(row: int) -> np.ndarray:
         mask = np.ones(len(products), bool)
         if "brand" in same:
             mask &= products.brands == products.brand_number.get(facts.brand[row], -1)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,7 +57,7 @@ class Facts:
     name: list[str]
     brand: list[str]
     unit: list[str]
-    size: npt.NDArray[np.float64]
+    size: np.ndarray
 
 
 def learn_labels(texts: pd.Series) -> dict[str, Any]:
@@ -160,7 +159,7 @@ class Products:
 
     ids: list[str]
     text: list[str]
-    price: npt.NDArray[np.float64]
+    price: np.ndarray
     facts: Facts
     labels: Mapping[str, Any]
     index: Index
@@ -177,12 +176,12 @@ class Products:
         return {brand: number for number, brand in enumerate(dict.fromkeys(self.facts.brand))}
 
     @cached_property
-    def brands(self) -> npt.NDArray[np.int64]:
+    def brands(self) -> np.ndarray:
         """The number of each product's brand, (N,)."""
         return np.array([self.brand_number[brand] for brand in self.facts.brand], np.int64)
 
     @cached_property
-    def units(self) -> npt.NDArray[Any]:
+    def units(self) -> np.ndarray:
         """The unit of each product as fixed-width text, (N,)."""
         return np.array(self.facts.unit, "U6")
 

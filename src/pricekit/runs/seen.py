@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from pricekit.errors import TrainingError, check_intact
@@ -22,8 +21,6 @@ from pricekit.table.table import texts_in_parts
 FILE = "seen.parquet"
 
 _TEXT, _EARLIER, _COLUMN = "text", "earlier", "column "
-
-Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -36,26 +33,24 @@ class Seen:
         columns: out-of-fold columns of features that use the price, float32 (S,) each, by name.
     """
 
-    text: Hashes
-    earlier: npt.NDArray[np.bool_]
-    columns: Mapping[str, npt.NDArray[np.float32]]
+    text: np.ndarray
+    earlier: np.ndarray
+    columns: Mapping[str, np.ndarray]
 
-    def rows_of(self, text: pd.Series) -> npt.NDArray[np.int64]:
+    def rows_of(self, text: pd.Series) -> np.ndarray:
         """Return the place of each text among these, int64 (N,); -1 for those that were not seen."""
         if not len(self.text):
             return np.full(len(text), -1)
         hashes = hashes_of(text)
         row = np.minimum(np.searchsorted(self.text, hashes), len(self.text) - 1)
-        found: npt.NDArray[np.int64] = np.where(self.text[row] == hashes, row, -1)
-        return found
+        return np.where(self.text[row] == hashes, row, -1)
 
-    def earlier_rows(self, text: pd.Series) -> npt.NDArray[np.bool_]:
+    def earlier_rows(self, text: pd.Series) -> np.ndarray:
         """Return whether an earlier run was trained on each text, bool (N,)."""
-        row = self.rows_of(text)
-        known: npt.NDArray[np.bool_] = np.append(self.earlier, False)[row]  # the last value is that of row -1
-        return known
+        known = np.append(self.earlier, False)  # the last value is that of row -1
+        return np.asarray(known[self.rows_of(text)])
 
-    def columns_of(self, text: pd.Series) -> dict[str, npt.NDArray[np.float32]]:
+    def columns_of(self, text: pd.Series) -> dict[str, np.ndarray]:
         """Return the columns of N texts that were seen, float32 (N,) each, by name."""
         row = self.rows_of(text)
         return {name: values[row] for name, values in self.columns.items()}
@@ -64,7 +59,7 @@ class Seen:
         """Return these texts as those of an earlier run, for the one that continues it."""
         return replace(self, earlier=np.ones(len(self.text), bool))
 
-    def with_rows(self, text: pd.Series, columns: Mapping[str, npt.NDArray[np.float32]]) -> Seen:
+    def with_rows(self, text: pd.Series, columns: Mapping[str, np.ndarray]) -> Seen:
         """Return these texts and those of more rows; a text that occurs again keeps the newest values.
 
         Args:
@@ -82,7 +77,7 @@ class Seen:
 NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, bool), {})
 
 
-def hashes_of(text: pd.Series) -> Hashes:
+def hashes_of(text: pd.Series) -> np.ndarray:
     """Return a hash of each text, uint64 (N,), which is the same on every machine."""
     parts = [pd.util.hash_pandas_object(part, index=False) for part in texts_in_parts(text)]
     return np.concatenate([np.asarray(part, np.uint64) for part in parts])
