@@ -94,7 +94,7 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
             f"{count} rows, but predictions of shape {np.shape(predicted)}; expected one for each row"
         )
     return HeldOut(
-        rows=np.arange(count, dtype=np.int64) if table.rows is None else table.rows.astype(np.int64),
+        rows=table.row_numbers.astype(np.int64),
         ids=_as_text(table.ids),
         fold=np.broadcast_to(np.asarray(fold, np.int64), (count,)).copy(),
         text=table.text.reset_index(drop=True),

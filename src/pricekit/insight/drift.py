@@ -419,9 +419,16 @@ def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, 
     found: list[tuple[object, ...]] = []
     for row in np.argsort(-distances, kind="stable")[:MOST_OUTLIERS].tolist():
         new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
-        number = row if table.rows is None else int(table.rows[row])
         words = " ".join(new[:MOST_NEW_WORDS])
-        found.append((number, table.ids.iloc[row], float(distances[row]), words, str(table.text.iloc[row])))
+        found.append(
+            (
+                int(table.row_numbers[row]),
+                table.ids.iloc[row],
+                float(distances[row]),
+                words,
+                str(table.text.iloc[row]),
+            )
+        )
     return found
 
 

@@ -64,7 +64,7 @@ _ROLES: Mapping[str, str] = {"weight": "weights", "group": "groups", "time": "ti
 def _wrong(role: str, column: pd.Series, table: Table, wrong: np.ndarray, expected: str) -> DataError:
     """Return the error about the first of some wrong cells, bool (N,)."""
     place = int(np.flatnonzero(wrong)[0])
-    row = place if table.rows is None else int(table.rows[place])
+    row = table.row_numbers[place]
     return DataError(
         f"the column '{column.name}' has {str(column.iloc[place])!r} in row {row:,} (counted from 0); expected "
         f"{expected}. {int(wrong.sum()):,} of {len(column):,} cells are wrong; fix them, or leave the "

@@ -129,6 +129,11 @@ class Table:
             raise ValueError("the table was read without its price column")
         return self.price
 
+    @property
+    def row_numbers(self) -> np.ndarray:
+        """`rows`, int64 (N,); from 0 if they are None."""
+        return np.arange(len(self), dtype=np.int64) if self.rows is None else self.rows
+
     def take(self, positions: np.ndarray) -> Table:
         """Return the rows at these positions, int (M,), in this order."""
         return (
@@ -157,7 +162,7 @@ def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
         ids=_picked(table.ids, places),
         text=_picked(table.text, places),
         frame=_picked(table.frame, places),
-        rows=_rows(table)[places],
+        rows=table.row_numbers[places],
         folder=None,
         **arrays,
     )
@@ -179,7 +184,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         price=np.concatenate(prices) if len(prices) == len(tables) else None,
         frame=pd.concat([table.frame for table in tables], ignore_index=True),
         flaws=_joined(tables, "flaws", ""),
-        rows=np.concatenate([_rows(table) for table in tables]),
+        rows=np.concatenate([table.row_numbers for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
         together=_joined_groups(tables, "together"),
@@ -215,10 +220,6 @@ def _joined_groups(tables: Sequence[Table], name: str) -> np.ndarray | None:
             parts[place] = np.arange(free, free + len(table), dtype=np.int64)
             free += len(table)
     return np.concatenate(parts)
-
-
-def _rows(table: Table) -> np.ndarray:
-    return np.arange(len(table), dtype=np.int64) if table.rows is None else table.rows
 
 
 PART_ROWS = 1 << 15

@@ -180,7 +180,7 @@ def _split_parts(tables: Iterable[Table], folder: Path) -> tuple[Table, pd.DataF
     if twice.any():
         usable = without_rejected(usable, np.where(twice, DUPLICATE_ID, "").astype(object))
     others = concat_tables(rejected)
-    order = np.arange(len(others)) if others.rows is None else np.argsort(others.rows)
+    order = np.argsort(others.row_numbers)
     return usable, _with_reasons(others.take(order), np.concatenate(reasons)[order])
 
 

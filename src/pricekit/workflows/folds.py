@@ -57,11 +57,6 @@ class FoldPlan:
         """The number of folds."""
         return int(self.fold.max()) + 1
 
-    @property
-    def row_numbers(self) -> np.ndarray:
-        """Each row's number in its file, int64 (N,)."""
-        return np.arange(len(self.table)) if self.table.rows is None else self.table.rows
-
     def held_out(self, fold: int) -> Table:
         """Return the rows that a fold holds out."""
         return self.table.take(np.flatnonzero(self.fold == fold))
@@ -93,20 +88,19 @@ def make_plan(
     check_folds(folds, len(price))
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
-    groups: np.ndarray | None = np.arange(len(table))
     if table.time is not None:
-        fold = folds_by_time(table.time, folds)
+        fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        groups = with_duplicates(table).together
-        assert groups is not None
-        sizes = [rows for rows in np.bincount(groups) if rows > 1]
+        together = with_duplicates(table).together
+        assert together is not None
+        sizes = [rows for rows in np.bincount(together) if rows > 1]
         if sizes:
             alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )
-        fold = assign_folds(price, groups, folds, config.seed)
+        fold, groups = assign_folds(price, together, folds, config.seed), together
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
     return FoldPlan(table, rejected, fold, groups, leaks)
 
@@ -202,7 +196,7 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_json(out / PLAN, facts)
-    columns = {"row": plan.row_numbers, "fold": plan.fold, "together": plan.groups}
+    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.groups}
     write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
@@ -224,7 +218,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
             frame["together"].to_numpy(np.int64),
             tuple(facts["leaks"]),
         )
-        same = facts["digest"] == digest_of(table) and np.array_equal(frame["row"], plan.row_numbers)
+        same = facts["digest"] == digest_of(table) and np.array_equal(frame["row"], plan.table.row_numbers)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(
             f"the cross-validation {out} is damaged ({error}); start it again and overwrite it",
@@ -266,7 +260,9 @@ def check_teachers(source: Source, plan: FoldPlan) -> None:
             )
         check_intact(teacher, [FOLDS], "cross-validate it again")
         frame = pd.read_parquet(teacher / FOLDS)
-        if not (np.array_equal(frame["row"], plan.row_numbers) and np.array_equal(frame["fold"], plan.fold)):
+        if not (
+            np.array_equal(frame["row"], plan.table.row_numbers) and np.array_equal(frame["fold"], plan.fold)
+        ):
             raise _wrong_teacher(
                 f"the teacher {teacher} has different rows or folds, so it was trained on held-out rows; "
                 "cross-validate it on the same table with the same folds and seed",
