@@ -85,7 +85,7 @@ def leaking_columns(
     frame, price = table.frame, np.log(table.known_price)
     left_out, texts = set(ignored), set(described)
     judged = [name for name in frame if name not in left_out]
-    with tracked("searching for leaks", judged, size=lambda _: 1.0) as names:
+    with tracked("searching for leaks", judged) as names:
         shares = {str(name): explained(frame[name], price, as_category=name not in texts) for name in names}
     enough = max(EXPLAINED, 1 - (REMAINING / max(float(price.std()), 1e-9)) ** 2)
     return sorted(

@@ -17,7 +17,7 @@ from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import METRICS, SMAPE, Metric, best_constant, metric_named, price_metrics
 from pricekit.support.files import read_json
 from pricekit.support.log import logger
-from pricekit.support.progress import progress, use_reporter
+from pricekit.support.progress import progress, tracked, use_reporter
 from pricekit.support.text import counted, did_you_mean
 from pricekit.table import Table
 
@@ -203,11 +203,10 @@ def scores_with_intervals(
     kept = np.flatnonzero(np.bincount(grouping.codes, weights, len(grouping.labels)) > 0)
     bounds = np.full((len(kept), 2), np.nan)
     try:
-        with progress("bootstrapping the intervals", len(kept)) as advance, use_reporter(None):
-            for place, code in enumerate(kept):
+        with tracked("bootstrapping the intervals", kept) as codes, use_reporter(None):
+            for place, code in enumerate(codes):
                 inside = (grouping.codes == code) & (weights > 0)
                 bounds[place] = score_interval(metric, weights[inside], terms[inside]) or np.nan
-                advance(1)
     except ModuleNotFoundError:
         logger.warning(f"the intervals of {metric.title} are omitted: they need scipy (pip install scipy)")
     found = scores[["group", "rows"]].set_axis(kept, axis="index")

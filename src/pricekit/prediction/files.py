@@ -149,7 +149,7 @@ def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watc
         differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
     if resume and windows and not differences:
         logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
-        checkpoint.resume(windows)
+        checkpoint.resume()
         return
     if windows:
         reason = (
@@ -353,9 +353,9 @@ class PredictionCheckpoint:
         if re.fullmatch("[0-9a-f]{32}", self._before):
             self.prediction = self._before
 
-    def resume(self, windows: int) -> None:
-        """Continue after the first `windows` windows of `found`."""
-        self.windows = self._found[:windows]
+    def resume(self) -> None:
+        """Continue after the windows that were found."""
+        self.windows = self._found
 
     def start(self) -> None:
         """Delete the windows of an earlier prediction, and write the key."""

@@ -6,7 +6,7 @@ import html
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -141,7 +141,9 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
 
 
 @contextmanager
-def tracked(title: str, items: Sequence[Item], size: Callable[[Item], float]) -> Iterator[Iterator[Item]]:
+def tracked(
+    title: str, items: Collection[Item], size: Callable[[Item], float] = lambda _: 1.0
+) -> Iterator[Iterator[Item]]:
     """Yield items under a progress bar. Each item advances the bar by its size when it is done."""
     with progress(title, sum(map(size, items))) as advance:
 

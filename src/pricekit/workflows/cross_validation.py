@@ -46,7 +46,7 @@ from pricekit.support.digests import LISTING, list_files, unlist_files, write_li
 from pricekit.support.files import is_free, leftovers, read_json, write_text
 from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
-from pricekit.support.progress import progress
+from pricekit.support.progress import tracked
 from pricekit.training.parallel import Processes
 from pricekit.workflows.ensemble import has_members, train_model
 from pricekit.workflows.folds import (
@@ -104,11 +104,10 @@ def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, out: Path, *, 
     facts = {"config": settings, "folds": plan.folds, "resumed": resume}
     with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
         runs, predicted = [], np.empty(len(plan.table))
-        with progress("cross-validation", plan.folds) as advance:
-            for fold in range(plan.folds):
+        with tracked("cross-validation", range(plan.folds)) as folds:
+            for fold in folds:
                 run, predicted[plan.fold == fold] = _run_fold(out, source, config, plan, fold, resume=resume)
                 runs.append(run)
-                advance(1)
         scored = np.flatnonzero(plan.fold >= 0)
         held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
         scores = scores_of(held_out, metric_named(config.metric))

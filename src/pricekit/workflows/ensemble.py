@@ -67,7 +67,7 @@ from pricekit.support.files import (
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
-from pricekit.support.progress import progress, tracked
+from pricekit.support.progress import tracked
 from pricekit.support.staging import continued
 from pricekit.support.text import duration, milliseconds
 from pricekit.training.checkpoint import checkpoints
@@ -285,8 +285,8 @@ def _write_copies(out: Path, combined: Combined) -> None:
     try:
         temporary.mkdir(parents=True)
         names = [str(number) for number in range(len(combined.runs))]
-        with progress("copying the runs", len(names)) as advance:
-            for name, run in zip(names, combined.runs, strict=True):
+        with tracked("copying the runs", list(zip(names, combined.runs, strict=True))) as copied:
+            for name, run in copied:
                 folder, left_out = temporary / MEMBERS / name, checkpoints(run)
                 folder.mkdir(parents=True)
                 for file in run.iterdir():
@@ -294,7 +294,6 @@ def _write_copies(out: Path, combined: Combined) -> None:
                         shutil.copyfile(file, folder / file.name)
                         sync(folder / file.name)
                 sync(folder)
-                advance(1)
         write_ensemble(temporary, combined, names)
         sync(temporary)
         replace_folder(temporary, out)
@@ -364,7 +363,7 @@ def cross_fitted(
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
     found = np.empty(len(price))
-    with tracked("fitting ensemble weights", np.unique(fold).tolist(), lambda _: 1) as folds:
+    with tracked("fitting ensemble weights", np.unique(fold).tolist()) as folds:
         for held in folds:
             others = fold != held
             if not others.any():  # a single row
@@ -652,8 +651,8 @@ def _train(
         configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
     budget = None if finished is not None else config.training.time_budget
     left_out, longest = dict[str, str](), 0.0
-    with progress("members", len(configs)) as advance:
-        for number, (name, member) in enumerate(configs.items()):
+    with tracked("members", configs.items()) as members:
+        for number, (name, member) in enumerate(members, start=1):
             left = processes.from_main(_seconds_left(budget, started))
             if left < longest:
                 left_out[name] = (
@@ -662,12 +661,11 @@ def _train(
                 )
                 logger.info(f"the member {name} is left out: {left_out[name]}")
             else:
-                logger.info(f"member {name}: {number + 1} of {len(configs)}")
+                logger.info(f"member {name}: {number} of {len(configs)}")
                 if left < np.inf:
                     member = member.with_training(time_budget=left)
                 facts = train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
-            advance(1)
     if finished is None and processes.main:
         names = [name for name in configs if name not in left_out]
         return _combine(out, names, left_out, config.max_latency, started)

@@ -29,7 +29,7 @@ from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.runs.load import load_model
 from pricekit.support.log import logger
-from pricekit.support.progress import progress, use_reporter
+from pricekit.support.progress import tracked, use_reporter
 from pricekit.support.text import counted, printable, shorten
 from pricekit.table import Columns, Table, source_name
 from pricekit.workflows.evaluate import refuse_options, usable_rows, warn_of_training_rows
@@ -326,11 +326,8 @@ def permute_features(baseline: Baseline) -> pd.DataFrame:
     """
     members = [member for share in baseline.shares for member in share.predictor.members]
     names = list(dict.fromkeys(name for member in members for name in member.preprocessor.features.names))
-    rows = []
-    with progress("permuting features", len(names)) as advance, use_reporter(None):
-        for name in names:
-            rows.append([name, *_increase(baseline, _of_feature(baseline, name))])
-            advance(1)
+    with tracked("permuting features", names) as each, use_reporter(None):
+        rows = [[name, *_increase(baseline, _of_feature(baseline, name))] for name in each]
     return _sorted(rows, ["feature"])
 
 
@@ -341,13 +338,12 @@ def permute_lines(baseline: Baseline) -> pd.DataFrame:
     measured, too, if features read them.
     """
     with use_reporter(None):
-        units = list(_units(baseline.shares))
+        units = _units(baseline.shares)
     rows = []
-    with progress("permuting lines", len(units)) as advance, use_reporter(None):
-        for unit in units:
+    with tracked("permuting lines", units) as each, use_reporter(None):
+        for unit in each:
             found = _increase(baseline, _of_unit(baseline, unit))
             rows.append([unit.name or NO_LABEL, unit.kind, sum(map(len, unit.having)), *found])
-            advance(1)
     return _sorted(rows, ["line", "kind", "rows"])
 
 

@@ -24,7 +24,7 @@ from pricekit.evaluation.scores import MIN_ROWS, metric_of
 from pricekit.formats import check_run_format
 from pricekit.metrics import Metric
 from pricekit.support.log import logger
-from pricekit.support.progress import progress
+from pricekit.support.progress import tracked
 from pricekit.support.text import counted
 from pricekit.table.currency import may_mean
 
@@ -212,12 +212,8 @@ def _latencies(found: Sequence[Contender]) -> list[float | None]:
     """Return the seconds that each model needs to price one row alone."""
     from pricekit.workflows.ensemble import seconds_per_row  # imports torch
 
-    seconds: list[float | None] = []
-    with progress("measuring predictions of one row", len(found)) as advance:
-        for one in found:
-            seconds.append(sum(map(seconds_per_row, one.runs)))
-            advance(1)
-    return seconds
+    with tracked("measuring predictions of one row", found) as models:
+        return [sum(map(seconds_per_row, one.runs)) for one in models]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
 from pricekit.model.bag import Bag
 from pricekit.model.losses import SmapeLoss
-from pricekit.runs.checks import check_rates
+from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
