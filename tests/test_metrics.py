@@ -136,7 +136,7 @@ def test_an_unknown_metric_names_those_that_exist(raises):
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_the_best_constant_is_as_good_as_every_quantile(name):
     price = np.exp(np.random.default_rng(0).normal(2, 1, 400))
-    best = METRICS[name](np.full(400, best_constant(price, name)), price)
+    best = METRICS[name](np.full(400, best_constant(price, METRICS[name])), price)
     assert all(
         best <= METRICS[name](np.full(400, c), price) + 1e-9 for c in np.quantile(price, [0.1, 0.3, 0.5, 0.8])
     )

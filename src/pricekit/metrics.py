@@ -255,8 +255,7 @@ def r2_log(predicted: ArrayLike, actual: ArrayLike, weight: ArrayLike | None = N
     return float(1 - np.sum(w * (log_p - log_a) ** 2) / spread)
 
 
-def best_constant(price: np.ndarray, metric: str = "smape", weight: np.ndarray | None = None) -> float:
+def best_constant(price: np.ndarray, metric: Metric, weight: np.ndarray | None = None) -> float:
     """Return the constant price with the lowest metric over prices, (N,), among 201 of their quantiles and the mean."""
-    found = metric_named(metric)
     candidates = [*np.quantile(price, np.linspace(0.0, 1.0, 201)), np.average(price, weights=weight)]
-    return float(min(candidates, key=lambda c: found(np.full_like(price, c), price, weight)))
+    return float(min(candidates, key=lambda c: metric(np.full_like(price, c), price, weight)))

@@ -170,7 +170,7 @@ def without_price(table: Table, columns: Columns) -> Table:
     return replace(table, price=None, frame=frame)
 
 
-FILES = ("tokenizer.json", "preprocess.json")
+FILES_OF_PREPROCESSOR = ("tokenizer.json", "preprocess.json")
 
 
 _Name = Annotated[str, Field(max_length=LONGEST_NAME)]
@@ -206,7 +206,7 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
     """Return the preprocessor that a run or a bundle stores in two files, and in assets of features.
 
     Args:
-        files: their contents by name, see `FILES`; there may be others.
+        files: their contents by name, see `FILES_OF_PREPROCESSOR`; there may be others.
         where: the folder, for error messages.
 
     Raises:

@@ -147,9 +147,8 @@ def _concat(parts: list[Tokens]) -> Tokens:
 
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
     with _LOCK:
-        if len(texts) <= _FEW_TEXTS or not splits_at_spaces(tokenizer):
-            return _tokenize_texts(tokenizer, texts, max_length)
-        if any(space in text for text in texts for space in _ARROW_ONLY_SPACES):
+        simple = len(texts) > _FEW_TEXTS and splits_at_spaces(tokenizer)
+        if not simple or any(space in text for text in texts for space in _ARROW_ONLY_SPACES):
             return _tokenize_texts(tokenizer, texts, max_length)
         return _tokenize_distinct_words(tokenizer, texts, max_length, cache)
 

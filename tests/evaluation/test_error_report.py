@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.evaluation.error_report import error_table, find_errors, groupings_of_errors, share_of_worst
+from pricekit.evaluation.error_report import ErrorReport, error_table, find_errors, groupings_of_errors
 from pricekit.evaluation.groups import quantities_of
 from pricekit.metrics import SMAPE, smape
 
@@ -45,8 +45,9 @@ def test_columns_of_the_table_take_no_other_name(rows):
 
 def test_the_share_of_the_worst_by_hand():
     table = pd.DataFrame({"error": [150.0, 30, 20, 0]})
-    assert [share_of_worst(table, count) for count in (0, 1, 2, 9)] == [0, 75, 90, 100]
-    assert share_of_worst(table.tail(1), 1) == 0
+    report = ErrorReport(table, table, SMAPE, 50.0)
+    assert [report.share_of_worst(count) for count in (0, 1, 2, 9)] == [0, 75, 90, 100]
+    assert replace(report, rows=table.tail(1)).share_of_worst(1) == 0
 
 
 def test_the_groupings_of_rows(rows, raises):

@@ -7,7 +7,7 @@ import pytest
 
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import (
-    FILE,
+    HELD_OUT,
     MOST_VALUES,
     count_shared_rows,
     held_out_of,
@@ -57,8 +57,8 @@ def test_written_rows_are_read_back(tmp_path, rows):
     written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
     write_held_out(tmp_path, written)
     assert equal(read_held_out(tmp_path), written)
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-    frame = pd.read_parquet(tmp_path / FILE)
+    assert [path.name for path in tmp_path.iterdir()] == [HELD_OUT]
+    frame = pd.read_parquet(tmp_path / HELD_OUT)
     assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "kind", "shade"]
     assert frame.dtypes.astype(str).tolist() == [
         "int64",
@@ -163,6 +163,6 @@ def _with(**columns):
 )
 def test_a_damaged_file_is_named(tmp_path, rows, spoil, raises):
     write_held_out(tmp_path, rows(20))
-    spoil(tmp_path / FILE, pd.read_parquet(tmp_path / FILE))
+    spoil(tmp_path / HELD_OUT, pd.read_parquet(tmp_path / HELD_OUT))
     with raises(DataError):
         read_held_out(tmp_path)

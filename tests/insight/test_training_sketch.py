@@ -81,9 +81,10 @@ def test_a_damaged_sketch_is_named(run, tmp_path, raises):
 
 
 def test_of_many_rows_some_are_sketched():
-    from pricekit.insight.training_sketch import MOST_ROWS, some_rows
+    from pricekit.features.fit import some_rows
+    from pricekit.insight.training_sketch import MOST_ROWS
 
-    chosen = some_rows(MOST_ROWS + 5)
+    chosen = some_rows(MOST_ROWS + 5, MOST_ROWS)
     assert len(chosen) == MOST_ROWS
     assert (np.diff(chosen) > 0).all()
-    assert some_rows(3).tolist() == [0, 1, 2]
+    assert some_rows(3, MOST_ROWS).tolist() == [0, 1, 2]

@@ -20,7 +20,7 @@ from pricekit.errors import BundleError, ConfigError, ExportError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import weighted_mean
-from pricekit.prediction.self_test import FILE, MOST_ROWS, TOLERANCES, make_self_test, read_self_test
+from pricekit.prediction.self_test import MOST_ROWS, SELF_TEST, TOLERANCES, make_self_test, read_self_test
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns
@@ -36,7 +36,7 @@ def copy(bundle, tmp_path):
 
 @pytest.fixture(scope="module")
 def record(bundle):
-    return json.loads((bundle / FILE).read_text("utf-8"))
+    return json.loads((bundle / SELF_TEST).read_text("utf-8"))
 
 
 def test_a_bundle_reproduces_its_prices(bundle, record):
@@ -100,7 +100,7 @@ def test_a_bundle_that_prices_differently_is_refused(copy, harm, raises):
 
 
 def test_the_error_says_which_row_differs_by_how_much_and_what_to_do(copy, record):
-    change(copy, FILE, lambda saved: saved["prices"].__setitem__(5, 2 * record["prices"][5]))
+    change(copy, SELF_TEST, lambda saved: saved["prices"].__setitem__(5, 2 * record["prices"][5]))
     with pytest.raises(BundleError) as caught:
         pk.load(copy, ENGINE).self_test()
     price = record["prices"][5]
@@ -157,7 +157,7 @@ def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path, raises):
     put(bundle, "1-model.onnx", (bundle / "model.onnx").read_bytes())
     with raises(BundleError, engine="ort-cpu", row=4):
         pk.load(bundle, ENGINE, self_test=True)
-    put(bundle, FILE, make_self_test(open_bundle(bundle), "fp32", {}).to_text().encode())
+    put(bundle, SELF_TEST, make_self_test(open_bundle(bundle), "fp32", {}).to_text().encode())
     assert (
         pk.load(bundle, ENGINE, self_test=True).self_test().difference < 1e-6
     )  # now of two different members
@@ -218,7 +218,7 @@ def several(tmp_path, stock):
 
 def test_rows_have_each_column_that_the_model_reads(several, tmp_path, stock, raises):
     export_run(several, tmp_path / "bundle")
-    saved = json.loads((tmp_path / "bundle" / FILE).read_text("utf-8"))
+    saved = json.loads((tmp_path / "bundle" / SELF_TEST).read_text("utf-8"))
     columns = dict(zip(saved["columns"], zip(*saved["rows"], strict=True), strict=True))
     assert [*columns][:2] == ["title", "brand"]
     assert {"stock", "shelf"} <= {*columns}
@@ -240,7 +240,7 @@ def test_a_feature_that_fails_for_invented_rows_costs_the_self_test_only(
     assert (
         "the bundle has no self-test, because invented rows cannot be priced: the feature 'stock'" in logged()
     )
-    assert FILE not in json.loads((tmp_path / "bundle" / "manifest.json").read_text())["files"]
+    assert SELF_TEST not in json.loads((tmp_path / "bundle" / "manifest.json").read_text())["files"]
     with raises(BundleError):
         pk.load(tmp_path / "bundle", ENGINE, self_test=True)
 
@@ -257,7 +257,7 @@ def test_nothing_is_published_when_invented_rows_have_no_price(run, tmp_path, mo
 
 def _without_self_test(copy):
     manifest = json.loads((copy / "manifest.json").read_text("utf-8"))
-    del manifest["files"][FILE]
+    del manifest["files"][SELF_TEST]
     write_manifest(copy, manifest)
     return copy
 
@@ -321,7 +321,7 @@ def test_any_bytes_are_refused(content):
 
 
 def test_a_damaged_self_test_is_refused_when_the_bundle_is_opened(copy, raises):
-    change(copy, FILE, lambda saved: saved.update(prices="low"))
+    change(copy, SELF_TEST, lambda saved: saved.update(prices="low"))
     with raises(BundleError):
         pk.load(copy, ENGINE)
 
@@ -335,7 +335,7 @@ def test_inspect_runs_the_self_test_when_asked(pricekit, copy, record):
     assert "self-test passed │ 11 rows in ort-cpu" in " ".join(out.split())
     assert pk.inspect(copy).self_test is None
     assert pk.inspect(copy, self_test=True, engine=ENGINE).self_test.rows == 11
-    change(copy, FILE, lambda saved: saved["prices"].__setitem__(0, 2 * record["prices"][0]))
+    change(copy, SELF_TEST, lambda saved: saved["prices"].__setitem__(0, 2 * record["prices"][0]))
     code, out, err = pricekit("inspect", copy, "--self-test", "--engine", ENGINE)
     assert (code, out) == (1, "")
     assert "failed in the engine ort-cpu" in " ".join(err.split())

@@ -15,7 +15,7 @@ from pricekit.config.layers import read_saved_config
 from pricekit.features.fit import sample_of
 from pricekit.features.trees import Trees
 from pricekit.runs.folder import STARTED, read_out_of_fold, read_preprocessor
-from pricekit.runs.inputs import FILES, TRAIN, VALID, open_inputs
+from pricekit.runs.inputs import INPUTS, TRAIN, VALID, open_inputs
 from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, load_split
@@ -94,13 +94,13 @@ def test_a_stopped_run_continues_from_its_files(catalog, run, tmp_path, large, m
         patch.setattr(Session, "count_step", count_step)
         with pytest.raises(KeyboardInterrupt):
             train(Source(catalog), tiny_config({"training": {"save_steps": 1}}), out)
-    assert all((out / name).is_file() for name in FILES)
+    assert all((out / name).is_file() for name in INPUTS)
     monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # they are not computed again
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
     weights, expected = (open_run(path).model.state_dict() for path in (out, run))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
-    assert not any((out / name).exists() for name in FILES)
+    assert not any((out / name).exists() for name in INPUTS)
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large,
     command = Command(folder=tmp_path, before="tests.runs.test_inputs_files:train_until_killed", value=given)
     assert command.wait().code == -signal.SIGKILL, command.output
     assert {path.name for path in out.parent.iterdir()} - {".run.lock"} == {"run"}
-    assert all((out / name).is_file() for name in FILES)
-    assert not set(FILES) & set(STARTED)
+    assert all((out / name).is_file() for name in INPUTS)
+    assert not set(INPUTS) & set(STARTED)
     if damage == "none":  # they are not computed again
         monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)
         monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
@@ -125,7 +125,7 @@ def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large,
     train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
     weights, expected = (open_run(path).model.state_dict() for path in (out, run))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
-    assert not any((out / name).exists() for name in FILES)
+    assert not any((out / name).exists() for name in INPUTS)
 
 
 def test_inputs_of_another_preprocessor_or_table_are_not_opened(catalog, run, tmp_path, large, monkeypatch):

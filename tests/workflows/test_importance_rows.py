@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.held_out import FILE, read_held_out
+from pricekit.evaluation.held_out import HELD_OUT, read_held_out
 from pricekit.table import Columns, read_frame
 from pricekit.workflows import importance as module
 from pricekit.workflows.importance import cells_of, shares_of, table_of
@@ -60,7 +60,7 @@ def test_columns_that_held_out_rows_lack_are_reported(run, monkeypatch, logged):
     other = replace(held_out, predicted=1.1 * held_out.predicted)  # a feature that saw more priced it
     monkeypatch.setattr(module, "read_held_out", lambda _: other)
     shares_of(run, None, {})
-    assert f"read columns that {FILE} does not contain" in logged()
+    assert f"read columns that {HELD_OUT} does not contain" in logged()
 
 
 def test_each_fold_prices_its_own_rows(catalog, tmp_path):

@@ -51,7 +51,9 @@ class ErrorReport:
 
     def share_of_worst(self, count: int = WORST) -> float:
         """Return the percentage of the total error in the `count` rows with the largest errors."""
-        return share_of_worst(self.rows, count)
+        error = self.rows["error"]
+        total = float(error.sum())
+        return 100 * float(error.head(count).sum()) / total if total else 0.0
 
     def to_dict(self, count: int = WORST) -> dict[str, Any]:
         """Return plain JSON values: row count, metric, the worst rows, the groups."""
@@ -157,9 +159,3 @@ def grouping_by(held_out: HeldOut, by: str, most: int = MOST_VALUES) -> Grouping
             candidates=names,
         )
     return by_category(held_out.groups[by], most)
-
-
-def share_of_worst(table: pd.DataFrame, count: int) -> float:
-    """Return the percentage of the total error in the first `count` rows of an `error_table`."""
-    total = float(table["error"].sum())
-    return 100 * float(table["error"].head(count).sum()) / total if total else 0.0

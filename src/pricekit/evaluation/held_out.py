@@ -30,7 +30,7 @@ from pricekit.support.files import read_json, write_parquet
 from pricekit.support.log import logger
 from pricekit.table import Table
 
-FILE = "held_out.parquet"
+HELD_OUT = "held_out.parquet"
 MOST_VALUES = 50
 """A column with more different texts is not used to group rows."""
 
@@ -70,7 +70,7 @@ class HeldOut:
         """Return the rows at these positions, int (M,), in the order given."""
 
         def part(values: Any) -> Any:
-            if values is None or isinstance(values, np.ndarray):
+            if isinstance(values, np.ndarray | None):
                 return None if values is None else values[positions]
             return values.take(positions).reset_index(drop=True)
 
@@ -122,7 +122,7 @@ def write_held_out(folder: Path, held_out: HeldOut) -> None:
         frame.insert(place, name, column)
     if held_out.weight is not None:
         frame.insert(len(_COLUMNS), _WEIGHT, held_out.weight)
-    write_parquet(folder / FILE, frame)
+    write_parquet(folder / HELD_OUT, frame)
 
 
 def was_refitted(folder: Path) -> bool:
@@ -158,11 +158,11 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
     Raises:
         DataError: the folder has no held-out rows, or the file is damaged.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / HELD_OUT).is_file():
         raise DataError(_absence(folder), path=str(folder))
-    check_intact(folder, [FILE], "train again", DataError)
+    check_intact(folder, [HELD_OUT], "train again", DataError)
     try:
-        frame = pd.read_parquet(folder / FILE)
+        frame = pd.read_parquet(folder / HELD_OUT)
         found = _of_frame(frame)
         if not (len(found) and np.isfinite(found.price).all() and (found.price > 0).all()):
             raise ValueError("expected rows with positive prices")
@@ -173,7 +173,7 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
         if found.weight is not None and not (np.isfinite(found.weight) & (found.weight >= 0)).all():
             raise ValueError("expected weights of at least 0")
     except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
-        raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
+        raise DataError(f"{folder / HELD_OUT} is damaged ({error}). Train again.", path=str(folder)) from None
     return frame
 
 
@@ -202,10 +202,10 @@ def _absence(folder: Path) -> str:
             "table with prices."
         )
     if not (folder / "source.json").is_file():
-        return f"{folder} has no {FILE}; {_EXPECTED}."
+        return f"{folder} has no {HELD_OUT}; {_EXPECTED}."
     if not (folder / "run.json").is_file():
-        return f"{folder} is not a finished run, so it has no {FILE}; resume it to finish it."
-    return f"{folder} has no {FILE}, so it is damaged; train again."
+        return f"{folder} is not a finished run, so it has no {HELD_OUT}; resume it to finish it."
+    return f"{folder} has no {HELD_OUT}, so it is damaged; train again."
 
 
 def _groups(table: Table) -> pd.DataFrame:

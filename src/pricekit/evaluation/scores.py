@@ -165,13 +165,13 @@ def fold_metrics(held_out: HeldOut, metric: Metric = SMAPE) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
+def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[Any, float], dict[Any, float]]:
     """Return the mean and the sample standard deviation (F - 1) of each metric over at least two folds.
 
     A metric that is undefined in some fold is omitted.
     """
     defined = folds.dropna(axis="columns")
-    return _floats(defined.mean()), _floats(defined.std(ddof=1))
+    return defined.mean().to_dict(), defined.std(ddof=1).to_dict()
 
 
 def held_out_interval(held_out: HeldOut, metric: Metric) -> tuple[float, float] | None:
@@ -211,10 +211,6 @@ def scores_with_intervals(
         logger.warning(f"the intervals of {metric.title} are omitted: they need scipy (pip install scipy)")
     found = scores[["group", "rows"]].set_axis(kept, axis="index")
     return found.assign(value=scores[metric.name].to_numpy(float), low=bounds[:, 0], high=bounds[:, 1])
-
-
-def _floats(values: pd.Series) -> dict[str, float]:
-    return {str(name): float(value) for name, value in values.items()}
 
 
 DEFAULT = "smape"
@@ -257,7 +253,7 @@ def goal_of(facts: Mapping[str, Any]) -> Goal:
 def constant_score(rows: Table | HeldOut, known: Table | HeldOut, metric: Metric) -> float:
     """Return the score on the prices of `rows` of the constant price that is best for those of `known`."""
     actual, prices = (np.asarray(each.price, np.float64) for each in (rows, known))
-    constant = best_constant(prices, metric.name, known.weight)
+    constant = best_constant(prices, metric, known.weight)
     return metric(np.full(len(actual), constant), actual, rows.weight)
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from pricekit.features.fit import some_rows
 from pricekit.insight.domain import Domain, vectors_of
 from pricekit.insight.fields import BRAND, OWN, Documents, brands_of, documents_of, fields_of
 from pricekit.insight.sketch import (
@@ -31,7 +32,7 @@ from pricekit.insight.sketch import (
     check_counts,
     three_digits,
 )
-from pricekit.insight.training_sketch import MOST_ROWS, SEED, is_unknown, some_rows
+from pricekit.insight.training_sketch import MOST_ROWS, SEED, is_unknown
 from pricekit.preprocess import Preprocessor
 from pricekit.storage import Address
 from pricekit.support.progress import progress
@@ -69,7 +70,7 @@ class ComparedRows:
 
 def rows_of(table: Table) -> ComparedRows:
     """Return the rows of a table that has all columns, or some of them if there are many."""
-    return ComparedRows(table.take(some_rows(len(table))), len(table))
+    return ComparedRows(table.take(some_rows(len(table), MOST_ROWS)), len(table))
 
 
 def read_rows(

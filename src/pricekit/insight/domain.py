@@ -69,7 +69,10 @@ class Domain:
         self._rows, self._sketch = rows, sketch
         size = len(sketch.mean)
         self._correlation = unpacked(sketch.correlation, size)
-        self._inverse = np.linalg.inv((1 - RIDGE) * _positive(self._correlation) + RIDGE * np.eye(size))
+        # Without negative eigenvalues: a stranger's numbers may be no correlations.
+        values, axes = np.linalg.eigh(self._correlation)
+        nearest = (axes * np.maximum(values, 0.0)) @ axes.T
+        self._inverse = np.linalg.inv((1 - RIDGE) * nearest + RIDGE * np.eye(size))
 
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors of rows, (M, D), in this space."""
@@ -113,9 +116,3 @@ def some_half(count: int) -> np.ndarray:
     chosen = np.zeros(count, bool)
     chosen[np.array_split(np.random.default_rng(SEED).permutation(count), 2)[0]] = True
     return chosen
-
-
-def _positive(correlation: np.ndarray) -> np.ndarray:
-    """Return the nearest matrix without negative eigenvalues: a stranger's numbers may be no correlations."""
-    values, vectors = np.linalg.eigh(correlation)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pricekit.errors import BundleError, first_invalid_field
 
-FILE = "sketch.json"
+SKETCH = "sketch.json"
 
 BINS = 10
 """Bins of a distribution, with about equal numbers of training rows."""

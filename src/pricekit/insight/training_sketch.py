@@ -8,7 +8,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from pricekit.errors import PluginError
-from pricekit.features import brand_category, fit
+from pricekit.features import brand_category
+from pricekit.features.fit import some_rows
 from pricekit.features.labelled_lines import as_strings
 from pricekit.insight.domain import sketch_vectors, vectors_of
 from pricekit.insight.explanations import others_read
@@ -50,11 +51,6 @@ Own = Mapping[str, tuple[float, float]]
 """PSI and distance of each feature between held-out and training rows, less what chance gives."""
 
 
-def some_rows(count: int) -> np.ndarray:
-    """Return the numbers of all rows, or of those that were drawn by chance, ascending."""
-    return fit.some_rows(count, MOST_ROWS)
-
-
 def first_sketch(
     table: Table,
     inputs: Inputs,
@@ -74,7 +70,7 @@ def first_sketch(
         predicted: prices of the held-out rows, (M,).
         price: their true prices, (M,).
     """
-    own, then_rows, now_rows = {}, fit.some_rows(len(inputs)), fit.some_rows(len(held_out))
+    own, then_rows, now_rows = {}, some_rows(len(inputs)), some_rows(len(held_out))
     features, held_out = inputs.features[then_rows], held_out[now_rows]
     for place, name in enumerate(preprocessor.features.names):
         then = distribution_of(features[:, place])
@@ -109,7 +105,7 @@ def prices_of(predicted: np.ndarray, price: np.ndarray) -> PriceSketch:
 def _sketch(
     table: Table, inputs: Inputs, preprocessor: Preprocessor, own: Own, prices: PriceSketch | None
 ) -> Sketch:
-    chosen = some_rows(len(table))
+    chosen = some_rows(len(table), MOST_ROWS)
     rows, features = table.take(chosen), inputs.features[chosen]
     documents = documents_of(rows.text.tolist())
     names = preprocessor.features.names
@@ -125,7 +121,7 @@ def _sketch(
     kept = order[documents.rows[order] >= LEAST_ROWS][:MOST_WORDS]
     words = {documents.vocabulary[word]: int(documents.rows[word]) for word in kept}
     unknown_words = documents.outside(words)
-    tokens = fit.some_rows(len(inputs))
+    tokens = some_rows(len(inputs))
     ids = inputs.tokens.ids if len(tokens) == len(inputs) else inputs.tokens.take(tokens).ids
     unknown_tokens = is_unknown(ids, preprocessor.tokenizer)
     label = brand_category.common_label(as_strings(rows.text))

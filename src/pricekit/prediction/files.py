@@ -339,12 +339,11 @@ class PredictionCheckpoint:
         self._found = self._intact_windows()
         file = self.folder / "key.json"
         try:
-            saved = read_json(file) if file.is_file() else {}
+            known = dict(read_json(file)) if file.is_file() else {}
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
-        except ValueError:
-            saved = {}
-        known = saved if isinstance(saved, dict) else {}
+        except (ValueError, TypeError):
+            known = {}
         self._before = str(known.get(_PREDICTION, ""))
         return len(self._found), [name for name, value in self.key.items() if known.get(name, ...) != value]
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pricekit import __version__
 from pricekit.core.packages import load_provided, provided
 from pricekit.errors import BundleError, DataError, NoRowsError, PluginError, PricekitError
-from pricekit.prediction.files import check_request, priced, write_prices
+from pricekit.prediction.files import WINDOW, check_request, priced, write_prices
 from pricekit.prediction.predictor import Shipped
 from pricekit.prediction.workers import Opened, Pace, ended_early, in_new_processes, kept, worthwhile
 from pricekit.storage import (
@@ -131,10 +131,6 @@ class Record(BaseModel):
     request: dict[str, Any]
     rows: int
     bytes: int
-
-
-WINDOW = 8192
-"""Rows that are priced together."""
 
 
 @dataclass(frozen=True)

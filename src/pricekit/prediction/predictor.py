@@ -22,8 +22,7 @@ from pricekit.insight.drift import Drift, compare, compare_priced, require_sketc
 from pricekit.insight.explanations import EVALUATIONS, Explanation, explain_rows
 from pricekit.insight.priced_rows import PricedRows, count_priced, watch_file
 from pricekit.insight.products import ROWS, Products, chosen_products, read_products
-from pricekit.insight.sketch import FILE as SKETCH
-from pricekit.insight.sketch import Sketch, read_sketch
+from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
 from pricekit.prediction import files, workers
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import (
@@ -34,8 +33,13 @@ from pricekit.prediction.members import (
     table_of,
     weighted_mean,
 )
-from pricekit.prediction.self_test import FILE as SELF_TEST
-from pricekit.prediction.self_test import SelfTest, SelfTestResult, read_self_test, require_self_test
+from pricekit.prediction.self_test import (
+    SELF_TEST,
+    SelfTest,
+    SelfTestResult,
+    read_self_test,
+    require_self_test,
+)
 from pricekit.preprocess import Inputs
 from pricekit.storage import Location, location_of
 from pricekit.table import (

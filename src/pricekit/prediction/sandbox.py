@@ -123,9 +123,9 @@ def with_self_test(found: Inspection, engine: str | None) -> Inspection:
     from pricekit.engines.choose import AUTO
     from pricekit.prediction.members import BundleReader
     from pricekit.prediction.predictor import Predictor
-    from pricekit.prediction.self_test import FILE, require_self_test
+    from pricekit.prediction.self_test import SELF_TEST, require_self_test
 
-    if FILE not in found.bundle.files:  # before `auto` measures engines
+    if SELF_TEST not in found.bundle.files:  # before `auto` measures engines
         require_self_test(None)
     predictor = Predictor.from_bundle(BundleReader.of(found.bundle), engine or AUTO)
     return replace(found, self_test=predictor.self_test())

@@ -26,7 +26,7 @@ from pricekit.support.log import quiet
 from pricekit.support.text import shorten
 from pricekit.table import Columns, Table
 
-FILE = "self_test.json"
+SELF_TEST = "self_test.json"
 
 TOLERANCES = {"fp32": 1e-4, "fp16": MAX_DIFFERENCE, "int8": MAX_DIFFERENCE}
 """The largest relative difference of a price by precision; docs/export.md gives the reasons."""
@@ -183,7 +183,7 @@ def read_self_test(content: bytes, columns: Columns, where: object) -> SelfTest:
     else:
         if {*columns.text} <= {*found.columns}:
             return found
-    raise BundleError(f"the {FILE} of {where} is damaged{reason}; export it again")
+    raise BundleError(f"the {SELF_TEST} of {where} is damaged{reason}; export it again")
 
 
 def require_self_test(found: SelfTest | None) -> SelfTest:

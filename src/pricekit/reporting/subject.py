@@ -14,7 +14,7 @@ import numpy as np
 from pricekit.errors import DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.held_out import (
-    FILE,
+    HELD_OUT,
     HeldOut,
     count_shared_rows,
     held_out_of,
@@ -150,7 +150,7 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
         return _Chosen(read_held_out(model), None, True, note)
     predictor = load_model(model)
     usable = usable_rows(predictor, table, options)
-    if (model / FILE).is_file():
+    if (model / HELD_OUT).is_file():
         held_out = read_held_out(model)
         if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
             note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."

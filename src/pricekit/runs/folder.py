@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,13 @@ import pandas as pd
 
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError, TrainingError, check_intact
-from pricekit.evaluation.held_out import FILE as HELD_OUT
+from pricekit.evaluation.held_out import HELD_OUT
 from pricekit.features.assets import assets_in, is_asset
 from pricekit.formats import check_run_format
-from pricekit.insight.sketch import FILE as SKETCH
-from pricekit.insight.sketch import Sketch, read_sketch
-from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
-from pricekit.preprocess import Preprocessor, load_preprocessor
-from pricekit.runs.inputs import FILES as INPUTS
-from pricekit.runs.seen import FILE as SEEN
+from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
+from pricekit.preprocess import FILES_OF_PREPROCESSOR, Preprocessor, load_preprocessor
+from pricekit.runs.inputs import INPUTS
+from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Split
 from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, read_json, sync, write_parquet
@@ -191,16 +189,13 @@ def _has_source(path: Path) -> bool:
     """Return whether a folder contains the `source.json` of a run: by its content, or by an intact list of digests."""
     if not (path / "config.toml").is_file():
         return False
-    try:
+    with suppress(OSError, ValueError):
         facts = read_json(path / SOURCE)
         if isinstance(facts, dict) and "digest" in facts:
             return True
-    except (OSError, ValueError):
-        pass
-    try:
+    with suppress(DamagedError):
         return SOURCE in (read_listing(path) or {})
-    except DamagedError:
-        return False
+    return False
 
 
 def was_started(out: Path) -> bool:

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from pricekit import __version__
 from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
 from pricekit.preprocess import Inputs, Preprocessor, without_price
+from pricekit.support.causes import named_in_errors
 from pricekit.support.files import temporary_path, write_atomically
 from pricekit.support.log import logger
 from pricekit.support.mapped import map_file, nameless_file
@@ -30,7 +32,7 @@ from pricekit.table.table import parts_of
 from pricekit.tokens import Tokens
 
 TRAIN, VALID = "train.inputs", "valid.inputs"
-FILES = (TRAIN, VALID)
+INPUTS = (TRAIN, VALID)
 
 _UNCACHED = "tokens and features of this table are not cached"
 _HEADER, _ALIGNMENT = 4096, 64
@@ -52,8 +54,8 @@ class InputFiles:
 
     folder: Path
     new: bool
-    own: bool = True
-    cache: Path | None = None
+    own: bool
+    cache: Path | None
     _beside: dict[str, Path] = field(default_factory=dict)
 
     def inputs(
@@ -72,23 +74,22 @@ class InputFiles:
         """
         if table.folder is None:
             return with_columns(cached_inputs(preprocessor, table, self.cache), preprocessor, columns)
-        rows = _Rows(preprocessor, table, columns)
+        write = partial(_write, preprocessor, table, columns)
         if self.new and os.access(self.folder.parent, os.W_OK):
             path = temporary_path(target_of(self.folder))
             while path.exists():
                 path = temporary_path(target_of(self.folder))
             self._beside[name] = path
             with path.open("w+b") as file:
-                return rows.write(file, path)
+                return write(file, path)
         path = self.folder / name
-        found = None if self.new else open_inputs(path, preprocessor, len(table))
-        if found is not None:
+        if not self.new and (found := open_inputs(path, preprocessor, len(table))) is not None:
             return found
         if self.new or not self.own:
             with nameless_file(table.folder) as file:
-                return rows.write(file, table.folder)
+                return write(file, table.folder)
         with write_atomically(path) as temporary, temporary.open("w+b") as file:
-            return rows.write(file, path)
+            return write(file, path)
 
     def publish(self) -> None:
         """Move the files into the folder of the run. They are not synced: a checksum shows whether they are whole."""
@@ -146,39 +147,30 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None)
     return inputs
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of a file: what computes their inputs, and columns that replace what it computes."""
-
-    preprocessor: Preprocessor
-    table: Table
-    columns: Mapping[str, np.ndarray]
-
-    def write(self, file: Any, path: Path) -> Inputs:
-        """Write the inputs into a new file, part by part, and map it; an error of the system names the path."""
-        try:
-            rows, width = len(self.table), len(self.preprocessor.features.names)
-            places = _places(rows, width)
-            offsets, start = np.zeros(rows + 1, np.int64), 0
-            with progress("tokens and features", rows) as advance:
-                for part in parts_of(self.table):
-                    stop = start + len(part)
-                    own = {name: column[start:stop] for name, column in self.columns.items()}
-                    inputs = with_columns(self.preprocessor(part), self.preprocessor, own)
-                    offsets[start + 1 : stop + 1] = offsets[start] + inputs.tokens.offsets[1:]
-                    _write_at(file, places[0] + start * width * 4, inputs.features)
-                    _write_at(file, places[2] + int(offsets[start]) * 4, inputs.tokens.ids)
-                    start = stop
-                    advance(len(part))
-            _write_at(file, places[1], offsets)
-            header = {"key": _key(self.preprocessor), "rows": rows, "tokens": int(offsets[-1])}
-            text = json.dumps(header | {"checksum": _checksum(file)})
-            _write_at(file, 0, np.frombuffer(text.ljust(_HEADER).encode(), np.uint8))
-            file.flush()
-            return _map(file, self.preprocessor)
-        except OSError as error:
-            error.filename = error.filename or str(path)  # an error for a full disk has no file name
-            raise
+def _write(
+    preprocessor: Preprocessor, table: Table, columns: Mapping[str, np.ndarray], file: Any, path: Path
+) -> Inputs:
+    """Write the inputs of rows into a new file, part by part, and map it; an error of the system names the path."""
+    with named_in_errors(path):
+        rows, width = len(table), len(preprocessor.features.names)
+        places = _places(rows, width)
+        offsets, start = np.zeros(rows + 1, np.int64), 0
+        with progress("tokens and features", rows) as advance:
+            for part in parts_of(table):
+                stop = start + len(part)
+                own = {name: column[start:stop] for name, column in columns.items()}
+                inputs = with_columns(preprocessor(part), preprocessor, own)
+                offsets[start + 1 : stop + 1] = offsets[start] + inputs.tokens.offsets[1:]
+                _write_at(file, places[0] + start * width * 4, inputs.features)
+                _write_at(file, places[2] + int(offsets[start]) * 4, inputs.tokens.ids)
+                start = stop
+                advance(len(part))
+        _write_at(file, places[1], offsets)
+        header = {"key": _key(preprocessor), "rows": rows, "tokens": int(offsets[-1])}
+        text = json.dumps(header | {"checksum": _checksum(file)})
+        _write_at(file, 0, np.frombuffer(text.ljust(_HEADER).encode(), np.uint8))
+        file.flush()
+        return _map(file, preprocessor)
 
 
 def open_inputs(path: Path, preprocessor: Preprocessor, rows: int) -> Inputs | None:
@@ -240,5 +232,5 @@ def _checksum(file: Any) -> str:
 
 def delete_inputs(folder: Path) -> None:
     """Delete the files in the folder of a run that no longer needs them."""
-    for name in FILES:
+    for name in INPUTS:
         (folder / name).unlink(missing_ok=True)

@@ -13,15 +13,13 @@ from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError, check_intact, read_intact
 from pricekit.features.assets import assets_in
 from pricekit.formats import check_run_format
-from pricekit.insight.sketch import FILE as SKETCH
-from pricekit.insight.sketch import Sketch
+from pricekit.insight.sketch import SKETCH, Sketch
 from pricekit.model.inference import torch_engine
 from pricekit.model.network import ModelPlugins, PriceModel, build_model
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import FILES as FILES_OF_PREPROCESSOR
-from pricekit.preprocess import Preprocessor
+from pricekit.preprocess import FILES_OF_PREPROCESSOR, Preprocessor
 from pricekit.runs.folder import (
     BACKBONE,
     ENSEMBLE,

@@ -17,8 +17,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.evaluation.held_out import read_held_out, was_refitted
+from pricekit.evaluation.held_out import HELD_OUT, read_held_out, was_refitted
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.folder import PSEUDO_LABELLED
 from pricekit.runs.load import load_model

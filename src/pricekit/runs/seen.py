@@ -18,7 +18,7 @@ from pricekit.errors import TrainingError, check_intact
 from pricekit.support.files import write_parquet
 from pricekit.table.table import texts_in_parts
 
-FILE = "seen.parquet"
+SEEN = "seen.parquet"
 
 _TEXT, _EARLIER, _COLUMN = "text", "earlier", "column "
 
@@ -95,7 +95,7 @@ def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
     """
     if init is None:
         return None
-    if begun := [folder for folder in resumed if (folder / FILE).is_file()]:
+    if begun := [folder for folder in resumed if (folder / SEEN).is_file()]:
         return read_seen(begun[0])
     members = sorted((Path(init) / "members").glob("*"))
     return read_seen(members[0] if members else Path(init)).as_earlier()
@@ -104,7 +104,7 @@ def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
 def write_seen(folder: Path, seen: Seen) -> None:
     """Write `seen.parquet`."""
     columns = {_COLUMN + name: values for name, values in seen.columns.items()}
-    write_parquet(folder / FILE, pd.DataFrame({_TEXT: seen.text, _EARLIER: seen.earlier, **columns}))
+    write_parquet(folder / SEEN, pd.DataFrame({_TEXT: seen.text, _EARLIER: seen.earlier, **columns}))
 
 
 def read_seen(folder: Path) -> Seen:
@@ -113,15 +113,15 @@ def read_seen(folder: Path) -> Seen:
     Raises:
         TrainingError: it is missing or damaged.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / SEEN).is_file():
         raise TrainingError(
-            f"the run {folder} has no {FILE}, so new rows cannot be told from those that it was trained on; train once "
+            f"the run {folder} has no {SEEN}, so new rows cannot be told from those that it was trained on; train once "
             "from the start",
             parameters=("init",),
             path=str(folder),
         )
-    check_intact(folder, [FILE])
-    frame = pd.read_parquet(folder / FILE)
+    check_intact(folder, [SEEN])
+    frame = pd.read_parquet(folder / SEEN)
     columns = {
         str(name).removeprefix(_COLUMN): column.to_numpy(np.float32)
         for name, column in frame.items()

@@ -19,7 +19,7 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
-from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.model.inference import predict

@@ -33,8 +33,8 @@ from pricekit.table.read import (
     read_table,
     table_of_texts,
 )
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ArrowStream, ReadOptions, TableSource, source_name
-from pricekit.table.table import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Notices, Table, concat_tables
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, source_name
+from pricekit.table.table import MAX_TEXT_CHARS, NO_PRICE, REASONS, Columns, Table, concat_tables
 from pricekit.table.usable import count_reasons, read_usable, row_reasons, split_usable
 from pricekit.table.write import (
     PredictionWriter,
@@ -49,10 +49,8 @@ __all__ = [
     "MAX_TEXT_CHARS",
     "NO_PRICE",
     "REASONS",
-    "ArrowStream",
     "ColumnGuess",
     "Columns",
-    "Notices",
     "PredictionWriter",
     "ReadOptions",
     "Table",

@@ -21,8 +21,7 @@ import numpy as np
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
 from pricekit.errors import ConfigError, TrainingError, check_intact
-from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.evaluation.held_out import held_out_of, write_held_out
+from pricekit.evaluation.held_out import HELD_OUT, held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, Scores, goal_of, scores_of
 from pricekit.formats import FORMAT
 from pricekit.metrics import metric_named
@@ -91,10 +90,9 @@ def cross_validate(
     Raises:
         DataError, ConfigError, TrainingError, PluginError: as for `train`; or there are too few rows for the folds.
     """
-    given = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
-    more = {"resume": resume, "overwrite": overwrite, "shown": config.speed.progress}
-    with writing(out, "cross-validation", is_cv, FACTS, _is_own, **more) as folder:
-        plan, source = _begin(source, config, folder, folds, **given)
+    given, shown = {"resume": resume, "overwrite": overwrite}, config.speed.progress
+    with writing(out, "cross-validation", is_cv, FACTS, _is_own, **given, shown=shown) as folder:
+        plan, source = _begin(source, config, folder, folds, **given, allow_leak=allow_leak)
         return _run_folds(source, config, plan, folder, resume=resume)
 
 

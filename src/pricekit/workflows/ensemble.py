@@ -19,12 +19,11 @@ from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import shared_rows
-from pricekit.evaluation.held_out import FILE as HELD_OUT
-from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit, write_held_out
+from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
 from pricekit.features.assets import assets_in
 from pricekit.formats import FORMAT
-from pricekit.insight.sketch import FILE as SKETCH
+from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.metrics import SMAPE, Metric, price_metrics
 from pricekit.prediction.intervals import fit_intervals
@@ -53,6 +52,7 @@ from pricekit.runs.seen import earlier_texts
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
+from pricekit.support.causes import named_in_errors
 from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
 from pricekit.support.files import (
     is_free,
@@ -283,23 +283,21 @@ def _write_copies(out: Path, combined: Combined) -> None:
     out = out.resolve()
     temporary = temporary_path(out)
     try:
-        temporary.mkdir(parents=True)
-        names = [str(number) for number in range(len(combined.runs))]
-        with tracked("copying the runs", list(zip(names, combined.runs, strict=True))) as copied:
-            for name, run in copied:
-                folder, left_out = temporary / MEMBERS / name, checkpoints(run)
-                folder.mkdir(parents=True)
-                for file in run.iterdir():
-                    if file.is_file() and file not in left_out and not file.name.startswith("."):
-                        shutil.copyfile(file, folder / file.name)
-                        sync(folder / file.name)
-                sync(folder)
-        write_ensemble(temporary, combined, names)
-        sync(temporary)
-        replace_folder(temporary, out)
-    except OSError as error:
-        error.filename = error.filename or str(out)  # an error for a full disk may have no file name
-        raise
+        with named_in_errors(out):
+            temporary.mkdir(parents=True)
+            names = [str(number) for number in range(len(combined.runs))]
+            with tracked("copying the runs", list(zip(names, combined.runs, strict=True))) as copied:
+                for name, run in copied:
+                    folder, left_out = temporary / MEMBERS / name, checkpoints(run)
+                    folder.mkdir(parents=True)
+                    for file in run.iterdir():
+                        if file.is_file() and file not in left_out and not file.name.startswith("."):
+                            shutil.copyfile(file, folder / file.name)
+                            sync(folder / file.name)
+                    sync(folder)
+            write_ensemble(temporary, combined, names)
+            sync(temporary)
+            replace_folder(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -537,15 +535,16 @@ def train_model(
     Returns:
         The content of `run.json`.
     """
-    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "allow_leak": allow_leak}
+    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+    more: dict[str, Any] = {"split": split, "allow_leak": allow_leak, "started": started}
     if not config.members:
-        facts = train(source, config, out, split=split, started=started, **given)
+        facts = train(source, config, out, **given, **more)
         if Processes().main:
             warn_if_slow(out, config.max_latency)
         return facts
-    own, more = is_own_of_ensemble, {"resume": resume, "overwrite": overwrite, "shown": config.speed.progress}
-    with writing(out, "ensemble", has_members, "run.json", own, **more) as folder:
-        return _train(source, config, folder, split, **given, started=started)
+    given["shown"] = config.speed.progress
+    with writing(out, "ensemble", has_members, "run.json", is_own_of_ensemble, **given) as folder:
+        return _train(source, config, folder, resume=resume, overwrite=overwrite, **more)
 
 
 def has_members(path: Path) -> bool:

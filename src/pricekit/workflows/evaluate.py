@@ -11,7 +11,7 @@ from pricekit.bundle.keys import Trust
 from pricekit.errors import ConfigError
 from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.held_out import (
-    FILE,
+    HELD_OUT,
     HeldOut,
     count_shared_rows,
     held_out_of,
@@ -150,7 +150,7 @@ def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
 
 def warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
     """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
-    if not (model / FILE).is_file():
+    if not (model / HELD_OUT).is_file():
         return
     held_out = read_held_out(model)
     found = count_shared_rows(held_out, rows)

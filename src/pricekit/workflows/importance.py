@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.held_out import FILE, HeldOut, held_out_of, read_held_out, was_refitted
+from pricekit.evaluation.held_out import HELD_OUT, HeldOut, held_out_of, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
 from pricekit.features.fit import some_rows
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
@@ -213,8 +213,8 @@ def _held_out(model: Path) -> list[Share]:
             break
     if not was_refitted(model) and np.median(np.concatenate(different)) > DIFFERENT:
         logger.warning(
-            f"the features of {model} read columns that {FILE} does not contain, so they are measured as if these were "
-            "empty; add the table of the training"
+            f"the features of {model} read columns that {HELD_OUT} does not contain, so they are measured as if these "
+            "were empty; add the table of the training"
         )
     return shares
 
@@ -378,11 +378,8 @@ def _terms(baseline: Baseline, change: Change, repeat: int) -> np.ndarray:
 
 
 def _same_inputs(one: Inputs, other: Inputs) -> bool:
-    tokens = one.tokens is other.tokens or (
-        np.array_equal(one.tokens.offsets, other.tokens.offsets)
-        and np.array_equal(one.tokens.ids, other.tokens.ids)
-    )
-    return tokens and np.array_equal(one.features, other.features)
+    each = ((given.tokens.offsets, given.tokens.ids, given.features) for given in (one, other))
+    return all(map(np.array_equal, *each))
 
 
 def _of_feature(baseline: Baseline, name: str) -> Change:

@@ -12,8 +12,7 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
 from pricekit.bundle import files_of_bundle
-from pricekit.insight.sketch import FILE as SKETCH
-from pricekit.insight.sketch import MOST_OTHERS, read_sketch
+from pricekit.insight.sketch import MOST_OTHERS, SKETCH, read_sketch
 from pricekit.prediction.members import BundleReader
 from pricekit_mlflow.model import CONFIG
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pricekit.prediction.folders import WINDOW, Job
+from pricekit.prediction.files import WINDOW
+from pricekit.prediction.folders import Job
 from pricekit.prediction.intervals import BOUNDS
 from pricekit_spark.parcel import Parcel
 
