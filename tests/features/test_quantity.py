@@ -3,18 +3,8 @@ import pyarrow as pa
 import pytest
 
 from pricekit.features.labelled_lines import join_texts, split_lines
-from pricekit.features.quantity import (
-    COUNT,
-    LENGTH,
-    NONE,
-    UNITS,
-    VOLUME,
-    WEIGHT,
-    Amounts,
-    amounts,
-    clean_title,
-    packs,
-)
+from pricekit.features.quantity import UNITS, Amounts, amounts, clean_title, packs
+from pricekit.features.units import COUNT, LENGTH, NONE, VOLUME, WEIGHT
 
 
 def read(*texts: str) -> Amounts:

@@ -37,7 +37,8 @@ from pricekit.features import brand_category
 from pricekit.features.cells import cut, find_labels, fit_texts
 from pricekit.features.labelled_lines import Block, as_strings, batches, kinds_of, shared
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
-from pricekit.features.quantity import COUNT, states_sizes
+from pricekit.features.quantity import states_sizes
+from pricekit.features.units import COUNT
 from pricekit.features.words import Words, words_of
 from pricekit.table import Table
 

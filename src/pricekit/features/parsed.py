@@ -32,19 +32,15 @@ from pricekit.features.labelled_lines import (
     split_lines,
 )
 from pricekit.features.quantity import (
-    COUNT,
     DENOMINATORS,
     MAX_PACK,
     MAX_TOTAL,
     MAX_VALUE,
-    NONE,
     UNITS,
-    VOLUME,
-    WEIGHT,
     Amounts,
     Packs,
-    Unit,
 )
+from pricekit.features.units import COUNT, NONE, VOLUME, WEIGHT
 from pricekit.features.words import Words, split_words, words_of
 from pricekit.support.locks import renewed_in_child
 
@@ -127,7 +123,6 @@ FEW = 32
 """Texts up to which parsing one by one is faster."""
 
 WHITESPACE = " \t\n\r\v\f"
-_NO_UNIT = Unit(NONE, 1.0)
 _Amount = tuple[float, int, float]
 """Value, class of its unit, and total in the common measure."""
 
@@ -320,16 +315,13 @@ def _read(match: re.Match[str] | None, unit: str | None = None) -> _Amount:
     """Convert a match to an amount, as in `quantity`; `unit` replaces the unit that matched."""
     if match is None:
         return 0.0, NONE, 0.0
-    value, divisor = _float(match["number"]), int(match["under"] or 0)
+    value = float(_compiled(quantity.THOUSANDS).sub(r"\1\2", match["number"]).replace(",", "."))
+    divisor = int(match["under"] or 0)
     if divisor in DENOMINATORS and value < divisor:
         value = value / divisor + int(match["whole"] or 0)
     elif divisor >= 1:
         value *= divisor
     value = min(value, MAX_VALUE)
     spelling = _compiled("[ .-]").sub("", (match["unit"] or "") if unit is None else unit)
-    known = UNITS.get(spelling, _NO_UNIT)
-    return value, known.kind if value > 0 else NONE, min(value * known.size, MAX_TOTAL)
-
-
-def _float(number: str) -> float:
-    return float(_compiled(quantity.THOUSANDS).sub(r"\1\2", number).replace(",", "."))
+    kind, size = UNITS.get(spelling, (NONE, 1.0))
+    return value, kind if value > 0 else NONE, min(value * size, MAX_TOTAL)
