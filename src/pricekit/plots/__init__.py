@@ -10,20 +10,22 @@ Example:
 
     drawing.py        what all displays share: axes, colours, scales, plain labels, and the picture in a notebook
     source.py         a model and a table to rows with prices and predictions
-    predictions.py    predicted against true prices
-    residuals.py      predicted / true price against the predicted price
-    groups.py         the metric by price and by the groups of a column
-    coverage.py       the share of true prices inside the intervals
+    predictions.py    predicted against true prices, their quotient, the metric by price and by the groups of a column,
+                      and the share of true prices inside the intervals
     learning.py       loss and validation metric by epoch
     effects.py        the typical price by the value of a feature
 """
 
-from pricekit.plots.coverage import CoverageDisplay
 from pricekit.plots.drawing import style
 from pricekit.plots.effects import FeatureEffectDisplay
-from pricekit.plots.groups import DecileDisplay, GroupDisplay
 from pricekit.plots.learning import LearningCurveDisplay
-from pricekit.plots.predictions import PredictionDisplay, ResidualDisplay
+from pricekit.plots.predictions import (
+    CoverageDisplay,
+    DecileDisplay,
+    GroupDisplay,
+    PredictionDisplay,
+    ResidualDisplay,
+)
 
 __all__ = [
     "CoverageDisplay",

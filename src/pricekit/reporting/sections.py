@@ -23,7 +23,7 @@ from pricekit.plots import (
     PredictionDisplay,
     ResidualDisplay,
 )
-from pricekit.plots.coverage import coverage_of
+from pricekit.plots.predictions import coverage_of
 from pricekit.plots.source import Judged
 from pricekit.reporting.about import data_blocks, reproduction_blocks
 from pricekit.reporting.page import (
