@@ -18,8 +18,7 @@ from pricekit.errors import ExportError
 from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
-from pricekit.exporting.int8 import to_int8
-from pricekit.exporting.precision import Converted, convert
+from pricekit.exporting.precision import Converted, convert, to_int8
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.model.transformer import SmallTransformer
