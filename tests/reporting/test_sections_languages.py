@@ -2,8 +2,8 @@
 
 import pytest
 
-from pricekit.reporting import about
-from pricekit.reporting.about import describe_languages, language_of
+from pricekit.reporting import sections
+from pricekit.reporting.sections import describe_languages, language_of
 
 ENGLISH = "Green tea with lemon and honey, in bags that keep it fresh for a long time"
 GERMAN = "Grüner Tee mit Zitrone und Honig, in Beuteln, die ihn lange frisch halten"
@@ -22,7 +22,7 @@ def test_texts_without_words_are_undetermined():
 
 
 def test_of_many_texts_some_are_drawn(monkeypatch):
-    monkeypatch.setattr(about, "MOST_TEXTS", 10)
+    monkeypatch.setattr(sections, "MOST_TEXTS", 10)
     assert describe_languages([ENGLISH] * 100) == "Languages of 10 texts: English 100%."
 
 
