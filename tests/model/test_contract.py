@@ -11,7 +11,7 @@ from pricekit.config import HeadConfig
 from pricekit.engines.ort import load_cpu
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
-from pricekit.model import families
+from pricekit.model import transformer
 from pricekit.model.losses import smape
 from pricekit.model.lstm import Lstm
 from pricekit.model.network import PriceModel
@@ -51,12 +51,12 @@ def make(name):
     if name == "transformer":
         return SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
     if name == "deberta":
-        return tiny(families.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8)
+        return tiny(transformer.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8)
     if name in DEBERTAS:
         options = DebertaOptions(**random, slice_positions=False)
-        return tiny(families.DEBERTA_V3_SMALL, options, **DEBERTAS[name])
+        return tiny(transformer.DEBERTA_V3_SMALL, options, **DEBERTAS[name])
     pooling = {"roberta-cls": "cls", "roberta-lead": "lead"}.get(name, "mean")
-    return tiny(families.ROBERTA_BASE, PretrainedOptions(**random, pooling=pooling))
+    return tiny(transformer.ROBERTA_BASE, PretrainedOptions(**random, pooling=pooling))
 
 
 NAMES = ["lstm", "transformer", "roberta", "roberta-cls", "roberta-lead", "deberta"]

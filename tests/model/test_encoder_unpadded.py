@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from pricekit.model import families
+from pricekit.model import transformer
 from pricekit.model.encoder import NAME, pack
-from pricekit.model.families import Architecture
-from pricekit.model.transformer import UnpaddedOptions
+from pricekit.model.transformer import Architecture, UnpaddedOptions
 from tests.model.test_contract import TEXTS, tiny
 
 BERT = Architecture("minilm", "none", "bert", {"pad_token_id": 0})
@@ -28,7 +27,7 @@ def batch():
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lead"])
-@pytest.mark.parametrize("architecture", [families.ROBERTA_BASE, BERT], ids=["roberta", "bert"])
+@pytest.mark.parametrize("architecture", [transformer.ROBERTA_BASE, BERT], ids=["roberta", "bert"])
 def test_unpadded_training_equals_padded_training(architecture, pooling):
     ids, mask = batch()
     results = []
@@ -45,11 +44,11 @@ def test_unpadded_training_equals_padded_training(architecture, pooling):
 
 
 def test_it_predicts_with_padding():
-    encoder = make(families.ROBERTA_BASE, "mean", True)
+    encoder = make(transformer.ROBERTA_BASE, "mean", True)
     assert encoder.model.config._attn_implementation == NAME
     encoder.eval()
     assert encoder.model.config._attn_implementation == encoder.padded_attention != NAME
-    assert torch.equal(encoder(*batch()), make(families.ROBERTA_BASE, "mean", False).eval()(*batch()))
+    assert torch.equal(encoder(*batch()), make(transformer.ROBERTA_BASE, "mean", False).eval()(*batch()))
 
 
 def test_real_tokens_are_packed_in_order():

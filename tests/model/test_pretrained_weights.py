@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pricekit.errors import ConfigError
-from pricekit.model import families
+from pricekit.model import transformer
 from pricekit.model.pretrained import find_weights
 from pricekit.model.transformer import Pretrained, PretrainedOptions
 from pricekit.tokens import encode, pad_id_of
@@ -22,7 +22,7 @@ from tests.model.test_contract import TEXTS, tiny
 def saved(tmp_path_factory):
     """A folder of weights written by transformers, and the original encoder."""
     torch.manual_seed(0)
-    backbone = tiny(families.DISTILROBERTA, PretrainedOptions(random_weights=True))
+    backbone = tiny(transformer.DISTILROBERTA, PretrainedOptions(random_weights=True))
     tokenizer = backbone.tokenizer(TEXTS)
     encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, encode(tokenizer, TEXTS, 32, 1))
     folder = tmp_path_factory.mktemp("weights")
@@ -33,7 +33,7 @@ def saved(tmp_path_factory):
 
 
 def opened(folder):
-    return Pretrained(families.DISTILROBERTA, PretrainedOptions(weights=str(folder)))
+    return Pretrained(transformer.DISTILROBERTA, PretrainedOptions(weights=str(folder)))
 
 
 def load(folder):
@@ -126,7 +126,7 @@ def test_missing_weights_without_network_cause_advice(tmp_path, monkeypatch, rai
 
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    backbone = Pretrained(families.DISTILROBERTA, PretrainedOptions(weights="nobody/nothing"))
+    backbone = Pretrained(transformer.DISTILROBERTA, PretrainedOptions(weights="nobody/nothing"))
     with raises(ConfigError, "weights", "backbone", repository="nobody/nothing"):
         backbone.tokenizer(TEXTS)
 
@@ -166,7 +166,7 @@ def test_an_interrupted_download_without_a_network_is_one_clear_error(saved, tmp
 
 def test_dropout_and_pooling_are_options(saved):
     options = PretrainedOptions(weights=str(saved[0]), dropout=0.3, pooling="cls")
-    backbone = Pretrained(families.DISTILROBERTA, options)
+    backbone = Pretrained(transformer.DISTILROBERTA, options)
     tokenizer = backbone.tokenizer(TEXTS)
     architecture = backbone.architecture(tokenizer)
     assert (architecture["hidden_dropout_prob"], architecture["attention_probs_dropout_prob"]) == (0.3, 0.3)

@@ -8,7 +8,7 @@ import torch
 from tokenizers import models, processors
 from torch import nn
 
-from pricekit.model import families
+from pricekit.model import transformer
 from pricekit.model.bag import Bag
 from pricekit.model.lstm import Lstm
 from pricekit.model.mlp import Mlp
@@ -226,14 +226,14 @@ def right(layers):
         "bag": lambda: Bag(bag),
         "lstm": lambda: Lstm(lstm),
         "mlp": Mlp,
-        "roberta-base": pretrained(families.ROBERTA_BASE, UnpaddedOptions(**random, pooling="cls")),
+        "roberta-base": pretrained(transformer.ROBERTA_BASE, UnpaddedOptions(**random, pooling="cls")),
         "deberta-v3-small": pretrained(
-            families.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8
+            transformer.DEBERTA_V3_SMALL, DebertaOptions(**random), position_buckets=8
         ),
         # Their graphs are like those of the two above.
         "transformer": lambda: SmallTransformer(small),
-        "distilroberta": pretrained(families.DISTILROBERTA, UnpaddedOptions(**random)),
-        "deberta-v3-base": pretrained(families.DEBERTA_V3_BASE, whole, position_buckets=8),
+        "distilroberta": pretrained(transformer.DISTILROBERTA, UnpaddedOptions(**random)),
+        "deberta-v3-base": pretrained(transformer.DEBERTA_V3_BASE, whole, position_buckets=8),
         "right": Right,
     }
 

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer
 
 from pricekit.errors import ConfigError
-from pricekit.model import families
+from pricekit.model import transformer
 from pricekit.model.transformer import (
     DebertaOptions,
     Pretrained,
@@ -56,8 +56,10 @@ def test_a_mask_token_is_added_after_all_others():
 
 def backbones():
     return {
-        "roberta": tiny(families.DISTILROBERTA, PretrainedOptions(random_weights=True)),
-        "deberta": tiny(families.DEBERTA_V3_SMALL, DebertaOptions(random_weights=True), position_buckets=8),
+        "roberta": tiny(transformer.DISTILROBERTA, PretrainedOptions(random_weights=True)),
+        "deberta": tiny(
+            transformer.DEBERTA_V3_SMALL, DebertaOptions(random_weights=True), position_buckets=8
+        ),
     }
 
 

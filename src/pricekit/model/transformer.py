@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
+from types import MethodType
 from typing import Annotated, Any, Literal
 
+import torch
+import transformers
 from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    MODEL_MAPPING,
+)
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
-from pricekit.model.deberta import export_by_distance, slice_positions
 from pricekit.model.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
-from pricekit.model.families import (
-    DEBERTA_V3_BASE,
-    DEBERTA_V3_SMALL,
-    DISTILROBERTA,
-    MODERNBERT_BASE,
-    MULTILINGUAL_E5_SMALL,
-    ROBERTA_BASE,
-    Architecture,
-    encoder_of,
-    family_of,
-    longest_text,
-)
 from pricekit.model.pretrained import (
     POOLING_FILE,
     SENTENCE_FILE,
@@ -47,6 +48,226 @@ from pricekit.model.pretrained import (
 from pricekit.support.log import logger
 from pricekit.support.text import shorten
 from pricekit.tokens import Tokens, train_bpe
+
+
+@dataclass(frozen=True)
+class Family:
+    """The classes of one family and the special tokens of its tokenizers.
+
+    Attributes:
+        config: class of the configuration.
+        model: class of the encoder.
+        masked: class of the encoder with a head that predicts masked tokens; None if there is none.
+        arguments: arguments of `model` in addition to the configuration.
+        specials: special tokens of a tokenizer that is trained here; the position of each is its id.
+        unknown: the special token for characters outside the vocabulary.
+        around: special tokens that begin and end every text.
+    """
+
+    config: Any
+    model: Any
+    masked: Any
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    specials: tuple[str, ...] = ()
+    unknown: str = ""
+    around: tuple[str, str] = ("", "")
+
+
+_BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), "[UNK]", ("[CLS]", "[SEP]")
+_SPECIALS = {
+    "roberta": (("<s>", "<pad>", "</s>", "<unk>"), "<unk>", ("<s>", "</s>")),
+    "bert": _BERT,
+    "deberta-v2": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[UNK]", ("[CLS]", "[SEP]")),
+    "modernbert": _BERT,
+}
+"""Families with named backbones, whose tokenizers can be trained here."""
+
+_SEQUENCE_TO_SEQUENCE = ("t5", "mt5", "umt5")
+"""Families of which transformers has the encoder alone."""
+
+_MIXES_PADDING = "it mixes padding into the text, so a price would depend on the other texts of a batch"
+_BY_LENGTH = "its attention depends on the length of a text, which an exported graph cannot express"
+_REFUSED = {
+    "big_bird": _BY_LENGTH,
+    "convbert": _MIXES_PADDING,
+    "fnet": _MIXES_PADDING,
+    "funnel": _BY_LENGTH,
+    "longformer": _BY_LENGTH,
+    "mobilebert": _MIXES_PADDING,
+    "nystromformer": _MIXES_PADDING,
+    "reformer": _BY_LENGTH,
+    "yoso": _MIXES_PADDING,
+}
+"""Families that cannot be used, with the reason."""
+
+
+@cache
+def family_of(kind: str) -> Family:
+    """Return the classes of a family of text encoders.
+
+    Args:
+        kind: the `model_type` of a configuration, such as "xlm-roberta".
+
+    Raises:
+        ConfigError: transformers does not know the family, it is no text encoder, or it cannot be used.
+    """
+    if kind not in CONFIG_MAPPING:
+        raise _unusable(
+            kind,
+            f"transformers {transformers.__version__} does not know it, and pricekit runs no code that comes with "
+            "weights; use a newer transformers if it has this family, or other weights",
+        )
+    if kind in _REFUSED:
+        raise _unusable(kind, f"{_REFUSED[kind]}; use weights of another family")
+    config: Any = CONFIG_MAPPING[kind]
+    masked = MODEL_FOR_MASKED_LM_MAPPING.get(config, None)
+    if masked is None and kind not in _SEQUENCE_TO_SEQUENCE:
+        raise _unusable(
+            kind, "it is no encoder of texts; use an encoder such as BERT, XLM-R, ModernBERT or T5"
+        )
+    model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING.get(config, None)
+    if model is None and config().is_encoder_decoder:
+        raise _unusable(
+            kind, "transformers has no encoder of it without the decoder; use an encoder such as BERT or T5"
+        )
+    model = model or MODEL_MAPPING[config]
+    pooled = "add_pooling_layer" in inspect.signature(model).parameters
+    arguments = {"add_pooling_layer": False} if pooled else {}
+    return Family(config, model, masked, arguments, *_SPECIALS.get(kind, ()))
+
+
+def _unusable(kind: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the weights are of the family '{kind}', which cannot be used: {reason}",
+        parameters=("weights", "backbone"),
+        found=kind,
+    )
+
+
+def longest_text(family: Family, config: Any) -> int | None:
+    """Return the maximum number of tokens of an encoder; None: no limit."""
+    with torch.device("meta"):
+        model = family.model(config, **family.arguments)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    found: int | None = getattr(config, "max_position_embeddings", None)
+    return found
+
+
+def encoder_of(model: Any) -> Any:
+    """Return the encoder that is trained and exported.
+
+    Of T5, it is the stack alone, because its embeddings have two names in the whole model. Its attention is computed
+    without sdpa, whose result it reshapes in a way that `torch.onnx.export` cannot trace.
+    """
+    if model.config.model_type not in _SEQUENCE_TO_SEQUENCE:
+        return model
+    model.set_attn_implementation("eager")
+    return model.encoder
+
+
+_ROBERTA: Mapping[str, Any] = {
+    "vocab_size": 50265,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+_DEBERTA_V3: Mapping[str, Any] = {
+    "vocab_size": 128100,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-7,
+    "pad_token_id": 0,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "max_relative_positions": -1,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One pretrained encoder.
+
+    Attributes:
+        name: of the backbone.
+        hub: id of the weights on the Hugging Face hub.
+        family: `model_type` of the configuration, such as "roberta".
+        numbers: values of the configuration that differ from the library's defaults.
+        max_length: maximum number of tokens per text; None: no limit.
+        prefix: what stood before each text when the weights were trained.
+        licence: SPDX id of the licence of these weights, as their model card states it; "" if it is unknown.
+    """
+
+    name: str
+    hub: str
+    family: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    max_length: int | None = 512
+    prefix: str = ""
+    licence: str = ""
+
+
+ROBERTA_BASE = Architecture("roberta-base", "FacebookAI/roberta-base", "roberta", _ROBERTA, licence="MIT")
+DISTILROBERTA = Architecture(
+    "distilroberta",
+    "distilbert/distilroberta-base",
+    "roberta",
+    {**_ROBERTA, "num_hidden_layers": 6},
+    licence="Apache-2.0",
+)
+DEBERTA_V3_BASE = Architecture(
+    "deberta-v3-base", "microsoft/deberta-v3-base", "deberta-v2", _DEBERTA_V3, licence="MIT"
+)
+DEBERTA_V3_SMALL = Architecture(
+    "deberta-v3-small",
+    "microsoft/deberta-v3-small",
+    "deberta-v2",
+    {**_DEBERTA_V3, "num_hidden_layers": 6},
+    licence="MIT",
+)
+MODERNBERT_BASE = Architecture(
+    "modernbert-base",
+    "answerdotai/ModernBERT-base",
+    "modernbert",
+    {
+        "vocab_size": 50368,
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    max_length=8192,
+    licence="Apache-2.0",
+)
+MULTILINGUAL_E5_SMALL = Architecture(
+    "multilingual-e5-small",
+    "intfloat/multilingual-e5-small",
+    "bert",
+    {
+        "vocab_size": 250037,
+        "hidden_size": 384,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+        "pad_token_id": 0,
+    },
+    prefix="query: ",
+    licence="MIT",
+)
+
 
 _TRAINED_VOCABULARY = 30_000
 _HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
@@ -462,3 +683,102 @@ def _prefix_of(folder: Path) -> str:
             parameters=("weights", "settings"),
         )
     return str(prompts.get(name) or "") if isinstance(prompts, dict) else ""
+
+
+def slice_positions(model: Any) -> None:
+    """Make a DebertaV2Model project only the relative positions within the batch's length; results are equal.
+
+    Each layer projects a table of 2·S rows, S = `position_buckets` (256), through its query and key matrices for
+    every batch. Two of L tokens are at most L - 1 apart, and a bucket's number is at most the distance. So only the
+    2·min(L, S) rows in the middle are looked up. An exported graph keeps the whole table, because L is symbolic.
+    """
+    encoder = model.encoder
+    encoder.whole = encoder.reach = int(encoder.layer[0].attention.self.pos_ebd_size)
+    # Bound to the encoder, without a closure: a deep copy, such as the average of the weights, reads its own table.
+    encoder.get_rel_embedding = MethodType(_reachable, encoder)
+    encoder.register_forward_pre_hook(_set_reach, with_kwargs=True)
+
+
+def _set_reach(encoder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hidden = args[0] if args else kwargs["hidden_states"]
+    exporting = torch.compiler.is_exporting()
+    encoder.reach = encoder.whole if exporting else min(int(hidden.shape[1]), encoder.whole)
+    for layer in encoder.layer:
+        layer.attention.self.pos_ebd_size = encoder.reach
+
+
+def _reachable(encoder: Any) -> Tensor:
+    rows: Tensor = type(encoder).get_rel_embedding(encoder)
+    return rows[encoder.whole - encoder.reach : encoder.whole + encoder.reach]
+
+
+def export_by_distance(model: Any, longest: int) -> None:
+    """Make a DebertaV2Model look positions up by distance while a graph is exported; results are equal.
+
+    The library gathers scores of content and position (He et al. 2021, arXiv:2006.03654, equation 4) element by
+    element. Each layer needs three large tables for it: scores, (B · heads, L, 2S); projections of the positions, once
+    per text; and indices, (B · heads, L, L). Here the rows of the position table are first sorted by the 2·L
+    distances. Then the scores are a diagonal band of one product, which two slices cut out.
+
+    Args:
+        model: a DebertaV2Model; a model that differs from version 3 is not changed.
+        longest: the largest L.
+    """
+    encoder, span = model.encoder, getattr(model.encoder, "position_buckets", -1)
+    attentions = [layer.attention.self for layer in encoder.layer]
+    if span < 1 or not all(a.share_att_key and {"c2p", "p2c"} <= set(a.pos_att_type) for a in attentions):
+        return
+    distances = torch.arange(-longest, longest)
+    buckets = make_log_bucket_position(distances, span, encoder.max_relative_positions).long()
+    for attention in attentions:
+        for name, some in (("rows_of_query", buckets), ("rows_of_key", -buckets)):
+            attention.register_buffer(name, (some + span).clamp(0, 2 * span - 1), persistent=False)
+        attention.forward = MethodType(_attend, attention)
+
+
+def _attend(
+    attention: Any, hidden_states: Tensor, attention_mask: Tensor, *others: Any, **named: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Return the output of a DisentangledSelfAttention, (B, L, H), and None.
+
+    Args:
+        attention: the module.
+        hidden_states: (B, L, H).
+        attention_mask: (B, 1, 1, L) or (B, 1, L, L), not 0 for attended keys.
+        others: unused while exporting.
+        named: `rel_embeddings`, (2S, H); others are unused.
+    """
+    if not torch.compiler.is_exporting():
+        found: tuple[Tensor, Tensor | None] = type(attention).forward(
+            attention, hidden_states, attention_mask, *others, **named
+        )
+        return found
+    heads, length = attention.num_attention_heads, hidden_states.shape[1]
+    middle = len(attention.rows_of_key) // 2
+    of_batch = slice(middle - length, middle + length)
+    projections = attention.query_proj, attention.key_proj, attention.value_proj
+    query, key, value = (p(hidden_states).unflatten(-1, (heads, -1)).transpose(1, 2) for p in projections)
+    scale = 1 / math.sqrt(3 * query.shape[-1])
+
+    def scores(content: Tensor, projection: Any, rows: Tensor) -> Tensor:
+        table = projection(named["rel_embeddings"]).unflatten(-1, (heads, -1))[rows[of_batch]]
+        # Scaling between transposition and product prevents a fusion on which ONNX Runtime 1.31 crashes in float16.
+        return _band(content @ (table.permute(1, 2, 0) * scale))
+
+    to_position = scores(query, attention.key_proj, attention.rows_of_key)
+    to_content = scores(key, attention.query_proj, attention.rows_of_query).transpose(-1, -2)
+    masked = torch.where(attention_mask.bool(), 0.0, torch.finfo(query.dtype).min)
+    context = functional.scaled_dot_product_attention(
+        query, key, value, to_position + to_content + masked, scale=scale
+    )
+    return context.transpose(1, 2).flatten(2), None
+
+
+def _band(scores: Tensor) -> Tensor:
+    """Return L of the 2·L scores of each row, from (…, L, 2·L) to (…, L, L); row l starts at column L - l.
+
+    Dropping the first L elements and cutting the rest into rows of 2·L - 1 shifts each row by one.
+    """
+    length = scores.shape[-2]
+    flat = scores.flatten(-2)[..., length:]
+    return flat.reshape(*flat.shape[:-1], length, 2 * length - 1)[..., :length]

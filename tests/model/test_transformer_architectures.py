@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from pricekit.model import families
-from pricekit.model.families import family_of
+from pricekit.model import transformer
+from pricekit.model.transformer import family_of
 
 # Millions of parameters without the pooling layer; widths and layers as in the published configurations.
 PUBLISHED = [
-    (families.ROBERTA_BASE, 124.1, 12),
-    (families.DISTILROBERTA, 81.5, 6),
-    (families.DEBERTA_V3_BASE, 183.8, 12),
-    (families.DEBERTA_V3_SMALL, 141.3, 6),
+    (transformer.ROBERTA_BASE, 124.1, 12),
+    (transformer.DISTILROBERTA, 81.5, 6),
+    (transformer.DEBERTA_V3_BASE, 183.8, 12),
+    (transformer.DEBERTA_V3_SMALL, 141.3, 6),
 ]
 
 

@@ -5,15 +5,14 @@ import copy
 import pytest
 import torch
 
-from pricekit.model import families
-from pricekit.model.deberta import export_by_distance, slice_positions
-from pricekit.model.families import family_of
+from pricekit.model import transformer
+from pricekit.model.transformer import export_by_distance, family_of, slice_positions
 
 
 @pytest.fixture(scope="module")
 def models():
     torch.manual_seed(0)
-    numbers = {**families.DEBERTA_V3_SMALL.numbers, "vocab_size": 99, "num_hidden_layers": 2}
+    numbers = {**transformer.DEBERTA_V3_SMALL.numbers, "vocab_size": 99, "num_hidden_layers": 2}
     numbers |= {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
     numbers |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     family = family_of("deberta-v2")
