@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def measure(graphs: dict[str, bytes], inputs: Inputs, repeats: int) -> list[list[str]]:
     """Return a row of the table for each graph; the first graph is the reference."""
-    engines = {name: load_cpu(graph, threads=1) for name, graph in graphs.items()}
+    engines = {name: load_cpu(graph) for name, graph in graphs.items()}
     every = np.arange(len(inputs))
     small = batches_by_length(inputs.tokens.lengths, every, 256, OrtCpu.batch_tokens)
     work = [

@@ -29,14 +29,14 @@ from sklearn.pipeline import make_pipeline
 from pricekit.cli.terminal import show_table
 
 PEER = """
-import sys; from pathlib import Path; import numpy as np, pandas as pd
-from pricekit.bundle import open_bundle; from pricekit.engines.ort import load_cpu
+import sys; from pathlib import Path; import numpy as np, onnxruntime, pandas as pd
+from pricekit.bundle import open_bundle
 from pricekit.preprocess import load_preprocessor; from pricekit.table import table_of_texts
 bundle = open_bundle(Path(sys.argv[1])); prepare = load_preprocessor(bundle.files, bundle.path)
-engine = load_cpu(bundle.files["model.onnx"]); table = pd.read_csv(sys.argv[2]); prices = []
+session = onnxruntime.InferenceSession(bundle.files["model.onnx"]); table = pd.read_csv(sys.argv[2]); prices = []
 for start in range(0, len(table), 64):
     inputs = prepare(table_of_texts(table["catalog_content"][start:start + 64].tolist()))
-    prices.append(engine(inputs.batch(np.arange(len(inputs)))))
+    prices.append(session.run(["price"], dict(inputs.batch(np.arange(len(inputs)))))[0])
 pd.DataFrame({"sample_id": table["sample_id"], "price": np.concatenate(prices)}).to_csv(sys.argv[3], index=False)
 """
 

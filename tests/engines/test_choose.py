@@ -198,7 +198,7 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
 
 def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, small_batches, monkeypatch):
     engines(wrong=constant(2.0))
-    monkeypatch.setattr("pricekit.engines.ort.load_cpu", lambda model, threads: constant(float("nan"))(None))
+    monkeypatch.setattr("pricekit.engines.ort.load_cpu", lambda model: constant(float("nan"))(None))
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
 
 

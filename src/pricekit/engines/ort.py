@@ -145,11 +145,7 @@ def _options(graph_id: str) -> Any:
 
 INPUTS = ("input_ids", "attention_mask", "features")
 
-_FALLBACKS = {
-    "CPUExecutionProvider": (),
-    "CUDAExecutionProvider": (),
-    "TensorrtExecutionProvider": ("CUDAExecutionProvider",),
-}
+_FALLBACKS = {"TensorrtExecutionProvider": ["CUDAExecutionProvider"]}
 """The providers of the operations that a provider does not support; the CPU supports all."""
 
 _SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
@@ -168,7 +164,7 @@ class OrtCpu:
 
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph; raises PluginError, BundleError."""
-        return load_cpu(graph.model, threads=1)
+        return load_cpu(graph.model)
 
 
 class OrtCuda:
@@ -225,12 +221,12 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
     }
 
 
-def load_cpu(model: bytes | Path, threads: int | None = None) -> PriceBatch:
-    """Open a graph on some threads, by default one per CPU; raises PluginError, BundleError.
+def load_cpu(model: bytes | Path) -> PriceBatch:
+    """Open a graph on one thread of the CPU; raises PluginError, BundleError.
 
     A file needs less memory than its content. It must be the caller's own, because it may refer to other files.
     """
-    return _prices(_session(model, "CPUExecutionProvider", {}, threads))
+    return _prices(_session(model, "CPUExecutionProvider", {}))
 
 
 def _prices(session: Any) -> PriceBatch:
@@ -249,9 +245,7 @@ def _prices(session: Any) -> PriceBatch:
     return run
 
 
-def _session(
-    model: bytes | Path, provider: str, settings: Mapping[str, str], threads: int | None = None
-) -> Any:
+def _session(model: bytes | Path, provider: str, settings: Mapping[str, str]) -> Any:
     """Open a graph on one provider.
 
     Loaded from bytes, a graph cannot refer to weights in other files.
@@ -262,7 +256,7 @@ def _session(
     """
     ort = _check_provider(provider)
     options = ort.SessionOptions()
-    options.intra_op_num_threads = threads or usable_cpus()
+    options.intra_op_num_threads = 1 if provider == "CPUExecutionProvider" else usable_cpus()
     # 3 are errors and 4 fatal ones. A graph that cannot be recorded is no error: it is opened again without.
     options.log_severity_level = 4 if settings.get("enable_cuda_graph") == "1" else 3
     # Spinning threads would take CPU time from the tokenizer and from other processes.
@@ -271,7 +265,7 @@ def _session(
         session = ort.InferenceSession(
             model,
             options,
-            providers=[(provider, dict(settings)), *_FALLBACKS[provider]],
+            providers=[(provider, dict(settings)), *_FALLBACKS.get(provider, [])],
             disabled_optimizers=_SLOW_FUSIONS.get(provider),
             enable_fallback=0,
         )

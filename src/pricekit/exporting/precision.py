@@ -130,7 +130,7 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
         simulated: Stored = simulate_float16(half).SerializeToString()
         if isinstance(model, Path):
             simulated = in_file(simulated, model.with_name("simulated.onnx"))
-        engine = PricedOnce(partial(load_cpu, simulated, threads=1))
+        engine = PricedOnce(partial(load_cpu, simulated))
         found = _first_wrong(model, simulated, engine, expected, waiting) if left else None
         if found is None:
             break

@@ -156,7 +156,7 @@ def verify_graph(
     """
     pair = _Pair(
         reference or PricedOnce(lambda: torch_engine(model)),
-        engine or PricedOnce(lambda: load_cpu(graph, threads=1)),
+        engine or PricedOnce(lambda: load_cpu(graph)),
         precision,
     )
     checks = _check_shapes(pair, inputs, max_length, graph, float32)

@@ -164,7 +164,7 @@ def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, bool]) -
     table = _table(names, rows, reader.columns)
     prices, weights = [], []
     for preprocessor, (files, weight) in zip(reader.preprocessors, bundle.members(), strict=True):
-        engine = LoadedEngine(REFERENCE, load_cpu(files["model.onnx"], threads=1))
+        engine = LoadedEngine(REFERENCE, load_cpu(files["model.onnx"]))
         member = Member(preprocessor, engine)
         with quiet():  # features warn about invented values
             prices.append(_each_alone(table, lambda some, by=member: by.prices(by.preprocessor(some))))  # type: ignore[misc]

@@ -339,7 +339,7 @@ def _exports(make: Make) -> None:
     _spread(model, _resized(built, ROWS, longest, padded=True))
     # torch.export treats a length of 1 as a constant.
     example = _resized(built, 3, max(2, min(17, longest)), padded=True)
-    reference, graph = torch_engine(model), load_cpu(export_bytes(model, example), threads=1)
+    reference, graph = torch_engine(model), load_cpu(export_bytes(model, example))
     for rows, length in SHAPES:
         for padded in (True, False):
             batch = _resized(built, rows, min(length, longest), padded=padded)

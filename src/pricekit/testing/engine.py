@@ -105,7 +105,7 @@ def _prices(make: Make) -> None:
 
 def _parity(make: Make) -> None:
     with _loaded(make) as (engine, price):
-        reference = load_cpu(_graph(), threads=1)
+        reference = load_cpu(_graph())
         for rows, length in SHAPES:
             given = _batch(engine, rows, length)
             _require_close(

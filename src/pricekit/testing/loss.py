@@ -220,7 +220,7 @@ def _exports(make: Make) -> None:
         last[0].weight.zero_()[0, model.encoder.hidden_size] = 1.0
         last[0].bias.zero_()
         expected = model(**{name: torch.from_numpy(array) for name, array in rows.items()}).numpy()
-    found = load_cpu(export_bytes(model, rows), threads=1)(rows)
+    found = load_cpu(export_bytes(model, rows))(rows)
     if not difference(found, expected) <= EXPORT_TOLERANCE:
         fail(
             f"in ONNX Runtime, to_price returns {found.tolist()} for the raw outputs {raw.tolist()}",

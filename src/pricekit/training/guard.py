@@ -59,7 +59,7 @@ class GradientGuard:
         self.waits = device.type != "cpu"
         self.alone = processes == 1
         self.remembers = not self.waits and self.alone and config.speed.zero_grad_set_to_none
-        self.named = [(name, parameter) for name, parameter in model.named_parameters()]
+        self.named = list(model.named_parameters())
         self.vectors = {name: parameter for name, parameter in self.named if parameter.dim() == 1}
         self.unread: list[tuple[int, Tensor | list[Tensor], Tensor, list[str]]] = []
 
