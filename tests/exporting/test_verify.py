@@ -80,7 +80,7 @@ def test_a_price_that_depends_on_other_rows_is_rejected(run, bundle, monkeypatch
     monkeypatch.setattr(
         verify,
         "load_cpu",
-        lambda graph, threads: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
+        lambda graph: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
     )
     with raises(ExportError, precision="fp32"):
         verify_graph(opened.model, graph, inputs, 64)
@@ -99,7 +99,7 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch, r
 
     monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))
     monkeypatch.setattr(verify, "SINGLE_ROWS", 7)
-    monkeypatch.setattr(verify, "load_cpu", lambda graph, threads: careless)
+    monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
     with raises(ExportError, "precision", precision="fp16"):
         verify_graph(opened.model, b"", inputs, 64, sample.price, precision="fp16")
 
