@@ -6,7 +6,7 @@ import copy
 from contextlib import nullcontext
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,6 @@ LORA = (
 )
 _LORA_SCALE = 2
 """The product of the matrices counts twice, as with the usual `lora_alpha` 16 for rank 8."""
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 def require_peft(rank: int) -> None:
@@ -50,7 +48,12 @@ def add_adapters(model: Any, rank: int) -> None:
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    names = projections(model)
+    # The linear modules inside attention: queries, keys, values, positions and output.
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and any("att" in part.lower() for part in name.split("."))
+    ]
     if not names:
         raise ConfigError(
             f"LoRA finds no attention projection in an encoder of the family '{model.config.model_type}'; set "
@@ -60,32 +63,6 @@ def add_adapters(model: Any, rank: int) -> None:
     model.requires_grad_(False)
     chosen = LoraConfig(r=rank, lora_alpha=_LORA_SCALE * rank, target_modules=names)
     inject_adapter_in_model(chosen, model)
-
-
-def projections(model: nn.Module) -> list[str]:
-    """Return the names of the linear modules inside attention: queries, keys, values, positions and output."""
-    return [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and any("att" in part.lower() for part in name.split("."))
-    ]
-
-
-def merge_adapters(module: Module) -> Module:
-    """Return a copy with each product B·A added to its projection W; all other parameters are shared.
-
-    A module without adapters is returned as it is.
-    """
-    adapted = [layer for layer in module.modules() if _is_adapted(layer)]
-    if not adapted:
-        return module
-    own = {id(parameter) for layer in adapted for parameter in layer.parameters()}
-    shared = {id(parameter): parameter for parameter in module.parameters() if id(parameter) not in own}
-    twin = copy.deepcopy(module, shared)
-    for name, layer in [found for found in twin.named_modules() if _is_adapted(found[1])]:
-        layer.merge()
-        twin.set_submodule(name, layer.get_base_layer())
-    return twin
 
 
 def _is_adapted(layer: Any) -> bool:
@@ -266,8 +243,19 @@ class TransformerEncoder(nn.Module):
         enable({"use_reentrant": False})
 
     def merged(self) -> TransformerEncoder:
-        """Return the encoder without adapters: their products are added to its weights."""
-        return merge_adapters(self)
+        """Return a copy with each product B·A added to its projection W; all other parameters are shared.
+
+        An encoder without adapters is returned as it is.
+        """
+        adapted = [layer for layer in self.modules() if _is_adapted(layer)]
+        if not adapted:
+            return self
+        own = {id(parameter) for layer in adapted for parameter in layer.parameters()}
+        twin = copy.deepcopy(self, {id(p): p for p in self.parameters() if id(p) not in own})
+        for name, layer in [found for found in twin.named_modules() if _is_adapted(found[1])]:
+            layer.merge()
+            twin.set_submodule(name, layer.get_base_layer())
+        return twin
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the pooled hidden states, float32 (B, H)."""
