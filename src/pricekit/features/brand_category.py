@@ -83,16 +83,6 @@ def common_label(texts: pa.LargeStringArray) -> str:
     return label if 2 * rows.get(label, 0) > len(texts) else ""
 
 
-def count_brands(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
-    """Count the brands of training rows: the brand lines, or if there are none the first words of the item names."""
-    return count_names([stated] if any_filled(stated) else leading_words(title))
-
-
-def count_categories(stated: pa.LargeStringArray, title: pa.LargeStringArray) -> dict[str, int]:
-    """Count the categories of training rows: the category lines, or if there are none the head words."""
-    return count_names([stated if any_filled(stated) else head_word(title)])
-
-
 def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
     """Count names over all columns; keep at most `MAX_NAMES`, each with at least `MIN_COUNT` rows.
 
@@ -103,9 +93,8 @@ def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
         pc.and_(pc.greater_equal(counts.field("counts"), MIN_COUNT), pc.not_equal(counts.field("values"), ""))
     )
     keys = [("counts", "descending"), ("values", "ascending")]
-    table = pa.table({"values": frequent.field("values"), "counts": frequent.field("counts")}).sort_by(keys)
-    top = table.slice(0, MAX_NAMES)
-    return dict(zip(top["values"].to_pylist(), top["counts"].to_pylist(), strict=True))
+    top = pa.Table.from_struct_array(frequent).sort_by(keys).slice(0, MAX_NAMES).to_pydict()
+    return dict(zip(top["values"], top["counts"], strict=True))
 
 
 def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:

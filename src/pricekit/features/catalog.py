@@ -198,11 +198,13 @@ def fit_names(texts: pa.LargeStringArray) -> State:
         for texts in (VectorizedTexts(part, {"label": label}) for part in parts)
     ]
     brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
+    brands = [brand] if brand_category.any_filled(brand) else brand_category.leading_words(title)
+    categories = category if brand_category.any_filled(category) else brand_category.head_word(title)
     return {
         "label": label,
         "sizes": size_labels(texts, label),
-        "brand": brand_category.count_brands(brand, title),
-        "category": brand_category.count_categories(category, title),
+        "brand": brand_category.count_names(brands),
+        "category": brand_category.count_names([categories]),
     }
 
 
