@@ -48,12 +48,7 @@ def add_adapters(model: Any, rank: int) -> None:
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    # The linear modules inside attention: queries, keys, values, positions and output.
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and any("att" in part.lower() for part in name.split("."))
-    ]
+    names = projections(model)
     if not names:
         raise ConfigError(
             f"LoRA finds no attention projection in an encoder of the family '{model.config.model_type}'; set "
@@ -63,6 +58,15 @@ def add_adapters(model: Any, rank: int) -> None:
     model.requires_grad_(False)
     chosen = LoraConfig(r=rank, lora_alpha=_LORA_SCALE * rank, target_modules=names)
     inject_adapter_in_model(chosen, model)
+
+
+def projections(model: nn.Module) -> list[str]:
+    """Return the names of the linear modules inside attention: queries, keys, values, positions and output."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and any("att" in part.lower() for part in name.split("."))
+    ]
 
 
 def _is_adapted(layer: Any) -> bool:

@@ -60,12 +60,11 @@ def _checked(folder: Path) -> Path:
     if _WEIGHTS in missing:
         pickled = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt"))
         if pickled:
-            raise ConfigError(
+            raise _unusable(
+                folder,
                 f"the weights in {folder} are only pickled ({', '.join(pickled)}); a pickle can run any code, so it is "
                 "not opened. If you trust it, convert it once: load it with transformers and call "
                 "save_pretrained(folder), which writes model.safetensors; then use that folder as weights",
-                parameters=("weights",),
-                path=str(folder),
             )
     if missing:
         raise ConfigError(
@@ -94,6 +93,11 @@ def _missing(folder: Path) -> list[str]:
         return missing + [name for name in files if not (folder / name).is_file()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder / _INDEX, f"{type(error).__name__}: {error}") from None
+
+
+def _unusable(path: Path, problem: str) -> ConfigError:
+    """Return the error about a folder of weights, or a file in it."""
+    return ConfigError(problem, parameters=("weights",), path=str(path))
 
 
 def _damaged(path: Path, reason: str) -> ConfigError:
@@ -163,11 +167,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     size, padding = found.get("vocab_size"), found.get("pad_token_id")
     most = size if type(size) is int else math.inf
     if padding is not None and (type(padding) is not int or not 0 <= padding < most):
-        raise ConfigError(
+        raise _unusable(
+            path,
             f"{path} has pad_token_id {padding!r} and vocab_size {size!r}; expected null or an id that is smaller than "
             "vocab_size. Download the weights again, or correct the file",
-            parameters=("weights",),
-            path=str(path),
         )
     return {key: value for key, value in found.items() if key not in _OF_MACHINE}
 
@@ -186,11 +189,10 @@ def naming(path: Path, values: Mapping[str, Any]) -> Iterator[None]:
         if isinstance(error, KeyError):
             name = next((key for key, value in values.items() if error.args == (value,)), "a value")
             reason = f"{name} is {error}, which transformers does not know"
-        raise ConfigError(
+        raise _unusable(
+            path,
             f"{path} describes no encoder that can be built: {shorten(reason, 300)}; download the weights again, or "
             "correct the file",
-            parameters=("weights",),
-            path=str(path),
         ) from None
 
 
@@ -225,11 +227,10 @@ def check_ids(tokenizer: Tokenizer, rows: int | None, folder: Path) -> None:
     """Raise ConfigError if a token has an id for which the encoder, with so many embeddings, has none."""
     token, highest = max(tokenizer.get_vocab().items(), key=lambda found: found[1], default=("", -1))
     if rows is not None and highest >= rows:
-        raise ConfigError(
+        raise _unusable(
+            folder,
             f"the tokenizer in {folder} does not fit config.json: its token {shorten(repr(token), 60)} has the id "
             f"{highest:,}, and vocab_size is {rows:,}. Use config.json, tokenizer.json and weights of one model",
-            parameters=("weights",),
-            path=str(folder),
         )
 
 
@@ -252,11 +253,10 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             raise
         raise_outside_cause(error)
         reason = shorten(str(error), 200)
-        raise ConfigError(
+        raise _unusable(
+            folder,
             f"{folder} contains no fast tokenizer that can be opened ({reason}); expected tokenizer.json. To convert "
             "spm.model, pip install sentencepiece protobuf",
-            parameters=("weights",),
-            path=str(folder),
         ) from None
 
 
@@ -291,20 +291,18 @@ def load_model(
     except Exception as error:  # a damaged file raises many kinds
         raise_outside_cause(error)
         reason = shorten(str(error), 200)
-        raise ConfigError(
+        raise _unusable(
+            folder,
             f"the weights in {folder} cannot be loaded into '{name}': {reason}; download them again",
-            parameters=("weights",),
-            path=str(folder),
         ) from None
     shapes = sorted(found["mismatched_keys"])
     if different := [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in shapes]:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-        raise ConfigError(
+        raise _unusable(
+            folder,
             f"the weights in {folder} do not fit their config.json: {counted(len(different), 'tensor')} of another "
             f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
             "vocab_size and other sizes",
-            parameters=("weights",),
-            path=str(folder),
         )
     encoder = f"{made.base_model_prefix}."
     missing = sorted(key for key in found["missing_keys"] if key.startswith(encoder) or not new_head)
