@@ -6,7 +6,6 @@ A word is a maximal run of ASCII letters, digits and non-ASCII characters: "Ken'
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -36,6 +35,8 @@ WORD_BYTES = 64
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
 _ROW_BITS = np.uint64(20)
+
+Hashes = npt.NDArray[np.uint64]
 
 
 def _among(data: Bytes, first: str, last: str) -> Bools:
@@ -108,7 +109,7 @@ class Words:
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
     @cached_property
-    def hashes(self) -> npt.NDArray[np.uint64]:
+    def hashes(self) -> Hashes:
         """A hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
         # Eight bytes at a time; few words are longer, so later rounds are short.
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
@@ -134,7 +135,7 @@ def split_words(texts: Texts) -> list[Words]:
     return [Words(part) for part in texts.parts(PART_BYTES)]
 
 
-def _mixed(piece: npt.NDArray[np.uint64], length: Ints) -> npt.NDArray[np.uint64]:
+def _mixed(piece: Hashes, length: Ints) -> Hashes:
     """Drop the bytes after the end of a word (no byte of a word is 0) and mix the others over all 64 bits."""
     behind = (8 * np.maximum(8 - length, 0)).astype(np.uint64)
     code = (piece << behind) * _ODD
@@ -142,11 +143,7 @@ def _mixed(piece: npt.NDArray[np.uint64], length: Ints) -> npt.NDArray[np.uint64
     return code * _ODD
 
 
-Hashes = npt.NDArray[np.uint64]
-
 MOST_WORDS = (1 << 15) - 1
-SLOTS_PER_WORD = 16  # so that few words share a slot; the slots of 1,000 words take 32 kB
-SHORTEST = 64  # slots
 
 
 def common_words(parts: Sequence[Words], most: int, least_rows: int) -> list[str]:
@@ -177,44 +174,22 @@ def common_words(parts: Sequence[Words], most: int, least_rows: int) -> list[str
 
 
 class WordTable:
-    """The numbers of V known words by hash: an open-addressed hash table in numpy."""
+    """The numbers of V known words by hash."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Store at most `MOST_WORDS` words; each must be one word in lower case."""
+        """Store at most `MOST_WORDS` words; each must be one word in lower case, and no two the same."""
         if len(words) > MOST_WORDS:
             raise ValueError(f"expected at most {MOST_WORDS:,} words, found {len(words):,}")
         parts = split_words(join_texts(as_strings(pd.Series(list(words), dtype=object))))
         if np.concatenate([part.count for part in parts]).tolist() != [1] * len(words):
             raise ValueError("expected texts of one word each")
-        hashes = np.concatenate([part.hashes for part in parts])
-        bits = math.ceil(math.log2(max(SHORTEST, SLOTS_PER_WORD * len(words))))
-        self._shift = np.uint64(64 - bits)
-        self._hash = np.concatenate([np.zeros(1, np.uint64), hashes])  # number 0 is an empty slot
-        self._slot = np.zeros((1 << bits) + len(words) + 1, np.int16)
-        self._probes = 1
-        for number, place in enumerate(self._places(hashes).tolist(), start=1):
-            free = place
-            while self._slot[free]:
-                free += 1
-            self._slot[free] = number
-            self._probes = max(self._probes, free - place + 1)
+        self._hashes = pd.Index(np.concatenate([part.hashes for part in parts]))
+        if not self._hashes.is_unique:  # this also builds the hash table, before threads share it
+            raise ValueError("expected different words")
 
-    def find(self, hashes: Hashes) -> npt.NDArray[np.int16]:
-        """Return the number of each word from 1, 0 for unknown words, (W,)."""
-        place = self._places(hashes)
-        number = self._slot.take(place)
-        same = self._hash.take(number) == hashes
-        left = np.flatnonzero((number > 0) & ~same)  # words whose slot another word has taken
-        found: npt.NDArray[np.int16] = number * same
-        for probe in range(1, self._probes):
-            number = self._slot.take(place[left] + probe)
-            same = self._hash.take(number) == hashes[left]
-            found[left[same]] = number[same]
-            left = left[(number > 0) & ~same]
-        return found
-
-    def _places(self, hashes: Hashes) -> Ints:
-        return (hashes >> self._shift).astype(np.int64)
+    def find(self, hashes: Hashes) -> Ints:
+        """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""
+        return self._hashes.get_indexer(hashes)
 
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
@@ -222,8 +197,8 @@ def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
     rows, numbers, start = [], [], 0
     for part in parts:
         found = table.find(part.hashes)
-        known = np.flatnonzero(found)
+        known = np.flatnonzero(found >= 0)
         rows.append(start + part.row()[known])
-        numbers.append(found[known].astype(np.int64) - 1)
+        numbers.append(found[known])
         start += len(part.count)
     return np.concatenate(rows), np.concatenate(numbers)
