@@ -24,12 +24,14 @@ from pricekit.features.labelled_lines import (
     Bytes,
     Floats,
     Ints,
+    LastOpened,
     Texts,
     as_strings,
     byte_table,
     concatenated,
     join_texts,
     joined_texts,
+    lines_and_colons,
     numpy_of,
     shared,
     slices,
@@ -155,14 +157,10 @@ def cut(texts: Texts, labels: Sequence[str]) -> Cells:
 
 def _labelled_lines(texts: Texts) -> tuple[Ints, Ints, pa.LargeStringArray]:
     """Return start, colon and label of the lines that have a colon near their beginning, each (K,)."""
-    data = texts.data
-    end = np.flatnonzero(data == ord("\n"))
-    start = np.concatenate([[0], end + 1])[: len(end)]
-    colons = np.append(np.flatnonzero(data == ord(":")), len(data))
-    colon = colons[np.searchsorted(colons, start)]
+    start, end, colon = lines_and_colons(texts.data)
     labelled = (colon < np.minimum(end, start + LABEL_BYTES)) & (colon > start)
     start, colon = start[labelled], colon[labelled]
-    return start, colon, slices(data, start, colon)
+    return start, colon, slices(texts.data, start, colon)
 
 
 def _row_of(texts: Texts, position: Ints) -> Ints:
@@ -456,7 +454,7 @@ class CellNumbers:
 
     def __init__(self, options: Options) -> None:
         self.names = tuple(f"column_{n}" for n in range(1, options.columns + 1))
-        self._opened: tuple[dict[str, Any], list[Column]] | None = None
+        self._open = LastOpened(lambda state: from_json(state["columns"]))
 
     def fit(self, table: Table) -> dict[str, Any]:
         """Choose the values: {"columns": see `to_json`, "chosen": [[label, place], ...]}."""
@@ -473,13 +471,6 @@ class CellNumbers:
         for number, (label, place) in enumerate(state["chosen"]):
             block[:, number] = _value(values, label, place)
         return np.clip(np.nan_to_num(block), -BOUND, BOUND).astype(np.float32)
-
-    def _open(self, state: dict[str, Any]) -> list[Column]:
-        """Read the columns of a state, and keep them: this takes longer than reading the cells of a row."""
-        opened = self._opened
-        if opened is None or opened[0] is not state:
-            self._opened = opened = (state, from_json(state["columns"]))
-        return opened[1]
 
 
 def _value(values: Values, label: int, place: int) -> Floats:

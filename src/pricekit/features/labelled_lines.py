@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +115,21 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
     result = compute()
     _latest.results.append((key, result))
     return result
+
+
+class LastOpened(Generic[Result]):
+    """What a function made of the last state of a feature: reading a state takes longer than computing a few rows."""
+
+    def __init__(self, read: Callable[[dict[str, Any]], Result]) -> None:
+        self._read = read
+        self._opened: tuple[dict[str, Any], Result] | None = None
+
+    def __call__(self, state: dict[str, Any]) -> Result:
+        """Return the result for a state; nobody may change it."""
+        opened = self._opened
+        if opened is None or opened[0] is not state:
+            self._opened = opened = state, self._read(state)
+        return opened[1]
 
 
 def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
@@ -262,13 +277,18 @@ class Lines:
         return pc.ascii_trim_whitespace(pc.fill_null(self.pieces.take(where), ""))
 
 
+def lines_and_colons(data: Bytes) -> tuple[Ints, Ints, Ints]:
+    """Return where each line begins and ends, and the first colon from its beginning on, each int64 (L,)."""
+    end = np.flatnonzero(data == ord("\n"))
+    start = np.concatenate([[0], end + 1])[: len(end)]
+    colon = np.append(np.flatnonzero(data == ord(":")), len(data))
+    return start, end, colon[np.searchsorted(colon, start)]
+
+
 def split_lines(texts: Texts) -> Lines:
     """Split texts at every newline and recognise the labels; every text has at least one line."""
     data = texts.data
-    end = np.flatnonzero(data == ord("\n")) + 1
-    start = np.concatenate([[0], end])[: len(end)]
-    colon = np.append(np.flatnonzero(data == ord(":")), len(data))
-    colon = colon[np.searchsorted(colon, start)]
+    start, end, colon = lines_and_colons(data)
     labelled = np.flatnonzero(colon < np.minimum(end, start + LABEL_BYTES))
     kind = np.zeros(len(start), np.int8)
     cut = start.copy()

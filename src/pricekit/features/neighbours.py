@@ -27,7 +27,7 @@ from pydantic import Field
 
 from pricekit.config import Search, Section
 from pricekit.errors import BundleError
-from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, as_list, evenly
+from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, evenly
 from pricekit.support.packing import pack, unpack
 from pricekit.support.text import shorten
 from pricekit.table import Table
@@ -284,7 +284,7 @@ class Neighbours:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._opened: tuple[State, _Priced] | None = None
+        self._open = LastOpened(_Priced)
 
     def fit(self, table: Table, price: np.ndarray) -> State:
         """Index N training rows.
@@ -319,13 +319,6 @@ class Neighbours:
         price, weight = priced.log_price[rows], similarity**self.options.power
         mean = float((price * weight).sum() / weight.sum())
         return np.array([mean, price[0], similarity[0]])
-
-    def _open(self, state: State) -> _Priced:
-        """Build the index of a state, and keep it: this takes longer than thousands of searches."""
-        opened = self._opened
-        if opened is None or opened[0] is not state:
-            self._opened = opened = (state, _Priced(state))
-        return opened[1]
 
 
 class _Priced:

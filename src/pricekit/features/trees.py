@@ -27,7 +27,7 @@ from pricekit.features.cells import (
 )
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import MOST_NODES, Forest, from_lightgbm, joined
-from pricekit.features.labelled_lines import Block, Floats, Ints
+from pricekit.features.labelled_lines import Block, Floats, Ints, LastOpened
 from pricekit.features.linear import Linear, count_terms, linear_out_of_fold
 from pricekit.features.neighbours import Neighbours
 from pricekit.features.units import KINDS
@@ -286,7 +286,9 @@ class Trees:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.holds_training_rows = options.neighbours
-        self._opened: tuple[State, Inputs, Forest] | None = None
+        self._open = LastOpened(
+            lambda state: (Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"]))
+        )
 
     def fit(self, table: Table, price: np.ndarray) -> State:
         """Fit the trees to N rows with prices, float64 (N,).
@@ -349,14 +351,6 @@ class Trees:
             np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
             found[start : start + len(part), 0] = forest.predict(block)
         return found
-
-    def _open(self, state: State) -> tuple[Inputs, Forest]:
-        """Read a state, and keep it: this takes longer than predicting a few rows."""
-        opened = self._opened
-        if opened is None or opened[0] is not state:
-            inputs, forest = Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"])
-            self._opened = opened = (state, inputs, forest)
-        return opened[1:]
 
     def _grow(
         self,
