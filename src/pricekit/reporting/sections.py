@@ -19,6 +19,7 @@ from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.groups import amount
 from pricekit.evaluation.scores import constant_score, goal_of
 from pricekit.evaluation.table_report import TableReport
+from pricekit.features.fit import some_rows
 from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
 from pricekit.insight.explanations import Explanation, Factor, name_of
 from pricekit.plots import (
@@ -48,7 +49,6 @@ from pricekit.reporting.page import (
 from pricekit.reporting.subject import (
     Subject,
     Unpriced,
-    chosen_rows,
     has_no_prices,
     read_unpriced,
     subject_of,
@@ -312,7 +312,7 @@ def _doubtful(subject: Unpriced) -> Iterator[Block]:
         places = list(dict.fromkeys([*order[: WORST // 2].tolist(), *order[-WORST // 2 :].tolist()]))
         yield Products([_unpriced_row(subject, place, None) for place in places])
         return
-    some = chosen_rows(len(subject.table), MOST_COMPARED)
+    some = some_rows(len(subject.table), MOST_COMPARED)
     found = subject.predictor.comparables(subject.table.take(some), among=subject.products)
     far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
     far.sort(key=lambda pair: -pair[1].distance)
@@ -456,7 +456,7 @@ def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]
 
 def describe_languages(texts: Sequence[str]) -> str:
     """Return one sentence on the languages of texts, the most frequent first."""
-    some = [texts[place] for place in chosen_rows(len(texts), MOST_TEXTS).tolist()]
+    some = [texts[place] for place in some_rows(len(texts), MOST_TEXTS).tolist()]
     if not some:
         return ""
     counts = Counter(language_of(text) for text in some)

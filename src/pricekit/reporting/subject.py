@@ -23,6 +23,7 @@ from pricekit.evaluation.held_out import (
 )
 from pricekit.evaluation.scores import Scores, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
+from pricekit.features.fit import some_rows
 from pricekit.insight.products import Products, products_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
@@ -115,7 +116,7 @@ def subject_of(
     notes, rows = [chosen.note] if chosen.note else [], chosen.rows
     if len(rows) > MOST_ROWS:
         notes.append(sampled(len(rows)))
-        rows = rows.take(chosen_rows(len(rows), MOST_ROWS))
+        rows = rows.take(some_rows(len(rows), MOST_ROWS))
     return Subject(
         model,
         facts_of(model),
@@ -154,10 +155,10 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
         held_out = read_held_out(model)
         if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
             note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
-            products = products_of(usable.take(chosen_rows(len(usable), MOST_COMPARED)))
+            products = products_of(usable.take(some_rows(len(usable), MOST_COMPARED)))
             return _Chosen(held_out, products, True, note)
     note = "" if len(usable) <= MOST_ROWS else sampled(len(usable))
-    some = usable.take(chosen_rows(len(usable), MOST_ROWS))
+    some = usable.take(some_rows(len(usable), MOST_ROWS))
     return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
@@ -202,7 +203,7 @@ def read_unpriced(
     if not len(rows):
         raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
-    rows = rows.take(chosen_rows(len(rows), MOST_ROWS))
+    rows = rows.take(some_rows(len(rows), MOST_ROWS))
     products = products or predictor.own_products()
     described = describe_table(model, table, options, priced=False)
     return Unpriced(
@@ -233,13 +234,6 @@ def describe_table(
 def sampled(count: int) -> str:
     """Return the sentence for more than `MOST_ROWS` rows."""
     return f"Of {count:,} rows, {MOST_ROWS:,} drawn by chance are judged."
-
-
-def chosen_rows(count: int, most: int) -> np.ndarray:
-    """Return the places of all rows, or of so many, drawn by chance with a fixed seed."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def facts_of(model: Path) -> dict[str, Any]:
