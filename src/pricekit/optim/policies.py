@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
@@ -18,34 +17,32 @@ from pricekit.config import Section
 from pricekit.core.loader import registry
 from pricekit.optim.optimizers import adamw, warmup_cosine
 
-_QUICK: Mapping[str, Any] = MappingProxyType(
-    {
-        "backbone": {"name": "bag"},
-        "features": ["optimized22", "columns", "trees"],
-        "loss": {"name": "smape"},
-        "head": {
-            "widths": [128],
-            "dropout": [0.0],
-            "norm": "none",
-            "activation": "gelu",
-            "feature_bins": 8,
-        },
-        "max_length": 192,
-        "facts_first": True,
-        "training": {
-            "epochs": "auto",
-            "batch_size": 64,
-            "gradient_accumulation_steps": 1,
-            "learning_rate": 5e-3,
-            "embedding_learning_rate": 0.2,
-            "weight_decay": 0.0,
-            "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
-            "patience": 10,
-            "refit": True,
-        },
-        "speed": {"precision": "fp32"},
-    }
-)
+_QUICK: Mapping[str, Any] = {
+    "backbone": {"name": "bag"},
+    "features": ["optimized22", "columns", "trees"],
+    "loss": {"name": "smape"},
+    "head": {
+        "widths": [128],
+        "dropout": [0.0],
+        "norm": "none",
+        "activation": "gelu",
+        "feature_bins": 8,
+    },
+    "max_length": 192,
+    "facts_first": True,
+    "training": {
+        "epochs": "auto",
+        "batch_size": 64,
+        "gradient_accumulation_steps": 1,
+        "learning_rate": 5e-3,
+        "embedding_learning_rate": 0.2,
+        "weight_decay": 0.0,
+        "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
+        "patience": 10,
+        "refit": True,
+    },
+    "speed": {"precision": "fp32"},
+}
 
 
 class _AdamW:
@@ -221,21 +218,19 @@ class Fast(_AdamW):
         + "A learning rate of 2e-4 for a whole RoBERTa-base is the published number and high for fine-tuning: "
         "if the loss stalls, try training.learning_rate 3e-5 and training.head_learning_rate 1e-3." + _REFIT
     )
-    defaults: Mapping[str, Any] = MappingProxyType(
-        {
-            "backbone": {"name": "roberta-base", "pooling": "cls"},
-            "features": ["fast15"],
-            "loss": {"name": "smape"},
-            "head": {
-                "widths": [512, 256, 128],
-                "dropout": [0.2, 0.15, 0.1],
-                "norm": "layer",
-                "activation": "relu",
-            },
-            "max_length": 256,
-            "training": _training(16, 4, 15, 2e-4, 0.01, warmup_epochs=2),
-        }
-    )
+    defaults: Mapping[str, Any] = {
+        "backbone": {"name": "roberta-base", "pooling": "cls"},
+        "features": ["fast15"],
+        "loss": {"name": "smape"},
+        "head": {
+            "widths": [512, 256, 128],
+            "dropout": [0.2, 0.15, 0.1],
+            "norm": "layer",
+            "activation": "relu",
+        },
+        "max_length": 256,
+        "training": _training(16, 4, 15, 2e-4, 0.01, warmup_epochs=2),
+    }
 
 
 class Blazing(_AdamW):
@@ -247,16 +242,14 @@ class Blazing(_AdamW):
         + "A learning rate of 3e-4 for a whole DistilRoBERTa is the published number and high for fine-tuning: "
         "if the loss stalls, try training.learning_rate 5e-5 and training.head_learning_rate 1e-3." + _REFIT
     )
-    defaults: Mapping[str, Any] = MappingProxyType(
-        {
-            "backbone": {"name": "distilroberta", "pooling": "cls"},
-            "features": ["balanced20"],
-            "loss": {"name": "smape"},
-            "head": {"widths": [384, 192], "dropout": [0.2, 0.15], "norm": "layer", "activation": "gelu"},
-            "max_length": 256,
-            "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1, max_grad_norm=1.0),
-        }
-    )
+    defaults: Mapping[str, Any] = {
+        "backbone": {"name": "distilroberta", "pooling": "cls"},
+        "features": ["balanced20"],
+        "loss": {"name": "smape"},
+        "head": {"widths": [384, 192], "dropout": [0.2, 0.15], "norm": "layer", "activation": "gelu"},
+        "max_length": 256,
+        "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1, max_grad_norm=1.0),
+    }
 
 
 class Optimized(_AdamW):
@@ -268,21 +261,19 @@ class Optimized(_AdamW):
         + "gamma 2 is the published number; the metric is plain SMAPE, so compare with the loss smape."
         + _REFIT
     )
-    defaults: Mapping[str, Any] = MappingProxyType(
-        {
-            "backbone": {"name": "deberta-v3-small", "pooling": "cls"},
-            "features": ["optimized22"],
-            "loss": {"name": "focal-smape", "gamma": 2.0},
-            "head": {
-                "widths": [384, 192, 96],
-                "dropout": [0.3, 0.2, 0.1],
-                "norm": "layer",
-                "activation": "gelu",
-            },
-            "max_length": 256,
-            "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2, max_grad_norm=1.0),
-        }
-    )
+    defaults: Mapping[str, Any] = {
+        "backbone": {"name": "deberta-v3-small", "pooling": "cls"},
+        "features": ["optimized22"],
+        "loss": {"name": "focal-smape", "gamma": 2.0},
+        "head": {
+            "widths": [384, 192, 96],
+            "dropout": [0.3, 0.2, 0.1],
+            "norm": "layer",
+            "activation": "gelu",
+        },
+        "max_length": 256,
+        "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2, max_grad_norm=1.0),
+    }
 
 
 _SCRATCH_TRAINING = {
@@ -308,12 +299,10 @@ class Scratch(_AdamW):
         "are ours; features and head are those of quick. learning_rate is that of the encoder, and head_learning_rate "
         "that of all else, which is the whole network of mlp."
     )
-    defaults: Mapping[str, Any] = MappingProxyType(
-        {
-            **Quick.defaults,
-            "backbone": {"name": "lstm"},
-            "head": {**Quick.defaults["head"], "dropout": [0.1]},
-            "training": _SCRATCH_TRAINING,
-            "speed": {"precision": "auto"},
-        }
-    )
+    defaults: Mapping[str, Any] = {
+        **Quick.defaults,
+        "backbone": {"name": "lstm"},
+        "head": {**Quick.defaults["head"], "dropout": [0.1]},
+        "training": _SCRATCH_TRAINING,
+        "speed": {"precision": "auto"},
+    }
