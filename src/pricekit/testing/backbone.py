@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,14 @@ from pricekit.engines.ort import load_cpu
 from pricekit.model.inference import to_tensors, torch_engine
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
-from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference
-from pricekit.testing.models import (
-    LONGEST,
-    ROWS,
-    TOLERANCE,
-    Built,
-    build,
-    export_bytes,
-    seeded,
-    stored_into,
-    training_texts,
-)
+from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
+from pricekit.testing.models import export_bytes, seeded, stored_into
 from pricekit.testing.runner import Check, Make, fail, require_methods, shown
-from pricekit.tokens import encode, pad_id_of
+from pricekit.tokens import encode, pad_id_of, pad_rows
+
+LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
+TOLERANCE = 1e-4
+"""Relative tolerance: for encodings as before training, for exported prices as in export."""
 
 TOKENS = 64
 SPREAD = 4.0
@@ -43,28 +37,89 @@ SHAPES = ((1, 1), (2, 7), (3, 17), (ROWS, LONGEST))
 
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_backbone`."""
-    found: dict[str, Callable[[Make], None]] = {
-        "has tokenizer, architecture and encoder": lambda make: require_methods(
-            make(), "tokenizer", "architecture", "encoder"
-        ),
-        "max_length is None or a number": _max_length,
-        "trains a tokenizer": _tokenizer,
-        "tokenizer survives JSON": _round_trip,
-        "tokenizer accepts every text": _every_text,
-        "architecture is JSON": _architecture,
-        "hidden_size and members": _sizes,
-        "layers and embedding belong to the encoder": _layers,
-        "encodes as float32 (B, hidden_size)": _output,
-        "padding changes nothing": _padding,
-        "independent of the other rows of the batch": _batch_sensitivity,
-        "deterministic": _twice,
-        "gradient reaches every parameter": _gradients,
-        "checkpointing changes nothing": _checkpointing,
-        "a deep copy is independent": _deep_copy,
-        "reopens from a run": _opens_again,
-        "exports exactly": _exports,
-    }
-    return seeded(found, make)
+    return seeded(
+        {
+            "has tokenizer, architecture and encoder": lambda make: require_methods(
+                make(), "tokenizer", "architecture", "encoder"
+            ),
+            "max_length is None or a number": _max_length,
+            "trains a tokenizer": _tokenizer,
+            "tokenizer survives JSON": _round_trip,
+            "tokenizer accepts every text": _every_text,
+            "architecture is JSON": _architecture,
+            "hidden_size and members": _sizes,
+            "layers and embedding belong to the encoder": _layers,
+            "encodes as float32 (B, hidden_size)": _output,
+            "padding changes nothing": _padding,
+            "independent of the other rows of the batch": _batch_sensitivity,
+            "deterministic": _twice,
+            "gradient reaches every parameter": _gradients,
+            "checkpointing changes nothing": _checkpointing,
+            "a deep copy is independent": _deep_copy,
+            "reopens from a run": _opens_again,
+            "exports exactly": _exports,
+        },
+        make,
+    )
+
+
+@dataclass(frozen=True)
+class Built:
+    """A new encoder in evaluation mode, and its parts.
+
+    Attributes:
+        tokenizer: the trained tokenizer.
+        architecture: the architecture as a run stores it.
+        encoder: the encoder module.
+        batches: `input_ids` and `attention_mask`, int64 (B, L), with rows of many lengths.
+        room: how many tokens of padding the batches can still take.
+    """
+
+    tokenizer: Tokenizer
+    architecture: Any
+    encoder: Any
+    batches: list[tuple[Tensor, Tensor]]
+    room: int
+
+    @torch.no_grad()
+    def encoding(self) -> Tensor:
+        """Return the encoding of the first batch."""
+        found: Tensor = self.encoder(*self.batches[0])
+        return found
+
+
+def training_texts() -> list[str]:
+    """Return texts to train tokenizers on, without the very long ones, which are slow."""
+    return [*ordinary_texts(), *(text for text in DIFFICULT_TEXTS if len(text) < SHORT)]
+
+
+def build(make: Make) -> Built:
+    """Build tokenizer and encoder as training does."""
+    plugin = make()
+    tokenizer = plugin.tokenizer(training_texts())
+    architecture = json.loads(json.dumps(plugin.architecture(tokenizer)))
+    longest = min(LONGEST, plugin.max_length or LONGEST)
+    room, pad_id = min(ROOM, longest - 1), pad_id_of(tokenizer)
+    texts = [
+        *ordinary_texts()[:4],
+        "",
+        "tea",
+        "Item Name: green tea, 12 oz",
+        DIFFICULT_TEXTS[4],
+        *ordinary_texts()[4:],
+    ]
+    tokens = encode(tokenizer, texts, longest - room, pad_id)
+    encoder = plugin.encoder(architecture, tokenizer, tokens)
+    if not isinstance(encoder, nn.Module):
+        fail(
+            f"encoder returned {shown(encoder)}",
+            "a torch.nn.Module",
+            "derive the encoder from torch.nn.Module",
+        )
+    starts = range(0, len(tokens) - ROWS, ROWS)
+    padded = [pad_rows(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
+    batches = [(torch.from_numpy(ids), torch.from_numpy(mask)) for ids, mask in padded]
+    return Built(tokenizer, architecture, encoder.eval(), batches, room)
 
 
 def _max_length(make: Make) -> None:

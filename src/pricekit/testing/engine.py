@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -37,19 +37,21 @@ ROUNDS = 6
 
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_engine`."""
-    found: Mapping[str, Callable[[Make], None]] = {
-        "has load": lambda make: require_methods(make(), "load"),
-        "length_multiple and streams": _numbers,
-        "finite, positive float32 prices": _prices,
-        "prices match the reference": _parity,
-        "independent of the other rows of the batch": _batch_sensitivity,
-        "returned arrays are not overwritten": _stays,
-        "concurrent streams give the same prices": _streams,
-        "rejects an invalid graph": _refuses,
-        "module imports no torch": lambda make: require_import_without_torch(make()),
-        "runs without torch": _runs_without_torch,
-    }
-    return named(found, make)
+    return named(
+        {
+            "has load": lambda make: require_methods(make(), "load"),
+            "length_multiple and streams": _numbers,
+            "finite, positive float32 prices": _prices,
+            "prices match the reference": _parity,
+            "independent of the other rows of the batch": _batch_sensitivity,
+            "returned arrays are not overwritten": _stays,
+            "concurrent streams give the same prices": _streams,
+            "rejects an invalid graph": _refuses,
+            "module imports no torch": lambda make: require_import_without_torch(make()),
+            "runs without torch": _runs_without_torch,
+        },
+        make,
+    )
 
 
 @cache

@@ -42,27 +42,29 @@ def checks(make: Make, columns: Columns | None = None) -> list[Check]:
     ordinary = partial(table_of, ordinary_texts(), columns)
     mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)
-    found: dict[str, Callable[[Make], None]] = {
-        "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
-        "names its columns": _names,
-        "state is JSON": _on(_is_json, mixed),
-        "state survives JSON": _on(_survives, mixed),
-        "state holds everything that fit learned": _on(_holds_all, mixed),
-        "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
-        "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
-        "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
-        "accepts a table without rows": _on(_usable, ordinary, none),
-        "a row alone equals the row in a batch": _on(_alone, mixed),
-        "independent of the row order": _on(_shuffled, mixed),
-        "deterministic": _on(_twice, mixed),
-        "does not modify the table": _on(_leaves_table, mixed),
-        "fit does not see the price": _on(_fit_is_blind, ordinary),
-        "transform does not see the price": _on(_transform_is_blind, ordinary),
-        "update learns from more rows": _on(_updates, ordinary, mixed),
-        "module imports no torch": lambda make: require_import_without_torch(make()),
-        "runs without torch": _on(_runs_without_torch, ordinary),
-    }
-    return named(found, make)
+    return named(
+        {
+            "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
+            "names its columns": _names,
+            "state is JSON": _on(_is_json, mixed),
+            "state survives JSON": _on(_survives, mixed),
+            "state holds everything that fit learned": _on(_holds_all, mixed),
+            "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
+            "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
+            "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
+            "accepts a table without rows": _on(_usable, ordinary, none),
+            "a row alone equals the row in a batch": _on(_alone, mixed),
+            "independent of the row order": _on(_shuffled, mixed),
+            "deterministic": _on(_twice, mixed),
+            "does not modify the table": _on(_leaves_table, mixed),
+            "fit does not see the price": _on(_fit_is_blind, ordinary),
+            "transform does not see the price": _on(_transform_is_blind, ordinary),
+            "update learns from more rows": _on(_updates, ordinary, mixed),
+            "module imports no torch": lambda make: require_import_without_torch(make()),
+            "runs without torch": _on(_runs_without_torch, ordinary),
+        },
+        make,
+    )
 
 
 def _on(check: Callable[..., None], *tables: Callable[[], Table]) -> Callable[[Make], None]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from pricekit.config import HeadConfig
@@ -22,16 +18,8 @@ from pricekit.exporting.graph import export_graph
 from pricekit.model.losses import smape
 from pricekit.model.network import PriceModel
 from pricekit.model.transformer import SmallTransformer
-from pricekit.testing.data import (
-    DIFFICULT_TEXTS,
-    FEATURES,
-    VOCABULARY,
-    batch,
-    ordinary_prices,
-    ordinary_texts,
-)
-from pricekit.testing.runner import Check, Make, fail, named, shown
-from pricekit.tokens import encode, pad_id_of, pad_rows
+from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
+from pricekit.testing.runner import Check, Make, fail, named
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -107,67 +95,3 @@ def stored_into(fresh: nn.Module, module: nn.Module) -> None:
                 "the same names and shapes",
                 "create all of them in __init__, also those that are fitted later",
             )
-
-
-LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
-TOLERANCE = 1e-4
-"""Relative tolerance: for encodings as before training, for exported prices as in export."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """A new encoder in evaluation mode, and its parts.
-
-    Attributes:
-        tokenizer: the trained tokenizer.
-        architecture: the architecture as a run stores it.
-        encoder: the encoder module.
-        batches: `input_ids` and `attention_mask`, int64 (B, L), with rows of many lengths.
-        room: how many tokens of padding the batches can still take.
-    """
-
-    tokenizer: Tokenizer
-    architecture: Any
-    encoder: Any
-    batches: list[tuple[Tensor, Tensor]]
-    room: int
-
-    @torch.no_grad()
-    def encoding(self) -> Tensor:
-        """Return the encoding of the first batch."""
-        found: Tensor = self.encoder(*self.batches[0])
-        return found
-
-
-def training_texts() -> list[str]:
-    """Return texts to train tokenizers on, without the very long ones, which are slow."""
-    return [*ordinary_texts(), *(text for text in DIFFICULT_TEXTS if len(text) < SHORT)]
-
-
-def build(make: Make) -> Built:
-    """Build tokenizer and encoder as training does."""
-    plugin = make()
-    tokenizer = plugin.tokenizer(training_texts())
-    architecture = json.loads(json.dumps(plugin.architecture(tokenizer)))
-    longest = min(LONGEST, plugin.max_length or LONGEST)
-    room, pad_id = min(ROOM, longest - 1), pad_id_of(tokenizer)
-    texts = [
-        *ordinary_texts()[:4],
-        "",
-        "tea",
-        "Item Name: green tea, 12 oz",
-        DIFFICULT_TEXTS[4],
-        *ordinary_texts()[4:],
-    ]
-    tokens = encode(tokenizer, texts, longest - room, pad_id)
-    encoder = plugin.encoder(architecture, tokenizer, tokens)
-    if not isinstance(encoder, nn.Module):
-        fail(
-            f"encoder returned {shown(encoder)}",
-            "a torch.nn.Module",
-            "derive the encoder from torch.nn.Module",
-        )
-    starts = range(0, len(tokens) - ROWS, ROWS)
-    padded = [pad_rows(tokens, np.arange(start, start + ROWS), pad_id) for start in starts]
-    batches = [(torch.from_numpy(ids), torch.from_numpy(mask)) for ids, mask in padded]
-    return Built(tokenizer, architecture, encoder.eval(), batches, room)

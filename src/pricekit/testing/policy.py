@@ -33,19 +33,21 @@ PEAK = 1 + 1e-6
 
 def checks(make: Make) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_policy`."""
-    found = {
-        "has defaults, optimizer and schedule": _is_made,
-        "defaults are a valid configuration": _defaults,
-        "every trainable parameter once": _every_parameter,
-        "steps lower a convex loss": _lowers,
-        "works with and without fused": _fused,
-        "schedule is finite, from 0 to 1": _bounded,
-        "schedule accepts fractional steps": _parts,
-        "schedule warms up": _warms_up,
-        "schedule ends at its minimum": _ends,
-        "resuming changes nothing": _resumes,
-    }
-    return seeded(found, make)
+    return seeded(
+        {
+            "has defaults, optimizer and schedule": _is_made,
+            "defaults are a valid configuration": _defaults,
+            "every trainable parameter once": _every_parameter,
+            "steps lower a convex loss": _lowers,
+            "works with and without fused": _fused,
+            "schedule is finite, from 0 to 1": _bounded,
+            "schedule accepts fractional steps": _parts,
+            "schedule warms up": _warms_up,
+            "schedule ends at its minimum": _ends,
+            "resuming changes nothing": _resumes,
+        },
+        make,
+    )
 
 
 def _is_made(make: Make) -> None:
