@@ -20,7 +20,7 @@ class Right:
     streams = 2
 
     def load(self, graph):
-        price = load_cpu(graph.model, threads=1)
+        price = load_cpu(graph.model)
 
         def run(batch):
             assert batch["input_ids"].shape[1] % self.length_multiple == 0
@@ -50,7 +50,7 @@ class Shares(Right):
     """Its threads share one attribute for the batch."""
 
     def load(self, graph):
-        price = load_cpu(graph.model, threads=1)
+        price = load_cpu(graph.model)
 
         def run(batch):
             self.batch = batch
