@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from pricekit.features.labelled_lines import (
     Block,
     Bools,
     Bytes,
+    Codes,
     Floats,
     Ints,
     LastOpened,
@@ -252,7 +252,7 @@ class Values:
 
     cells: Cells
     number: Floats
-    unit: npt.NDArray[np.int8]
+    unit: Codes
     total: Totals
 
 

@@ -24,6 +24,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+Codes = npt.NDArray[np.int8]
+"""Small whole numbers, such as kinds of lines and classes of units."""
 Block = npt.NDArray[np.float32]
 """The type of the columns of features."""
 
@@ -219,7 +221,7 @@ def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
     return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
 
 
-def kinds_of(labels: pa.LargeStringArray) -> npt.NDArray[np.int8]:
+def kinds_of(labels: pa.LargeStringArray) -> Codes:
     """Return the kind of each label, a code of `KIND_CODES` or 0; only the distinct ones are matched."""
     encoded = labels.dictionary_encode()
     names = pc.ascii_trim_whitespace(pc.ascii_lower(encoded.dictionary))
@@ -241,7 +243,7 @@ class Lines:
     """
 
     row: Ints
-    kind: npt.NDArray[np.int8]
+    kind: Codes
     first: Ints
     pieces: pa.LargeStringArray
 

@@ -9,11 +9,10 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Bools, Bytes, Floats, Ints, byte_table, numpy_of, slices
+from pricekit.features.labelled_lines import Bools, Bytes, Codes, Floats, Ints, byte_table, numpy_of, slices
 from pricekit.features.written import Numbers
 
 COMMON = {
@@ -162,7 +161,7 @@ _KIND = np.array([kind for kind, _ in SPELLINGS.values()] + [NONE], np.int8)
 _SIZE = np.array([size for _, size in SPELLINGS.values()] + [1.0])
 
 
-def look_up(spellings: pa.LargeStringArray) -> tuple[npt.NDArray[np.int8], Floats]:
+def look_up(spellings: pa.LargeStringArray) -> tuple[Codes, Floats]:
     """Return the class and the size of units in lower case, each (M,); `NONE` and 1 for other words.
 
     Example:
@@ -203,7 +202,7 @@ class Measures:
         pack: the number counts packs, as in "Pack of 6", bool (M,).
     """
 
-    kind: npt.NDArray[np.int8]
+    kind: Codes
     size: Floats
     times: Bools
     pack: Bools
@@ -219,7 +218,7 @@ class Totals:
         pack: the number of packs or pieces, 1 if none is stated, float64 (C,).
     """
 
-    kind: npt.NDArray[np.int8]
+    kind: Codes
     amount: Floats
     pack: Floats
 
@@ -242,7 +241,7 @@ def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
     return Measures(kind, size, times, _packs(plain, numbers))
 
 
-def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[npt.NDArray[np.int8], Floats, Ints]:
+def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[Codes, Floats, Ints]:
     """Return class and size of the word behind each number, and where it ends; a word that is no unit has length 0."""
     stops = np.flatnonzero(~_LETTERS[beyond])
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pricekit.features.labelled_lines import (
     Bools,
     Bytes,
+    Codes,
     Floats,
     Ints,
     byte_table,
@@ -76,7 +75,7 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.cell)
 
-    def take(self, which: npt.NDArray[Any]) -> Numbers:
+    def take(self, which: Ints | Bools) -> Numbers:
         """Return some of the numbers."""
         return Numbers(*(getattr(self, field.name)[which] for field in fields(self)))
 
@@ -110,7 +109,7 @@ def marks_code(*, dot: bool, comma: bool) -> int:
     return dot + 2 * comma
 
 
-def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: npt.NDArray[np.int8]) -> Numbers:
+def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
     """Read the numbers of C cells.
 
     Args:
@@ -193,9 +192,7 @@ def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
     return begins
 
 
-def _chains(
-    plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: npt.NDArray[np.int8]
-) -> list[Numbers]:
+def _chains(plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: Codes) -> list[Numbers]:
     """Read runs that separators join; only distinct ones, which are few, are parsed."""
     if not len(first):
         return []
