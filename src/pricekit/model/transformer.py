@@ -274,6 +274,12 @@ _HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 _LOCAL = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
+Dropout = Annotated[
+    float | None, Field(ge=0, lt=1, description="dropout in the encoder; None: the published value")
+]
+Rank = Annotated[int, Field(ge=0, description=LORA)]
+
+
 class PretrainedOptions(Section):
     """Options of a pretrained backbone."""
 
@@ -285,10 +291,8 @@ class PretrainedOptions(Section):
         description="start from random weights instead of downloading pretrained ones; trains a tokenizer",
     )
     pooling: Pooling = Field("mean", description=POOLING)
-    dropout: float | None = Field(
-        None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
-    )
-    lora: int = Field(0, ge=0, description=LORA)
+    dropout: Dropout = None
+    lora: Rank = 0
 
 
 class UnpaddedOptions(PretrainedOptions):
@@ -574,10 +578,8 @@ class AnyEncoder:
         prefix: str | None = Field(
             None, description="put before each text, such as 'query: '; None: that of the weights"
         )
-        dropout: float | None = Field(
-            None, ge=0, lt=1, description="dropout in the encoder; None: the published value"
-        )
-        lora: int = Field(0, ge=0, description=LORA)
+        dropout: Dropout = None
+        lora: Rank = 0
 
     from_scratch = False
 
