@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Batch, Graph
@@ -311,13 +312,11 @@ def read_record(path: Path) -> EngineRecord:
     """Read a record; an empty one if there is none for this machine or the file is damaged."""
     try:
         found = json.loads(path.read_text("utf-8"))
-        if found["machine"] != _machine():
-            return EngineRecord(path)
-        sizes = {str(name): int(tokens) for name, tokens in found["batch_tokens"].items()}
-        checked = tuple(map(str, found["checked"]))
-        return EngineRecord(path, str(found["fastest"]), sizes, checked, bool(found["without_gpu"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return EngineRecord(path)
+        if found.pop("machine") == _machine():
+            return TypeAdapter(EngineRecord).validate_python({"path": path, **found})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return EngineRecord(path)
 
 
 def _machine() -> str:
