@@ -279,10 +279,11 @@ def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[fl
     rows = np.arange(min(SINGLE_ROWS, len(inputs)))
     shuffled = np.random.default_rng(0).permutation(rows)
     single, short, size = list(rows[:, None]), min(SHORT, max_length), most_rows(max_length)
+    pieces = [slice(start, start + size) for start in range(0, len(rows), size)]
     forms: list[tuple[list[np.ndarray], int | None]] = [
         (single, None),
-        ([shuffled[start : start + size] for start in range(0, len(rows), size)], None),
-        ([rows[start : start + size] for start in range(0, len(rows), size)], max_length),
+        ([shuffled[piece] for piece in pieces], None),
+        ([rows[piece] for piece in pieces], max_length),
         (single, short),
         ([rows], short),
     ]

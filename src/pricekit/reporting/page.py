@@ -6,7 +6,7 @@ import base64
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -122,7 +122,7 @@ class Section:
     """A section of the report."""
 
     title: str
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Block]
 
     @property
     def anchor(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -101,31 +101,29 @@ class Monitor:
         self.readings: list[int] = []
         self.handle: object | None = None
         if device.type == "cuda":
-            try:
+            with suppress(Exception):  # no library, no driver, no permission: nothing is monitored
                 import pynvml
 
                 pynvml.nvmlInit()
                 # By UUID, because CUDA_VISIBLE_DEVICES renumbers the devices of torch.
                 uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
                 self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            except Exception:  # no library, no driver, no permission: nothing is monitored
-                self.handle = None
 
     def note(self) -> str:
         """Read the GPU and return a short note; "" without a GPU."""
         if self.device.type != "cuda":
             return ""
-        memory = torch.cuda.max_memory_allocated(self.device) / 2**30
+        memory = f"  {torch.cuda.max_memory_allocated(self.device) / 2**30:.1f} GiB"
         if self.handle is None:
-            return f"  {memory:.1f} GiB"
+            return memory
         try:
             import pynvml
 
             self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
         except Exception:  # a part of a GPU and some virtual GPUs do not report it
             self.handle = None
-            return f"  {memory:.1f} GiB"
-        return f"  {memory:.1f} GiB, GPU {self.readings[-1]}%"
+            return memory
+        return f"{memory}, GPU {self.readings[-1]}%"
 
     def record(self) -> dict[str, float]:
         """Return the values for `metrics.jsonl`: peak memory in GiB, mean utilisation in percent."""
