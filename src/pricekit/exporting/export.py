@@ -28,13 +28,7 @@ from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import convert
 from pricekit.exporting.priced_once import PricedOnce, RowPrices
 from pricekit.exporting.tensors import in_file, token_count
-from pricekit.exporting.verify import (
-    VerificationReport,
-    fit_length,
-    sample_batches,
-    shapes,
-    verify_graph,
-)
+from pricekit.exporting.verify import VerificationReport, fit_length, sample_batches, shapes, verify_graph
 from pricekit.features.assets import is_asset
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH

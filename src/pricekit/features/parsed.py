@@ -31,15 +31,7 @@ from pricekit.features.labelled_lines import (
     numpy_of,
     split_lines,
 )
-from pricekit.features.quantity import (
-    DENOMINATORS,
-    MAX_PACK,
-    MAX_TOTAL,
-    MAX_VALUE,
-    UNITS,
-    Amounts,
-    Packs,
-)
+from pricekit.features.quantity import DENOMINATORS, MAX_PACK, MAX_TOTAL, MAX_VALUE, UNITS, Amounts, Packs
 from pricekit.features.units import COUNT, NONE, VOLUME, WEIGHT
 from pricekit.features.words import Words, split_words, words_of
 from pricekit.support.locks import renewed_in_child

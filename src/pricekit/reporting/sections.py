@@ -46,13 +46,7 @@ from pricekit.reporting.page import (
     TableBlock,
     picture,
 )
-from pricekit.reporting.subject import (
-    Subject,
-    Unpriced,
-    has_no_prices,
-    read_unpriced,
-    subject_of,
-)
+from pricekit.reporting.subject import Subject, Unpriced, has_no_prices, read_unpriced, subject_of
 from pricekit.runs.load import load_model
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten

@@ -15,13 +15,7 @@ from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
 from pricekit.features.fit import uses_price
 from pricekit.table import Table
-from pricekit.testing.data import (
-    DIFFICULT_TEXTS,
-    ordinary_prices,
-    ordinary_texts,
-    table_of,
-    with_price,
-)
+from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
 from pricekit.testing.runner import (
     Check,
     Make,
