@@ -17,6 +17,7 @@ from pricekit.features.labelled_lines import (
     LABEL_BYTES,
     Ints,
     Lines,
+    Strings,
     batches,
     join_texts,
     numpy_of,
@@ -44,11 +45,11 @@ PLURAL = r"([a-z]{2}[a-rt-z])s$"
 PACK_PHRASE = r"\b(?:pack|set|case|box) of [0-9]+ ?"
 
 
-def _name(text: pa.LargeStringArray) -> pa.LargeStringArray:
+def _name(text: Strings) -> Strings:
     return pc.utf8_slice_codeunits(pc.fill_null(text, ""), 0, NAME_CHARACTERS)
 
 
-def leading_words(title: pa.LargeStringArray) -> list[pa.LargeStringArray]:
+def leading_words(title: Strings) -> list[Strings]:
     """Return the first one, two and three words of lower-case item names, each (N,), "" if there are fewer."""
     found = pc.extract_regex(title, LEADING)
     one, two, three = (pc.fill_null(pc.struct_field(found, name), "") for name in ("one", "two", "three"))
@@ -58,19 +59,19 @@ def leading_words(title: pa.LargeStringArray) -> list[pa.LargeStringArray]:
     return [_name(one), _name(pair), _name(triple)]
 
 
-def head_word(title: pa.LargeStringArray) -> pa.LargeStringArray:
+def head_word(title: Strings) -> Strings:
     """Return the head word of lower-case item names, without a plural s, "" if there is none, (N,)."""
     title = pc.replace_substring_regex(title, PACK_PHRASE, "")
     word = pc.struct_field(pc.extract_regex(title, HEAD), "name")
     return pc.replace_substring_regex(_name(word), PLURAL, r"\1")
 
 
-def labelled(lines: Lines, kind: str) -> pa.LargeStringArray:
+def labelled(lines: Lines, kind: str) -> Strings:
     """Return the content of the "brand" or "category" line in lower case, "" if there is none, (N,)."""
     return _name(pc.ascii_lower(lines.find(kind)))
 
 
-def common_label(texts: pa.LargeStringArray) -> str:
+def common_label(texts: Strings) -> str:
     """Return the label of more than half of the first lines of texts, "" if there is none.
 
     If no label is known ("produto: ..."), the first line counts as the item name. Its label is removed, because it
@@ -83,7 +84,7 @@ def common_label(texts: pa.LargeStringArray) -> str:
     return label if 2 * rows.get(label, 0) > len(texts) else ""
 
 
-def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
+def count_names(columns: list[Strings]) -> dict[str, int]:
     """Count names over all columns; keep at most `MAX_NAMES`, each with at least `MIN_COUNT` rows.
 
     Equal counts are sorted by name, so that the result does not depend on the order of the rows.
@@ -97,7 +98,7 @@ def count_names(columns: list[pa.LargeStringArray]) -> dict[str, int]:
     return dict(zip(top["values"], top["counts"], strict=True))
 
 
-def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
+def brand_rows(lines: Lines, title: Strings, counts: Mapping[str, int]) -> Ints:
     """Return the count of the brand line, else of the longest known beginning of the item name, (N,)."""
     stated = labelled(lines, "brand")
     rows = np.zeros(len(title), np.int64)
@@ -106,7 +107,7 @@ def brand_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, in
     return np.where(numpy_of(pc.not_equal(stated, "")), _lookup([stated], counts)[0], rows)
 
 
-def brand_names(title: pa.LargeStringArray, names: Collection[str]) -> list[str]:
+def brand_names(title: Strings, names: Collection[str]) -> list[str]:
     """Return the longest of some names with which each item name begins, (N,), "" if there is none."""
     known = pa.array(list(names), pa.large_string())
     found = pa.repeat(pa.scalar("", title.type), len(title))
@@ -116,7 +117,7 @@ def brand_names(title: pa.LargeStringArray, names: Collection[str]) -> list[str]
     return brands
 
 
-def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str, int]) -> Ints:
+def category_rows(lines: Lines, title: Strings, counts: Mapping[str, int]) -> Ints:
     """Return the count of the category line, else of the head word of the item name, (N,)."""
     stated = labelled(lines, "category")
     name = pc.if_else(pc.not_equal(stated, ""), stated, head_word(title))
@@ -124,12 +125,12 @@ def category_rows(lines: Lines, title: pa.LargeStringArray, counts: Mapping[str,
     return rows
 
 
-def any_filled(text: pa.LargeStringArray) -> bool:
+def any_filled(text: Strings) -> bool:
     """Return whether a string is not empty."""
     return bool(pc.any(pc.not_equal(text, "")).as_py())
 
 
-def _lookup(columns: list[pa.LargeStringArray], counts: Mapping[str, int]) -> Ints:
+def _lookup(columns: list[Strings], counts: Mapping[str, int]) -> Ints:
     """Return the count of each name, 0 for an unknown one, (columns, N)."""
     rows = np.array([*counts.values(), 0], np.int64)
     index = pc.index_in(pa.concat_arrays(columns), pa.array(list(counts), pa.large_string()))

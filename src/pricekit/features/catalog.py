@@ -35,7 +35,7 @@ import pyarrow as pa
 from pricekit.core.contracts import State
 from pricekit.features import brand_category
 from pricekit.features.cells import cut, find_labels, fit_texts
-from pricekit.features.labelled_lines import Block, as_strings, batches, kinds_of, shared
+from pricekit.features.labelled_lines import Block, Strings, as_strings, batches, kinds_of, shared
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
 from pricekit.features.quantity import states_sizes
 from pricekit.features.units import COUNT
@@ -189,7 +189,7 @@ def _parse(texts: pd.Series, state: State) -> Iterator[ParsedTexts]:
         yield VectorizedTexts(part, state, words)
 
 
-def fit_names(texts: pa.LargeStringArray) -> State:
+def fit_names(texts: Strings) -> State:
     """Learn the label that begins most texts and those of sizes, and count brands and categories."""
     parts = batches(texts)
     label = brand_category.common_label(texts)
@@ -208,7 +208,7 @@ def fit_names(texts: pa.LargeStringArray) -> State:
     }
 
 
-def size_labels(texts: pa.LargeStringArray, title: str) -> list[str]:
+def size_labels(texts: Strings, title: str) -> list[str]:
     """Return the labels whose cells state sizes or packs, without the labels that have another meaning.
 
     Args:

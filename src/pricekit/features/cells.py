@@ -25,6 +25,7 @@ from pricekit.features.labelled_lines import (
     Floats,
     Ints,
     LastOpened,
+    Strings,
     Texts,
     as_strings,
     byte_table,
@@ -72,7 +73,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.start)
 
-    def column(self, label: int, most_bytes: int | None = None) -> pa.LargeStringArray:
+    def column(self, label: int, most_bytes: int | None = None) -> Strings:
         """Return the cells of one label as strings, (N,), cut after `most_bytes` at the end of a character."""
         start, end = self.start[:, label], self.end[:, label]
         if most_bytes is not None:
@@ -155,7 +156,7 @@ def cut(texts: Texts, labels: Sequence[str]) -> Cells:
     return _trimmed(texts.data, start, end)
 
 
-def _labelled_lines(texts: Texts) -> tuple[Ints, Ints, pa.LargeStringArray]:
+def _labelled_lines(texts: Texts) -> tuple[Ints, Ints, Strings]:
     """Return start, colon and label of the lines that have a colon near their beginning, each (K,)."""
     start, end, colon = lines_and_colons(texts.data)
     labelled = (colon < np.minimum(end, start + LABEL_BYTES)) & (colon > start)
@@ -256,12 +257,12 @@ class Values:
     total: Totals
 
 
-def fit_texts(texts: pa.LargeStringArray) -> Texts:
+def fit_texts(texts: Strings) -> Texts:
     """Return large strings without nulls, of more than `FIT_ROWS` some that are spread evenly, end to end."""
     return join_texts(texts.take(pa.array(np.arange(0, len(texts), -(-len(texts) // FIT_ROWS) or 1))))
 
 
-def profile_columns(texts: pa.LargeStringArray) -> list[Column]:
+def profile_columns(texts: Strings) -> list[Column]:
     """Find the labels of texts, (N,) large strings without nulls, and what each of them yields.
 
     Example:
@@ -333,7 +334,7 @@ class Categories:
         return found
 
 
-def whole(cells: Cells, label: int) -> pa.LargeStringArray:
+def whole(cells: Cells, label: int) -> Strings:
     """Return the cells of a label in lower case, (N,), cut to the length of a category."""
     return pc.utf8_lower(cells.column(label, CATEGORY_BYTES + 1))
 
@@ -394,7 +395,7 @@ def _column(label: str, values: Values, place: int, dots: bool, commas: bool) ->
     )
 
 
-def _frequent(cells: pa.LargeStringArray) -> list[str]:
+def _frequent(cells: Strings) -> list[str]:
     """Return strings that occur in at least `MIN_ROWS` cells, the most frequent first; [] if there is only one."""
     counts = cells.filter(pc.greater(pc.binary_length(cells), 0)).value_counts()
     rows = numpy_of(pc.struct_field(counts, "counts"))
@@ -405,7 +406,7 @@ def _frequent(cells: pa.LargeStringArray) -> list[str]:
     return found if len(rows) > 1 else []
 
 
-def _separators(cells: pa.LargeStringArray) -> tuple[bool, bool]:
+def _separators(cells: Strings) -> tuple[bool, bool]:
     """Decide from the unambiguous numbers of a column whether dots and commas separate its thousands."""
 
     def count(expression: str) -> int:

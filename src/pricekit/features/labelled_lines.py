@@ -26,6 +26,7 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int8]
 """Small whole numbers, such as kinds of lines and classes of units."""
+Strings = pa.LargeStringArray
 Block = npt.NDArray[np.float32]
 """The type of the columns of features."""
 
@@ -65,7 +66,7 @@ def numpy_of(array: Any) -> npt.NDArray[Any]:
     return values
 
 
-def as_strings(values: object) -> pa.LargeStringArray:
+def as_strings(values: object) -> Strings:
     """Return texts as one Arrow array without nulls, each cut to `TEXT_CHARACTERS`.
 
     Args:
@@ -134,7 +135,7 @@ class LastOpened(Generic[Result]):
         return opened[1]
 
 
-def batches(texts: pa.LargeStringArray) -> list[pa.LargeStringArray]:
+def batches(texts: Strings) -> list[Strings]:
     """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a separate batch."""
     end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
     cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist() or [0]
@@ -173,7 +174,7 @@ class Texts:
         return np.diff(np.searchsorted(positions, self.offset))
 
 
-def join_texts(array: pa.LargeStringArray) -> Texts:
+def join_texts(array: Strings) -> Texts:
     """Return texts, (N,) large strings without nulls, end to end."""
     newline = pa.scalar("\n", array.type)
     joined = pc.binary_join_element_wise(array, pa.scalar("", array.type), newline)
@@ -190,7 +191,7 @@ def joined_texts(texts: pd.Series) -> Texts:
     return shared(texts, joined_texts, lambda: join_texts(as_strings(texts)))
 
 
-def slices(data: Bytes, start: Ints, end: Ints) -> pa.LargeStringArray:
+def slices(data: Bytes, start: Ints, end: Ints) -> Strings:
     """Return byte ranges as strings, (M,); each must begin and end between characters."""
     length = end - start
     offset = np.concatenate([[0], np.cumsum(length)])
@@ -213,7 +214,7 @@ def concatenated(parts: Sequence[Parts]) -> Parts:
     return found
 
 
-def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
+def _pieces(data: Bytes, start: Ints, cut: Ints) -> Strings:
     """Return each line as two strings over the same bytes, split at `cut`, (2L,)."""
     offset = np.empty(2 * len(start) + 1, np.int64)
     offset[0:-1:2], offset[1::2], offset[-1] = start, cut, len(data)
@@ -221,7 +222,7 @@ def _pieces(data: Bytes, start: Ints, cut: Ints) -> pa.LargeStringArray:
     return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
 
 
-def kinds_of(labels: pa.LargeStringArray) -> Codes:
+def kinds_of(labels: Strings) -> Codes:
     """Return the kind of each label, a code of `KIND_CODES` or 0; only the distinct ones are matched."""
     encoded = labels.dictionary_encode()
     names = pc.ascii_trim_whitespace(pc.ascii_lower(encoded.dictionary))
@@ -245,9 +246,9 @@ class Lines:
     row: Ints
     kind: Codes
     first: Ints
-    pieces: pa.LargeStringArray
+    pieces: Strings
 
-    def find(self, name: str, *, last: bool = False) -> pa.LargeStringArray:
+    def find(self, name: str, *, last: bool = False) -> Strings:
         """Return the trimmed content of each text's first (or last) line of a kind, "" if it has none, (N,)."""
         index = np.full(len(self.first), -1, np.int64)
         found = np.flatnonzero(self.kind == KIND_CODES[name])
@@ -261,7 +262,7 @@ class Lines:
         """Count the lines of a kind in each text, (N,)."""
         return np.bincount(self.row[self.kind == KIND_CODES[name]], minlength=len(self.first))
 
-    def titles(self, label: str) -> pa.LargeStringArray:
+    def titles(self, label: str) -> Strings:
         """Return the item names: the first line labelled as a name, else the first line without `label`, (N,)."""
         named = np.zeros(len(self.first), bool)
         named[self.row[self.kind == KIND_CODES["title"]]] = True
@@ -270,11 +271,11 @@ class Lines:
             line = pc.replace_substring_regex(line, f"^{re.escape(label)}:[ \\t]*", "")
         return pc.utf8_slice_codeunits(pc.if_else(named, self.find("title"), line), 0, TITLE_CHARACTERS)
 
-    def first_lines(self) -> pa.LargeStringArray:
+    def first_lines(self) -> Strings:
         """Return the beginning of each text's first line, without a known label, (N,)."""
         return pc.utf8_slice_codeunits(self._content(self.first), 0, TITLE_CHARACTERS + LABEL_BYTES)
 
-    def _content(self, index: Ints) -> pa.LargeStringArray:
+    def _content(self, index: Ints) -> Strings:
         where = pa.array(2 * index + 1, mask=index < 0)
         return pc.ascii_trim_whitespace(pc.fill_null(self.pieces.take(where), ""))
 

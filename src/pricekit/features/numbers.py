@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.labelled_lines import Block, Floats, Ints, as_list, as_strings, batches, numpy_of
+from pricekit.features.labelled_lines import (
+    Block,
+    Floats,
+    Ints,
+    Strings,
+    as_list,
+    as_strings,
+    batches,
+    numpy_of,
+)
 from pricekit.features.parsed import FEW
 from pricekit.table import Table
 
@@ -98,7 +107,7 @@ class _Found:
     """
 
     row: Ints
-    label: pa.LargeStringArray
+    label: Strings
     value: Floats
 
 
@@ -110,7 +119,7 @@ def _concat(parts: list[_Found]) -> _Found:
     )
 
 
-def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
+def _find_in_parts(texts: Strings, label: str) -> Iterator[_Found]:
     """Find lines batch by batch, because the search needs many times the bytes of a text."""
     start = 0
     for part in batches(texts):
@@ -119,7 +128,7 @@ def _find_in_parts(texts: pa.LargeStringArray, label: str) -> Iterator[_Found]:
         start += len(part)
 
 
-def _find(texts: pa.LargeStringArray, label: str) -> _Found:
+def _find(texts: Strings, label: str) -> _Found:
     """Find the lines whose label matches a regular expression."""
     split = pc.split_pattern(texts, "\n")
     line, row = split.flatten(), pc.list_parent_indices(split)

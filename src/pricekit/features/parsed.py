@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.features import brand_category, quantity
@@ -25,6 +24,7 @@ from pricekit.features.labelled_lines import (
     Bools,
     Ints,
     Lines,
+    Strings,
     as_list,
     join_texts,
     joined_texts,
@@ -41,9 +41,7 @@ from pricekit.support.locks import renewed_in_child
 class VectorizedTexts:
     """N parsed texts; each attribute is computed on first use."""
 
-    def __init__(
-        self, texts: pa.LargeStringArray, state: brand_category.State, words: list[Words] | None = None
-    ) -> None:
+    def __init__(self, texts: Strings, state: brand_category.State, words: list[Words] | None = None) -> None:
         self.state = state
         self._words = words
         self._strings = texts
@@ -60,17 +58,17 @@ class VectorizedTexts:
         return split_lines(self.texts)
 
     @cached_property
-    def name(self) -> pa.LargeStringArray:
+    def name(self) -> Strings:
         """The item names as written, (N,)."""
         return self.lines.titles(self.state["label"])
 
     @cached_property
-    def title(self) -> pa.LargeStringArray:
+    def title(self) -> Strings:
         """The item names in ASCII lower case and with ASCII fractions, (N,)."""
         return quantity.clean_title(self.name)
 
     @cached_property
-    def sized(self) -> pa.LargeStringArray:
+    def sized(self) -> Strings:
         """The sizes that other columns state, and the titles, (N,)."""
         return quantity.sized(self._strings, self.title, self.state.get("sizes", []))
 

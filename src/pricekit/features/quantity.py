@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Floats, Ints, Lines, numpy_of
+from pricekit.features.labelled_lines import Floats, Ints, Lines, Strings, numpy_of
 from pricekit.features.units import COMMON, COUNT, LENGTH, NONE, SPELLINGS, VOLUME, WEIGHT
 
 MEASURES = tuple(COMMON.values())[: LENGTH + 1]
@@ -151,7 +151,7 @@ class Amounts:
     total: Floats
 
 
-def clean_title(title: pa.LargeStringArray) -> pa.LargeStringArray:
+def clean_title(title: Strings) -> Strings:
     """Lower-case ASCII letters and write fractions with ASCII digits: "1½_LB" becomes "1 1/2 lb"."""
     text = pc.replace_substring(pc.ascii_lower(title), "_", " ")
     for sign, ascii_form in VULGAR.items():
@@ -164,9 +164,7 @@ def size_line(label: str) -> str:
     return rf"(?:^|\n){re.escape(label)}:(?P<cell>[^\n]{{1,{SIZE_CHARACTERS}}})"
 
 
-def sized(
-    texts: pa.LargeStringArray, title: pa.LargeStringArray, labels: Sequence[str]
-) -> pa.LargeStringArray:
+def sized(texts: Strings, title: Strings, labels: Sequence[str]) -> Strings:
     """Return cleaned item names behind the sizes that other columns state, (N,)."""
     for label in labels:
         cell = clean_title(pc.fill_null(_group(texts, size_line(label), "cell")[0], ""))
@@ -174,7 +172,7 @@ def sized(
     return title
 
 
-def states_sizes(cells: pa.LargeStringArray) -> bool:
+def states_sizes(cells: Strings) -> bool:
     """Return whether the cells of a column are sizes or packs: at least `SIZE_ROWS`, and at least half of them."""
     cells = clean_title(cells.filter(pc.greater(pc.binary_length(cells), 0)))
     if not len(cells) or pc.mean(pc.utf8_length(cells)).as_py() > SIZE_CHARACTERS:
@@ -183,7 +181,7 @@ def states_sizes(cells: pa.LargeStringArray) -> bool:
     return bool(found >= SIZE_ROWS and 2 * found >= len(cells))
 
 
-def packs(title: pa.LargeStringArray) -> Packs:
+def packs(title: Strings) -> Packs:
     """Read packs and pieces in item names: "Pack of 6", "6-pack", "12 per case", "6 x 12 oz", "12 count".
 
     Args:
@@ -198,7 +196,7 @@ def packs(title: pa.LargeStringArray) -> Packs:
     return Packs(stated, np.floor(size))
 
 
-def amounts(lines: Lines, title: pa.LargeStringArray, pack: Packs) -> Amounts:
+def amounts(lines: Lines, title: Strings, pack: Packs) -> Amounts:
     """Read the value and unit of each text by the rule of this module.
 
     Args:
@@ -227,7 +225,7 @@ def _stated(lines: Lines) -> Amounts:
     return _read(number, under, whole, unit)
 
 
-def _named(title: pa.LargeStringArray, pack: Floats) -> Amounts:
+def _named(title: Strings, pack: Floats) -> Amounts:
     """Read item names: a weight or volume, else a length, else pieces, else packs."""
     title = pc.replace_substring_regex(title, NUTRIENT, "")
     value, kind = np.where(pack > 1, pack, 0.0), np.where(pack > 1, COUNT, NONE)
@@ -241,13 +239,13 @@ def _named(title: pa.LargeStringArray, pack: Floats) -> Amounts:
     return Amounts(value, kind, total)
 
 
-def _group(text: pa.LargeStringArray, expression: str, *names: str) -> list[pa.LargeStringArray]:
+def _group(text: Strings, expression: str, *names: str) -> list[Strings]:
     """Return the named groups of the first match, each (N,), null without a match."""
     found = pc.extract_regex(text, expression)
     return [pc.struct_field(found, name) for name in names]
 
 
-def _floats(text: pa.LargeStringArray) -> Floats:
+def _floats(text: Strings) -> Floats:
     """Parse numbers: "1,000" is a thousand, "1,5" one and a half; NaN for null and for the empty string.
 
     Only the distinct strings, which are few, are parsed.

@@ -12,7 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import Bools, Bytes, Codes, Floats, Ints, byte_table, numpy_of, slices
+from pricekit.features.labelled_lines import (
+    Bools,
+    Bytes,
+    Codes,
+    Floats,
+    Ints,
+    Strings,
+    byte_table,
+    numpy_of,
+    slices,
+)
 from pricekit.features.written import Numbers
 
 COMMON = {
@@ -161,7 +171,7 @@ _KIND = np.array([kind for kind, _ in SPELLINGS.values()] + [NONE], np.int8)
 _SIZE = np.array([size for _, size in SPELLINGS.values()] + [1.0])
 
 
-def look_up(spellings: pa.LargeStringArray) -> tuple[Codes, Floats]:
+def look_up(spellings: Strings) -> tuple[Codes, Floats]:
     """Return the class and the size of units in lower case, each (M,); `NONE` and 1 for other words.
 
     Example:
@@ -245,7 +255,7 @@ def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[Codes, Floats,
     """Return class and size of the word behind each number, and where it ends; a word that is no unit has length 0."""
     stops = np.flatnonzero(~_LETTERS[beyond])
 
-    def words_at(position: Ints, limit: Ints) -> tuple[pa.LargeStringArray, Ints]:
+    def words_at(position: Ints, limit: Ints) -> tuple[Strings, Ints]:
         start = _skip(beyond, position, _SKIPPED)
         end = np.minimum(stops[np.searchsorted(stops, start)], limit)
         end = np.where((end - start > _WORD_BYTES) | (end < start), start, end)
