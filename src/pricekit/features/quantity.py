@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.features.labelled_lines import Floats, Ints, Lines, Strings, numpy_of
-from pricekit.features.units import COMMON, COUNT, LENGTH, NONE, SPELLINGS, VOLUME, WEIGHT
+from pricekit.features.units import COMMON, COUNT, LENGTH, NONE, SPELLINGS, VOLUME, WEIGHT, UnitTable
 
 MEASURES = tuple(COMMON.values())[: LENGTH + 1]
 """The common measure of each class of units, in which totals are."""
@@ -118,9 +118,7 @@ DENOMINATORS = (2, 3, 4, 8)
 THOUSANDS = r"^([1-9][0-9]{0,2}),([0-9]{3})"
 
 _PARTS = ("number", "under", "whole", "unit")
-_NAMES = pa.array(list(UNITS), pa.large_string())
-_KIND = np.array([kind for kind, _ in UNITS.values()] + [NONE], np.int64)
-_SIZE = np.array([size for _, size in UNITS.values()] + [1.0])
+_look_up = UnitTable(UNITS)
 
 
 @dataclass(frozen=True)
@@ -267,8 +265,6 @@ def _read(number: pa.Array, under: pa.Array, whole: pa.Array, unit: pa.Array) ->
     value = np.where((divisor >= 1) & ~fraction, numerator * divisor, value)
     value = value + np.where(fraction & (integer > 0), integer, 0.0)
     value = np.where(value > 0, np.minimum(value, MAX_VALUE), 0.0)
-    plain = pc.replace_substring_regex(pc.fill_null(unit, ""), "[ .-]", "")
-    index = numpy_of(pc.fill_null(pc.index_in(plain, _NAMES), len(UNITS)))
-    return Amounts(
-        value, np.where(value > 0, _KIND[index], NONE), np.minimum(value * _SIZE[index], MAX_TOTAL)
-    )
+    kind, size = _look_up(pc.replace_substring_regex(pc.fill_null(unit, ""), "[ .-]", ""))
+    kinds = np.where(value > 0, kind, NONE).astype(np.int64)
+    return Amounts(value, kinds, np.minimum(value * size, MAX_TOTAL))

@@ -6,6 +6,7 @@ The sizes are exact by definition (NIST SP 811, appendix B.8), except those of c
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,22 +167,29 @@ SPELLINGS = {
     for spelling in spellings.split()
 }
 """Class and size of each unit by its spelling, in lower case."""
-_NAMES = pa.array(list(SPELLINGS), pa.large_string())
-_KIND = np.array([kind for kind, _ in SPELLINGS.values()] + [NONE], np.int8)
-_SIZE = np.array([size for _, size in SPELLINGS.values()] + [1.0])
 
 
-def look_up(spellings: Strings) -> tuple[Codes, Floats]:
-    """Return the class and the size of units in lower case, each (M,); `NONE` and 1 for other words.
+class UnitTable:
+    """Class and size of each unit by its spelling, to be found for many words at once."""
 
-    Example:
-        >>> kind, size = look_up(pa.array(["kg", "cl", "tea"], pa.large_string()))
-        >>> [KINDS[k] for k in kind], size.tolist()
-        (['weight', 'volume', 'none'], [1000.0, 10.0, 1.0])
-    """
-    place = pc.fill_null(pc.index_in(spellings, _NAMES), len(_NAMES)).to_numpy()
-    return _KIND[place], _SIZE[place]
+    def __init__(self, units: Mapping[str, tuple[int, float]]) -> None:
+        self._names = pa.array(list(units), pa.large_string())
+        self._kind = np.array([kind for kind, _ in units.values()] + [NONE], np.int8)
+        self._size = np.array([size for _, size in units.values()] + [1.0])
 
+    def __call__(self, spellings: Strings) -> tuple[Codes, Floats]:
+        """Return the class and the size of units in lower case, each (M,); `NONE` and 1 for other words.
+
+        Example:
+            >>> kind, size = look_up(pa.array(["kg", "cl", "tea"], pa.large_string()))
+            >>> [KINDS[k] for k in kind], size.tolist()
+            (['weight', 'volume', 'none'], [1000.0, 10.0, 1.0])
+        """
+        place = pc.fill_null(pc.index_in(spellings, self._names), len(self._names)).to_numpy()
+        return self._kind[place], self._size[place]
+
+
+look_up = UnitTable(SPELLINGS)
 
 MOST_TOTAL = 1e12
 """Larger amounts, in the common measure, are cut."""
