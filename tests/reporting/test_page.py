@@ -17,7 +17,7 @@ from pricekit.reporting.page import (
     Picture,
     Piece,
     Product,
-    Products,
+    ProductList,
     Section,
     TableBlock,
     render,
@@ -39,7 +39,7 @@ def _everything(text):
                 Figures([Figure(text, text, text)]),
                 TableBlock(text, [text], [[text]], [False]),
                 Picture("data:image/svg+xml;base64,AA==", text, text),
-                Products([Product(text, [text], [Piece(text, 0.5), Piece(text)], [text])]),
+                ProductList([Product(text, [text], [Piece(text, 0.5), Piece(text)], [text])]),
             ],
         )
     ]

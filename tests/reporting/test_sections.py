@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.reporting.sections import sections_of
-from pricekit.reporting.subject import subject_of
+from pricekit.reporting.sections import sections_of, subject_of
 
 
 def _sections(model, table=None, against=(), **options):

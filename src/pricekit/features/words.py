@@ -33,7 +33,7 @@ PART_BYTES = 1 << 19
 WORD_BYTES = 64
 """Words that agree in this many bytes are the same word for vocab_richness."""
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
+ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
 _ROW_BITS = np.uint64(20)
 
 Hashes = npt.NDArray[np.uint64]
@@ -121,7 +121,7 @@ class Words:
             longer = np.flatnonzero(length > k)
             if not len(longer):
                 break
-            code[longer] = code[longer] * _ODD ^ _mixed(eight[start[longer] + k], length[longer] - k)
+            code[longer] = code[longer] * ODD ^ _mixed(eight[start[longer] + k], length[longer] - k)
         return code
 
 
@@ -138,9 +138,9 @@ def split_words(texts: Texts) -> list[Words]:
 def _mixed(piece: Hashes, length: Ints) -> Hashes:
     """Drop the bytes after the end of a word (no byte of a word is 0) and mix the others over all 64 bits."""
     behind = (8 * np.maximum(8 - length, 0)).astype(np.uint64)
-    code = (piece << behind) * _ODD
+    code = (piece << behind) * ODD
     code ^= code >> np.uint64(32)
-    return code * _ODD
+    return code * ODD
 
 
 MOST_WORDS = (1 << 15) - 1

@@ -28,7 +28,7 @@ from pricekit.plots.drawing import (
     price_scale,
     require_matplotlib,
 )
-from pricekit.plots.source import require_table
+from pricekit.plots.predictions import require_table
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import load_model
 from pricekit.support.progress import progress

@@ -26,7 +26,7 @@ from pricekit.plots.drawing import (
     plain,
     require_matplotlib,
 )
-from pricekit.plots.source import currency_of
+from pricekit.plots.predictions import currency_of
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:

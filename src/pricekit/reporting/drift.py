@@ -33,7 +33,7 @@ from pricekit.reporting.page import (
     Paragraph,
     Piece,
     Product,
-    Products,
+    ProductList,
     Section,
     TableBlock,
     picture,
@@ -108,7 +108,7 @@ def _outliers(found: Drift) -> Iterator[Block]:
         factors = [f"words that training rows hardly had: {words}"] if words else []
         text, facts = Piece(str(row["text"])[:MOST_CHARACTERS]), [f"distance {row['distance']:.1f}"]
         products.append(Product(f"row {row['row']}, {row['id']}", facts, [text], factors))
-    yield Products(products)
+    yield ProductList(products)
 
 
 def _reading() -> Iterator[Block]:

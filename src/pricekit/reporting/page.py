@@ -107,14 +107,14 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Products:
+class ProductList:
     """Rows below each other."""
 
     products: Sequence[Product]
     block: str = "products"
 
 
-Block = Paragraph | Figures | TableBlock | Picture | Products
+Block = Paragraph | Figures | TableBlock | Picture | ProductList
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import DataError
-from pricekit.reporting import subject
-from pricekit.reporting.subject import subject_of
+from pricekit.reporting import sections
+from pricekit.reporting.sections import subject_of
 
 
 def _subject(model, table=None, *, against=(), metric=None, **options):
@@ -43,7 +43,7 @@ def test_the_rows_of_another_table_are_judged(run, bundle, tmp_path):
 
 
 def test_of_many_rows_some_are_drawn_and_the_report_says_so(run, monkeypatch):
-    monkeypatch.setattr(subject, "MOST_ROWS", 25)
+    monkeypatch.setattr(sections, "MOST_ROWS", 25)
     found = _subject(run)
     assert len(found.rows) == 25
     assert found.notes == ("Of 60 rows, 25 drawn by chance are judged.",)

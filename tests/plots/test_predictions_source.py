@@ -10,7 +10,7 @@ import pricekit as pk
 from pricekit import plots
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.held_out import read_held_out, write_held_out
-from pricekit.plots.source import currency_of, judge
+from pricekit.plots.predictions import currency_of, judge
 
 BY_PREDICTION = [plots.PredictionDisplay, plots.ResidualDisplay, plots.DecileDisplay]
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.features.labelled_lines import as_strings, join_texts
-from pricekit.features.linear import Linear, count_terms, linear_out_of_fold
-from pricekit.features.trees import Inputs, _ranks
+from pricekit.features.trees import Inputs, Linear, _ranks, count_terms, linear_out_of_fold
 from pricekit.features.words import split_words
 from pricekit.table import table_of_texts
 
