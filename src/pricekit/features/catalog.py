@@ -143,19 +143,19 @@ class Fast15:
 class Balanced20(Fast15):
     """The 20 features of the policy BLAZING: `Fast15`, description, sentences, word lengths, keywords and unit."""
 
-    names = BALANCED20
+    names: tuple[str, ...] = BALANCED20
 
 
 class Optimized22(Balanced20):
     """The 22 features of the policy OPTIMIZED: `Balanced20`, vocabulary richness and bulk words."""
 
-    names = OPTIMIZED22
+    names: tuple[str, ...] = OPTIMIZED22
 
 
 class Ultra25(Optimized22):
     """The 25 features of the policy ULTRA: `Optimized22`, commas, large packs and fractions."""
 
-    names = ULTRA25
+    names: tuple[str, ...] = ULTRA25
 
 
 def compute(texts: pd.Series, columns: tuple[str, ...], state: State) -> Block:

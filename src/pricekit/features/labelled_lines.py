@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int8]
 """Small whole numbers, such as kinds of lines and classes of units."""
-Strings = pa.LargeStringArray
+Strings: TypeAlias = pa.LargeStringArray
 Block = npt.NDArray[np.float32]
 """The type of the columns of features."""
 

@@ -189,7 +189,8 @@ class WordTable:
 
     def find(self, hashes: Hashes) -> Ints:
         """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""
-        return self._hashes.get_indexer(hashes)
+        found: Ints = self._hashes.get_indexer(hashes)
+        return found
 
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:

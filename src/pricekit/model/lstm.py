@@ -109,8 +109,7 @@ def one_direction(
     """Return what `torch.nn.LSTM` with these weights does: float32 (B, L, W) -> (B, L, H)."""
     start = states.new_zeros(1, len(states), state_weight.shape[1])
     weights = (weight, state_weight, bias, state_bias)
-    found: Tensor = torch.lstm(states, (start, start), weights, True, 1, 0.0, False, False, True)[0]
-    return found
+    return torch.lstm(states, (start, start), weights, True, 1, 0.0, False, False, True)[0]
 
 
 @one_direction.register_fake

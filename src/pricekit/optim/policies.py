@@ -48,6 +48,7 @@ _QUICK: Mapping[str, Any] = {
 class _AdamW:
     """The optimizer and the schedule of all built-in policies."""
 
+    defaults: Mapping[str, Any]
     optimizer = staticmethod(adamw)
     schedule = staticmethod(warmup_cosine)
 
@@ -108,7 +109,7 @@ class Best(_AdamW):
         members["features"]["max_length"] = 1
         if name != "none":
             members["encoder"] = {"policy": name, "training": {"refit": True}}
-        self.defaults: dict[str, Any] = {**_QUICK, "members": members}
+        self.defaults = {**_QUICK, "members": members}
 
 
 class Auto(_AdamW):
@@ -126,7 +127,7 @@ class Auto(_AdamW):
 
     def __init__(self, options: Best.Options) -> None:
         training = {**_QUICK["training"], "time_budget": 1200.0}
-        self.defaults: dict[str, Any] = {**Best(options).defaults, "training": training}
+        self.defaults = {**Best(options).defaults, "training": training}
 
 
 def _installed_encoder() -> str:
