@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -276,11 +277,17 @@ def metric_of(folders: Iterable[Path], given: str | None = None) -> Metric:
 
 
 def _metric_in(folder: Path) -> str:
-    """Return the name of a model's metric; whoever opens the model reports a damaged file."""
+    """Return the name of a model's metric."""
+    found: str = facts_of(folder).get("metric", DEFAULT)
+    return found if found in METRICS else DEFAULT
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """Return the content of the manifest, `run.json` or `cv.json` of a model; {} without any.
+
+    Whoever opens the model reports a damaged file.
+    """
     for name in ("run.json", "cv.json", "manifest.json"):
-        try:
-            found = read_json(folder / name).get("metric", DEFAULT)
-        except (OSError, ValueError, AttributeError):
-            continue
-        return found if found in METRICS else DEFAULT
-    return DEFAULT
+        with suppress(OSError, ValueError, TypeError):  # the folder of another kind of model
+            return dict(read_json(folder / name))
+    return {}

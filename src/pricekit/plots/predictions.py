@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -16,7 +15,7 @@ from pricekit.errors import ConfigError, DataError, check_intact
 from pricekit.evaluation.error_report import grouping_by
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.held_out import HeldOut
-from pricekit.evaluation.scores import metric_of, scores_with_intervals
+from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, model_path, path_or_frame, with_options
 from pricekit.plots.drawing import (
@@ -154,13 +153,8 @@ def check_prices(price: Any, predicted: Any, least: int = 2) -> tuple[np.ndarray
 
 def currency_of(folder: Path) -> str | None:
     """Return the currency of a run, an ensemble or a cross-validation; None if its table did not show one."""
-    for file in (folder / "run.json", *sorted(folder.glob("fold-*/run.json"))):
-        try:
-            found = json.loads(file.read_text("utf-8")).get("currency")
-        except (OSError, ValueError, AttributeError):  # reported by whoever opens the run
-            continue
-        return str(found) if found else None
-    return None
+    models = (folder, *sorted(folder.glob("fold-*")))
+    return next((str(found) for model in models if (found := facts_of(model).get("currency"))), None)
 
 
 FACTOR = 2.0

@@ -26,7 +26,7 @@ from pricekit.evaluation.held_out import (
     read_held_out,
     report_refit,
 )
-from pricekit.evaluation.scores import Scores, constant_score, goal_of, metric_of, scores_of
+from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
 from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
@@ -265,16 +265,6 @@ def describe_table(
 def sampled(count: int) -> str:
     """Return the sentence for more than `MOST_ROWS` rows."""
     return f"Of {count:,} rows, {MOST_ROWS:,} drawn by chance are judged."
-
-
-def facts_of(model: Path) -> dict[str, Any]:
-    """Return the content of the manifest, `run.json` or `cv.json` of a model; {} without any."""
-    for name in ("run.json", "cv.json", "manifest.json"):
-        try:
-            return dict(json.loads((model / name).read_text("utf-8")))
-        except (OSError, ValueError):  # the folder of another kind of model
-            continue
-    return {}
 
 
 LEAST_EFFECT = 0.03
