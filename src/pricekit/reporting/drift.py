@@ -37,6 +37,7 @@ from pricekit.reporting.page import (
     Section,
     TableBlock,
     picture,
+    sections_from,
 )
 from pricekit.support.text import printable, shorten
 
@@ -46,13 +47,15 @@ DRAWN = 15
 
 def drift_sections(found: Drift) -> list[Section]:
     """Return all sections of the page."""
-    return [
-        Section("Whether the table has drifted", list(_verdict(found))),
-        Section("Features and prices", list(_features(found))),
-        Section("Values, words and missing fields", list(_values(found))),
-        Section("Rows least like the training rows", list(_outliers(found))),
-        Section("How to read this", list(_reading())),
-    ]
+    return sections_from(
+        {
+            "Whether the table has drifted": _verdict(found),
+            "Features and prices": _features(found),
+            "Values, words and missing fields": _values(found),
+            "Rows least like the training rows": _outliers(found),
+            "How to read this": _reading(),
+        }
+    )
 
 
 def _verdict(found: Drift) -> Iterator[Block]:

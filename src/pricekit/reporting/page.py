@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,6 +128,11 @@ class Section:
     def anchor(self) -> str:
         """Its name in links."""
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+
+def sections_from(blocks: Mapping[str, Iterable[Block]]) -> list[Section]:
+    """Return sections from their titles and blocks, in order."""
+    return [Section(title, list(found)) for title, found in blocks.items()]
 
 
 def picture(draw: Callable[[], Any], caption: str) -> Iterator[Block]:

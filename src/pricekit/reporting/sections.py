@@ -57,6 +57,7 @@ from pricekit.reporting.page import (
     Section,
     TableBlock,
     picture,
+    sections_from,
 )
 from pricekit.runs.load import load_model, read_model
 from pricekit.support.log import logger
@@ -326,13 +327,15 @@ def sections_for(
 def sections_of(subject: Subject) -> list[Section]:
     """Return the sections of the report on prices and predictions."""
     errors = find_errors(subject.rows, None, subject.metric)
-    return [
-        Section("How good the prices are", list(_quality(subject))),
-        Section("Where the prices fail", list(_failures(subject, errors))),
-        Section("Whether the price intervals hold", list(_intervals(subject))),
-        Section("The data", list(data_blocks(subject.facts, subject.table, subject.rows.text.tolist()))),
-        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
-    ]
+    return sections_from(
+        {
+            "How good the prices are": _quality(subject),
+            "Where the prices fail": _failures(subject, errors),
+            "Whether the price intervals hold": _intervals(subject),
+            "The data": data_blocks(subject.facts, subject.table, subject.rows.text.tolist()),
+            "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
+        }
+    )
 
 
 def _quality(subject: Subject) -> Iterator[Block]:
@@ -478,13 +481,15 @@ def _intervals(subject: Subject) -> Iterator[Block]:
 
 def unpriced_sections(subject: Unpriced) -> list[Section]:
     """Return the sections of the report on a table without prices."""
-    return [
-        Section("What was predicted", list(_predicted(subject))),
-        Section("Which prices to doubt", list(_doubtful(subject))),
-        Section("The price intervals", list(_interval_widths(subject))),
-        Section("The data", list(data_blocks(subject.facts, subject.described, subject.table.text.tolist()))),
-        Section("How to reproduce this", list(reproduction_blocks(subject.path, subject.facts))),
-    ]
+    return sections_from(
+        {
+            "What was predicted": _predicted(subject),
+            "Which prices to doubt": _doubtful(subject),
+            "The price intervals": _interval_widths(subject),
+            "The data": data_blocks(subject.facts, subject.described, subject.table.text.tolist()),
+            "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
+        }
+    )
 
 
 def _predicted(subject: Unpriced) -> Iterator[Block]:
