@@ -139,12 +139,18 @@ def save_checkpoint(
         number = re.search(r"\(os error (\d+)\)", str(error))  # safetensors reports a full disk in a text
         cause = error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
         reason = getattr(cause, "strerror", None) or cause
-        raise TrainingError(
+        raise _failure(
+            path,
             f"the checkpoint {path} cannot be written: {reason}. Earlier checkpoints are kept: free space on that disk "
             "and resume, or train into a folder on another disk",
-            parameters=("resume", "out"),
-            path=str(path),
+            "resume",
+            "out",
         ) from cause
+
+
+def _failure(path: Path, problem: str, *parameters: str) -> TrainingError:
+    """Return the error about a checkpoint or the folder of a run, with the parameters that fix it."""
+    return TrainingError(problem, parameters=parameters, path=str(path))
 
 
 def _make_room(path: Path, keep: int) -> None:
@@ -189,10 +195,10 @@ def load_checkpoint(
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, OSError) and not tells_damage(error):
             raise
-        raise TrainingError(
+        raise _failure(
+            path,
             f"the checkpoint {path} is damaged or from another configuration: {error}; train into a new folder",
-            parameters=("out",),
-            path=str(path),
+            "out",
         ) from error
 
 
@@ -219,23 +225,19 @@ def _read_record(path: Path, run: str) -> dict[str, Any]:
         if not isinstance(record, dict) or not isinstance(record.get("state"), dict):
             raise ValueError("it has no training state")
     except FileNotFoundError:
-        raise TrainingError(
-            f"there is no checkpoint {path}; train into a new folder", parameters=("out",), path=str(path)
-        ) from None
+        raise _failure(path, f"there is no checkpoint {path}; train into a new folder", "out") from None
     except (DamagedError, SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and not tells_damage(error):
             raise
         reason = str(error) if isinstance(error, DamagedError) else f"{path} is damaged ({error})"
-        raise TrainingError(
-            f"{reason}; restore it from a copy, or train again", parameters=("overwrite",), path=str(path)
-        ) from error
+        raise _failure(path, f"{reason}; restore it from a copy, or train again", "overwrite") from error
     name = EARLIER.sub(LAST, path.name)
     if run and (not sealed or record.get("run") != run or record.get("name") != name):
-        raise TrainingError(
+        raise _failure(
+            path,
             f"{path} is a file of another run, or another checkpoint of this one; restore it from a copy, or train "
             "again",
-            parameters=("overwrite",),
-            path=str(path),
+            "overwrite",
         )
     return record
 
@@ -289,10 +291,10 @@ def recover_checkpoint(folder: Path, run: str) -> None:
             return
         sought = max(sought, state["best_epoch"])
     problems = problems or [f"{folder / BEST} is missing"]
-    raise TrainingError(
+    raise _failure(
+        folder,
         f"{'; '.join(problems)}. No other checkpoint can replace it: restore the file from a copy, or train again",
-        parameters=("overwrite",),
-        path=str(folder),
+        "overwrite",
     )
 
 
