@@ -91,7 +91,7 @@ def _folds(own: HeldOut) -> Iterator[tuple[np.ndarray, Fold]]:
         tables = [table_of_texts(own.text[part].reset_index(drop=True)) for part in (~held, held)]
         price = own.price[~held]
         inputs = Inputs.fit(tables[0], price, options.words, options.leaf_rows, neighbours=True)
-        train = _matrix(inputs, tables[0], inputs.dense_for_training(tables[0], price))
+        train = _matrix(inputs, tables[0], inputs.dense(tables[0], price))
         other = _matrix(inputs, tables[1], inputs.dense(tables[1]))
         codes = tuple(_codes(inputs, table) for table in tables)
         yield held, Fold((train, other), codes, np.log(price))

@@ -87,7 +87,7 @@ def test_the_trees_train_on_prices_of_other_folds_but_all_other_inputs_are_the_s
     table = table_of_texts([f"tea {n}\nsize: {n % 9} kg" for n in range(60)])
     price = np.exp(np.random.default_rng(0).normal(size=60))
     inputs = Inputs.fit(table, price, 10, 2)
-    dense, training = inputs.dense(table), inputs.dense_for_training(table, price)
+    dense, training = inputs.dense(table), inputs.dense(table, price)
     assert np.array_equal(dense[:, 1:], training[:, 1:])
     inside, outside = (np.corrcoef(block[:, 0], np.log(price))[0, 1] for block in (dense, training))
     assert inside > outside + 0.1

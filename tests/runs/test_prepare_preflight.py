@@ -83,7 +83,7 @@ class Negative(SmapeLoss):
 
 class PerRow(SmapeLoss):
     def forward(self, raw, price):
-        return self.link.smape_terms(raw, price)
+        return self.terms(raw, price)
 
 
 class Raises(SmapeLoss):

@@ -323,15 +323,12 @@ class Inputs:
         learned = Learned.from_json(state["learned"])
         return cls(from_json(state["columns"]), state["catalog"], state["ranks"], learned, state["words"])
 
-    def dense(self, table: Table) -> Block:
-        """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite."""
-        return self._dense(table, self.learned.columns(table))
+    def dense(self, table: Table, price: Floats | None = None) -> Block:
+        """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite.
 
-    def dense_for_training(self, table: Table, price: Floats) -> Block:
-        """Return `dense` of the training rows, with inputs that were learned from rows of other folds."""
-        return self._dense(table, self.learned.out_of_fold(table, price))
-
-    def _dense(self, table: Table, learned: Block) -> Block:
+        With the prices of training rows, each row's inputs are learned from the rows of other folds.
+        """
+        learned = self.learned.columns(table) if price is None else self.learned.out_of_fold(table, price)
         ranks, values = iter(self._rank_of_code), values_of(table.text, self.columns)
         found = [
             next(ranks)[each] if count else each
@@ -472,7 +469,7 @@ class Trees:
         """
         options = self.options
         inputs = Inputs.fit(table, price, options.words, options.leaf_rows, neighbours=options.neighbours)
-        dense = inputs.dense_for_training(table, price)
+        dense = inputs.dense(table, price)
         forest, used = from_lightgbm(self._grow(inputs, dense, table, price))
         read = used[used < dense.shape[1]]
         words = [inputs.words[number] for number in used[len(read) :] - dense.shape[1]]

@@ -55,10 +55,6 @@ class LogPrice(nn.Module):
         """Return log p - log a of each element, of which the first is not clamped."""
         return raw * self.std + self.mean - price.log()
 
-    def smape_terms(self, raw: Tensor, price: Tensor) -> Tensor:
-        """Return 2·tanh(|log p - log a| / 2) of each element, 0 to 2."""
-        return _smape(self.distance(raw, price))
-
 
 class DistanceLoss(nn.Module):
     """The mean of a function of d = log p - log a.
