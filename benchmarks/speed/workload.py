@@ -122,7 +122,9 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     processes = Processes()
     precision = choose_precision(config.speed, processes.device)
     rows = workload.examples
-    session = start_session(Job(model, policy, config, rows, rows, processes, precision))
+    job = Job(model, policy, config, rows, rows, processes, precision)
+    with tempfile.TemporaryDirectory() as folder:
+        session = start_session(job, Path(folder))
     session.time_budget.total_steps = ENDLESS
     never = Interrupts(threading.Event(), processes)
 

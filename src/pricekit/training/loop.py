@@ -307,7 +307,7 @@ def report_epoch(session: Session, result: EpochResult, rows_per_second: float) 
     }
     record |= session.monitor.record()
     session.state.history.append(record)
-    if session.processes.main and session.folder is not None:
+    if session.processes.main:
         write_metrics(session.folder, session.state.history)
         notify("epoch_ended", folder=session.run_folder, record=dict(record))
     improved = session.config.training.keep == "best" and session.state.best_epoch == result.epoch

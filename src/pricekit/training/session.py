@@ -93,7 +93,7 @@ class Session:
 
     Attributes:
         job: the model to train, its rows and its settings.
-        folder: the folder of the run; None: nothing is written.
+        folder: the folder of the run.
         optimizer: the optimizer of the model's parameters.
         stepper: takes the optimizer steps.
         loader: makes the batches.
@@ -108,7 +108,7 @@ class Session:
     """
 
     job: Job
-    folder: Path | None
+    folder: Path
     optimizer: torch.optim.Optimizer
     stepper: Stepper
     loader: Loader
@@ -127,7 +127,7 @@ class Session:
         return self.job.config
 
     @property
-    def run_folder(self) -> Path | None:
+    def run_folder(self) -> Path:
         """The folder that the hooks receive."""
         return self.job.stage.run_folder or self.folder
 
@@ -225,7 +225,7 @@ class Session:
             TrainingError: the file cannot be written, or a value is not finite.
         """
         self.check_values()
-        if self.processes.main and self.folder is not None:
+        if self.processes.main:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
             if name == LAST:
@@ -256,7 +256,7 @@ class Session:
     def retry(self, error: SpikeError) -> None:
         """Return to the last checkpoint at half the learning rate, once; otherwise raise `error`."""
         allowed = self.config.training.retry_after_spike and self.state.rate_factor == 1.0
-        if not allowed or self.folder is None:
+        if not allowed:
             raise error
         self.state.seconds, self.began = self.elapsed(), time.perf_counter()
         seconds, best, best_score = self.state.seconds, self.state.best_epoch, self.state.best_score
@@ -272,14 +272,12 @@ class Session:
         self.save(LAST)
 
 
-def start_session(
-    job: Job, folder: Path | None = None, *, resume: bool = False, started: float | None = None
-) -> Session:
+def start_session(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> Session:
     """Move the model to its device and create the objects that train it.
 
     Args:
         job: the model to train, its rows and its settings.
-        folder: the folder of the run; None: nothing is written.
+        folder: the folder of the run.
         resume: continue from the folder's last checkpoint.
         started: `time.perf_counter()` when the run began; None: now.
 
@@ -308,7 +306,7 @@ def start_session(
         state=TrainingState(history=[dict(line) for line in job.stage.history]),
         began=began,
     )
-    if resume and folder is not None:
+    if resume:
         session.load(folder / LAST)
         state = session.state
         best_ended = state.best_epoch == state.epoch > 0 and state.steps_in_epoch == 0
