@@ -167,28 +167,14 @@ def encoder_of(model: Any) -> Any:
     return model.encoder
 
 
-_ROBERTA: Mapping[str, Any] = {
-    "vocab_size": 50265,
-    "max_position_embeddings": 514,
-    "type_vocab_size": 1,
-    "layer_norm_eps": 1e-5,
-    "bos_token_id": 0,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-}
+_ROBERTA: Mapping[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 _DEBERTA_V3: Mapping[str, Any] = {
-    "vocab_size": 128100,
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
     "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 0,
-    "layer_norm_eps": 1e-7,
-    "pad_token_id": 0,
     "relative_attention": True,
     "position_buckets": 256,
-    "max_relative_positions": -1,
     "norm_rel_ebd": "layer_norm",
     "share_att_key": True,
     "pos_att_type": ["p2c", "c2p"],
@@ -241,14 +227,7 @@ MODERNBERT_BASE = Architecture(
     "modernbert-base",
     "answerdotai/ModernBERT-base",
     "modernbert",
-    {
-        "vocab_size": 50368,
-        "pad_token_id": 0,
-        "cls_token_id": 2,
-        "sep_token_id": 3,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    },
+    {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3},
     max_length=8192,
     licence="Apache-2.0",
 )
@@ -256,14 +235,7 @@ MULTILINGUAL_E5_SMALL = Architecture(
     "multilingual-e5-small",
     "intfloat/multilingual-e5-small",
     "bert",
-    {
-        "vocab_size": 250037,
-        "hidden_size": 384,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "intermediate_size": 1536,
-        "pad_token_id": 0,
-    },
+    {"vocab_size": 250037, "hidden_size": 384, "intermediate_size": 1536},
     prefix="query: ",
     licence="MIT",
 )
