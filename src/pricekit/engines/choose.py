@@ -227,7 +227,7 @@ def sample_batch(graph: Graph, vocab_size: int) -> Batch:
 
 
 def with_best_batch_size(
-    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None] = lambda _: None
+    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None]
 ) -> LoadedEngine:
     """Return the engine with the largest batch size that is clearly faster than smaller ones.
 

@@ -395,9 +395,8 @@ class Pretrained:
         return model
 
     def _folder(self) -> Path:
-        if self.options.weights is None and (found := self.locate()):
-            return find_weights(str(found), self.published.name)
-        return find_weights(self.options.weights or self.published.hub, self.published.name)
+        weights = self.options.weights or str(self.locate() or self.published.hub)
+        return find_weights(weights, self.published.name)
 
     def _config(self) -> Any:
         if self.from_scratch:

@@ -68,7 +68,7 @@ def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dic
     total = sums[rows].add_(torch.linalg.vecdot(of_rows, of_rows), alpha=1 / of_rows.shape[1])
     sums[rows] = total
     rate = total.sqrt_().add_(group["eps"]).reciprocal_().mul_(-group["lr"])
-    value.add_(_sparse(grad.indices(), of_rows * rate[:, None], grad))
+    value.add_(sparse_rows(grad.indices(), of_rows * rate[:, None], grad))
 
 
 def coalesced(grad: Tensor) -> Tensor:
@@ -76,10 +76,11 @@ def coalesced(grad: Tensor) -> Tensor:
     indices = grad._indices()
     if grad.is_coalesced() or not bool((indices[0, 1:] > indices[0, :-1]).all()):
         return grad.coalesce()
-    return _sparse(indices, grad._values(), grad)
+    return sparse_rows(indices, grad._values(), grad)
 
 
-def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
+def sparse_rows(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    """Return a sparse gradient of the shape of another one, from ascending rows."""
     return torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
 
 

@@ -277,21 +277,6 @@ class Optimized(_AdamW):
     }
 
 
-_SCRATCH_TRAINING = {
-    "epochs": "auto",
-    "batch_size": 256,
-    "gradient_accumulation_steps": 1,
-    "eval_batch_size": 512,
-    "learning_rate": 1e-3,
-    "head_learning_rate": 5e-3,
-    "weight_decay": 0.01,
-    "warmup_epochs": 1.0,
-    "max_grad_norm": 1.0,
-    "patience": 10,
-    "refit": True,
-}
-
-
 class Scratch(_AdamW):
     """SCRATCH: `lstm`, `transformer` or `mlp`, in batches of 256 rows."""
 
@@ -304,6 +289,18 @@ class Scratch(_AdamW):
         **Quick.defaults,
         "backbone": {"name": "lstm"},
         "head": {**Quick.defaults["head"], "dropout": [0.1]},
-        "training": _SCRATCH_TRAINING,
+        "training": {
+            "epochs": "auto",
+            "batch_size": 256,
+            "gradient_accumulation_steps": 1,
+            "eval_batch_size": 512,
+            "learning_rate": 1e-3,
+            "head_learning_rate": 5e-3,
+            "weight_decay": 0.01,
+            "warmup_epochs": 1.0,
+            "max_grad_norm": 1.0,
+            "patience": 10,
+            "refit": True,
+        },
         "speed": {"precision": "auto"},
     }

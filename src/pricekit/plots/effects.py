@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from pricekit.errors import ConfigError, DataError, check_intact
+from pricekit.features.labelled_lines import evenly
 from pricekit.options import (
     ReadingOptions,
     model_path,
@@ -113,7 +114,7 @@ class FeatureEffectDisplay(Display):
         places = _places(predictor, feature)
         source = _sample(path) if table is None else path_or_frame(table)
         rows = rows_without_prices(source, predictor.columns, options)
-        some = rows.take(np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(np.int64)))
+        some = rows.take(evenly(len(rows), ROWS))
         inputs = predictor.prepare(some)
         first = next(member for member, place in enumerate(places) if place is not None)
         observed = inputs[first].features[:, places[first]].astype(np.float64)

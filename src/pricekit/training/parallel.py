@@ -15,7 +15,7 @@ from torch.futures import Future
 from torch.nn import functional
 
 from pricekit.errors import LostProcessError
-from pricekit.optim.optimizers import coalesced
+from pricekit.optim.optimizers import coalesced, sparse_rows
 from pricekit.support.log import logger
 from pricekit.training.launched import launched_count
 
@@ -214,9 +214,7 @@ def mean_rows(group: distributed.ProcessGroup, gradient: Tensor) -> Tensor:
         mode="sum",
         per_sample_weights=values.new_full((len(order),), 1 / group.size()),
     )
-    return torch.sparse_coo_tensor(
-        touched[None], mean, gradient.shape, is_coalesced=True, check_invariants=False
-    )
+    return sparse_rows(touched[None], mean, gradient)
 
 
 def _padded(tensor: Tensor, length: int) -> Tensor:

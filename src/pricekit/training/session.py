@@ -255,8 +255,7 @@ class Session:
 
     def retry(self, error: SpikeError) -> None:
         """Return to the last checkpoint at half the learning rate, once; otherwise raise `error`."""
-        allowed = self.config.training.retry_after_spike and self.state.rate_factor == 1.0
-        if not allowed:
+        if not self.config.training.retry_after_spike or self.state.rate_factor != 1.0:
             raise error
         self.state.seconds, self.began = self.elapsed(), time.perf_counter()
         seconds, best, best_score = self.state.seconds, self.state.best_epoch, self.state.best_score
