@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pricekit.cli.common import as_arguments
 from pricekit.cli.config import _layers, as_toml
 from pricekit.cli.config import config as command
-from pricekit.cli.options import as_arguments
 from pricekit.cli.train import train
 from pricekit.config import read_toml
 from pricekit.config.resolve import configure, explain

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pricekit import api
+import pricekit as pk
 from pricekit.errors import PricekitError
 from pricekit.table import (
     Columns,
@@ -144,7 +144,7 @@ def _write(case: Case, chunks: list[Table]) -> None:
 
 def _checked(source: Any, options: dict[str, Any]) -> str:
     try:
-        api.check(source, **options)
+        pk.check(source, **options)
     except PricekitError:
         return "refused"
     return "read"

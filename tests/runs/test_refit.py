@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
+import pricekit as pk
 from conftest import tiny_config
-from pricekit import api
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError, check_intact
@@ -159,7 +159,7 @@ def killed_after(count, owner, name, call):
 
 
 def resumed_equals(catalog, out, expected):
-    run = api.train(catalog, out=out, resume=True)
+    run = pk.train(catalog, out=out, resume=True)
     assert_same(run.path, expected)
     assert not (out / REFIT).exists()
     assert sorted(file.name for file in out.iterdir()) == sorted(file.name for file in expected.iterdir())
@@ -251,7 +251,7 @@ def test_damaged_files_of_the_second_pass_are_named(catalog, refitted, tmp_path,
     content[len(content) // 2] ^= 1
     (out / REFIT / name).write_bytes(content)
     with raises(TrainingError):
-        api.train(catalog, out=out, resume=True)
+        pk.train(catalog, out=out, resume=True)
 
 
 def test_overwrite_replaces_an_unfinished_second_pass(catalog, single, tmp_path, raises):
@@ -274,7 +274,7 @@ def test_a_finished_run_stays_until_both_passes_of_the_new_one_are_complete(
         train(Source(catalog), tiny_config(REFITTED), old, overwrite=True)
     assert_weights(old, single)
     assert (staging_of(old) / REFIT / "last.safetensors").is_file()
-    run = api.train(catalog, out=old, resume=True)
+    run = pk.train(catalog, out=old, resume=True)
     assert_same(run.path, refitted)
     assert (old / "notes.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -382,7 +382,7 @@ def test_without_time_for_the_second_pass_the_first_weights_are_kept(
 
 def test_resuming_keeps_the_choice(catalog, refitted, raises):
     with raises(ConfigError, "refit"):
-        api.train(catalog, out=refitted, resume=True, refit=False)
+        pk.train(catalog, out=refitted, resume=True, refit=False)
 
 
 def test_every_report_says_that_the_metrics_are_of_the_first_pass(

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+import pricekit as pk
 from conftest import tiny_config
-from pricekit import api
 from pricekit.errors import TrainingError
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
@@ -48,7 +48,7 @@ def test_the_old_run_stays_until_the_new_one_is_complete(old, catalog, tmp_path,
     assert f"{old} is unchanged; its unfinished replacement is in {staging_of(old)}" in logged()
     with raises(TrainingError, "resume", "overwrite", "out"):
         train(Source(catalog), tiny_config(OTHER), old)
-    run = api.train(catalog, out=old, resume=True)
+    run = pk.train(catalog, out=old, resume=True)
     assert (run.path, len((old / "metrics.jsonl").read_text().splitlines())) == (old, 2)
     assert open_run(old).config.seed == 5
     assert (old / "notes.txt").read_text() == "mine"

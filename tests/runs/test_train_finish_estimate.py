@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import pricekit as pk
 from conftest import tiny_config
-from pricekit import api
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs import train as finishing
@@ -54,10 +54,10 @@ def test_the_share_is_the_one_with_the_lowest_error_on_the_validation_rows(catal
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_a_bundle_has_the_share_of_its_run(weak, tmp_path, catalog, precision):
-    api.export(weak, out=tmp_path / "bundle", precision=precision)
+    pk.export(weak, out=tmp_path / "bundle", precision=precision)
     texts = load_split(Source(catalog), open_run(weak).config).valid.text.tolist()
-    found = api.load(tmp_path / "bundle").predict(texts)
-    assert np.allclose(found, api.load(weak).predict(texts), rtol=1e-3 if precision == "fp32" else 1e-2)
+    found = pk.load(tmp_path / "bundle").predict(texts)
+    assert np.allclose(found, pk.load(weak).predict(texts), rtol=1e-3 if precision == "fp32" else 1e-2)
 
 
 def test_rows_that_score_a_run_with_its_last_weights_choose_no_share(catalog, tmp_path):

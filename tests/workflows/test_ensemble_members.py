@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pricekit as pk
 from conftest import tiny_config
-from pricekit import api
 from pricekit.config import read_saved_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
@@ -119,7 +119,7 @@ def test_a_killed_training_continues_to_the_same_ensemble(catalog, trained, tmp_
     assert not (out / "run.json").exists()
     with raises(TrainingError, "resume", "overwrite", "out"):
         train_model(Source(catalog), tiny_config(SETTINGS), out)
-    run = api.train(catalog, out=out, resume=True)
+    run = pk.train(catalog, out=out, resume=True)
     assert_same(run.path, trained)
 
 
@@ -145,7 +145,7 @@ def test_a_training_killed_while_it_writes_the_ensemble_continues(catalog, train
         patch.setattr(os, "replace", replace)
         with pytest.raises(Killed):
             train_model(Source(catalog), tiny_config(SETTINGS), out)
-    run = api.train(catalog, out=out, resume=True)
+    run = pk.train(catalog, out=out, resume=True)
     assert_same(run.path, trained)
 
 
@@ -153,16 +153,16 @@ def test_a_finished_ensemble_is_resumed_without_training(catalog, trained, tmp_p
     out = shutil.copytree(trained, tmp_path / "out")
     before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
     monkeypatch.setattr("pricekit.runs.train.train", None)
-    api.train(catalog, out=out, resume=True)
+    pk.train(catalog, out=out, resume=True)
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
 
 
 def test_resuming_with_other_settings_or_rows_is_refused(catalog, trained, tmp_path, raises):
     out = shutil.copytree(trained, tmp_path / "out")
     with raises(ConfigError, "max_length"):
-        api.train(catalog, out=out, resume=True, max_length=32)
+        pk.train(catalog, out=out, resume=True, max_length=32)
     with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
-        api.train(make_catalog(400, seed=4), out=out, resume=True)
+        pk.train(make_catalog(400, seed=4), out=out, resume=True)
 
 
 def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, trained, tmp_path, raises):
@@ -175,7 +175,7 @@ def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, t
         train_model(Source(catalog), other, out, overwrite=True)
     assert np.array_equal(read_held_out(out).predicted, read_held_out(trained).predicted)
     assert staging_of(out).is_dir()
-    api.train(catalog, out=out, resume=True)
+    pk.train(catalog, out=out, resume=True)
     assert read_saved_config(out / "members.toml").seed == 5
     assert (out / "notes.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -262,7 +262,7 @@ def test_a_cross_validation_trains_an_ensemble_for_each_fold(catalog, tmp_path, 
     options |= {"max_length": 32}
     with killed_after(10, Session, "save"), pytest.raises(Killed):
         cross_validate(Source(catalog), config_of_folds(options), out, 2)
-    cv = api.cross_validate(catalog, out=out, resume=True)
+    cv = pk.cross_validate(catalog, out=out, resume=True)
     assert len(cv.held_out) == 400
     for fold in range(2):
         held = set(cv.held_out["row"][cv.held_out["fold"] == fold])

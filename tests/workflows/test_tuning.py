@@ -213,20 +213,21 @@ def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, l
     assert "trial 1 failed: a weight is not finite" in logged()
 
 
-def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path, raises):
+def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path):
     out = tmp_path / "tuned"
-    with raises(ConfigError, "time_budget", "limit", "folds", "resume", seconds_of_a_trial=0.0) as raised:
+    with pytest.raises(ConfigError) as raised:  # its message says how long a trial took
         pk.tune(frame, out=out, folds=2, time_budget=0.01, **SMALL)
-    assert "time_budget" in raised.value.parameters
+    assert raised.value.parameters == ("time_budget", "limit", "folds", "resume")
     assert is_search(out)
     found = pk.tune(frame, out=out, resume=True, trials=2)
     assert len(found.trials) >= 2
 
 
-def test_time_for_the_first_trial_alone_is_too_short(frame, tmp_path, monkeypatch, raises):
+def test_time_for_the_first_trial_alone_is_too_short(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "FIRST_PASS", 1e9)  # so that no time is left
-    with raises(ConfigError, "time_budget", "limit", "folds", "resume", seconds_of_a_trial=0.5):
+    with pytest.raises(ConfigError) as raised:
         pk.tune(frame, out=tmp_path / "tuned", folds=2, **SMALL)
+    assert raised.value.facts["seconds_of_a_trial"] > 0
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.common import split_names
 from pricekit.cli.options import (
     TABLE,
     flag,
     json_option,
     optional_table,
     read_flags,
-    split_names,
     table_options,
 )
 from pricekit.cli.project import PROJECT_FILE, with_project

@@ -214,3 +214,14 @@ def _environment(name: str, value: str) -> Iterator[None]:
     finally:
         os.environ.pop(name) if before is None else os.environ.update({name: before})
         registry.cache_clear()
+
+
+def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
+    listed = ("text", "features", "columns", "track")
+    return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
+
+
+def split_names(text: str) -> list[str]:
+    """Split names at commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

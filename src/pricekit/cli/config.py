@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import tomli_w
 
+from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
-    as_arguments,
     epochs_option,
     json_option,
     model_options,

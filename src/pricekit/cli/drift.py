@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import DRIFTED
+from pricekit.cli.common import DRIFTED, as_arguments
 from pricekit.cli.completion import measure_names
 from pricekit.cli.options import (
     TABLE,
-    as_arguments,
     engine_option,
     json_option,
     model_argument,

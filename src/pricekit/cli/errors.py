@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import TABLE, as_arguments, metric_option, scored_rows
+from pricekit.cli.common import as_arguments
+from pricekit.cli.options import TABLE, metric_option, scored_rows
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
 

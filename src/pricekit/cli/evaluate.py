@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import as_arguments, json_option, metric_option, scored_rows, trust_option
+from pricekit.cli.common import as_arguments
+from pricekit.cli.options import json_option, metric_option, scored_rows, trust_option
 from pricekit.cli.terminal import begin
 
 

@@ -203,12 +203,6 @@ teacher_options = _all(
 """--unpriced and --teacher."""
 
 
-def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
-    listed = ("text", "features", "columns", "track")
-    return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
-
-
 def read_flags(flags: dict[str, Any]) -> list[str]:
     """Return the command-line words that read a table in the same way."""
     words = []
@@ -217,11 +211,6 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
             joined = value if isinstance(value, str) else ",".join(value)
             words += [f"--{name}", "tab" if joined == "\t" else joined]
     return words
-
-
-def split_names(text: str) -> list[str]:
-    """Split names at commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
-    as_arguments,
     engine_option,
     flag,
     optional_table,

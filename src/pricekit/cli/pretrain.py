@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again
+from pricekit.cli.common import again, as_arguments
 from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import FOLDER, TABLE, as_arguments, flag, table_options
+from pricekit.cli.options import FOLDER, TABLE, flag, table_options
 from pricekit.cli.terminal import begin, show_result
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import as_arguments
+from pricekit.cli.common import as_arguments
 from pricekit.cli.terminal import begin
 from pricekit.options import check_columns_soon
 from pricekit.storage import Location, location_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
-    as_arguments,
     metric_option,
     model_argument,
     optional_table,

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from pricekit.cli.options import as_arguments
+from pricekit.cli.common import as_arguments
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN

@@ -313,7 +313,7 @@ def read_record(path: Path) -> EngineRecord:
     try:
         found = json.loads(path.read_text("utf-8"))
         if found.pop("machine") == _machine():
-            return TypeAdapter(EngineRecord).validate_python({"path": path, **found})
+            return TypeAdapter(EngineRecord).validate_python({**found, "path": path})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return EngineRecord(path)

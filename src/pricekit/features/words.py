@@ -184,8 +184,9 @@ class WordTable:
         if np.concatenate([part.count for part in parts]).tolist() != [1] * len(words):
             raise ValueError("expected texts of one word each")
         self._hashes = pd.Index(np.concatenate([part.hashes for part in parts]))
-        if not self._hashes.is_unique:  # this also builds the hash table, before threads share it
+        if not self._hashes.is_unique:
             raise ValueError("expected different words")
+        self.find(np.zeros(1, np.uint64))  # builds the hash table, before threads share it
 
     def find(self, hashes: Hashes) -> Ints:
         """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""

@@ -9,7 +9,6 @@ Example:
     >>> shown.figure_.savefig("prices.svg")
 
     drawing.py        what all displays share: axes, colours, scales, plain labels, and the picture in a notebook
-    source.py         a model and a table to rows with prices and predictions
     predictions.py    predicted against true prices, their quotient, the metric by price and by the groups of a column,
                       and the share of true prices inside the intervals
     learning.py       loss and validation metric by epoch

@@ -108,7 +108,8 @@ class NotebookReporter:
             handle.update(HTML(""))
 
 
-_reporter: Reporter | None = None
+_reporters: list[Reporter] = []
+"""Those that are in use, in all threads; the last one counts."""
 
 
 @contextmanager
@@ -120,12 +121,12 @@ def use_reporter(reporter: Reporter | None) -> Iterator[None]:
         >>> with use_reporter(None):
         ...     pass
     """
-    global _reporter
-    before, _reporter = _reporter, reporter or NoReporter()
+    chosen = reporter or NoReporter()
+    _reporters.append(chosen)
     try:
         yield
     finally:
-        _reporter = before
+        _reporters.remove(chosen)
 
 
 @contextmanager
@@ -134,7 +135,8 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
 
     The time that the block takes is logged for DEBUG.
     """
-    chosen, began = (_reporter or _default_reporter()) if shown else NoReporter(), time.perf_counter()
+    chosen = (_reporters[-1] if _reporters else _default_reporter()) if shown else NoReporter()
+    began = time.perf_counter()
     with chosen.bar(title, max(total, 1e-9), done) as advance:
         yield advance
     logger.debug(f"{title}: {time.perf_counter() - began:.1f} s")
