@@ -189,8 +189,7 @@ def packages(session: nox.Session) -> None:
         install_java(session)
     if "pricekit-serve" in names:
         install_chromium(session)
-    for name in names:
-        session.run("pytest", f"plugins/{name}/tests")
+    run_tests(session, "", "--dist", "loadfile", *(f"plugins/{name}/tests" for name in names))
 
 
 @nox.session(reuse_venv=False)

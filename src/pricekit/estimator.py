@@ -158,7 +158,8 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _priced(self, X: Any, interval: float | None = None) -> Any:  # noqa: N803
         check_is_fitted(self)
-        return self._open().predict(self._frame(X, reset=False).rename(columns=self._renamed), interval)
+        rows = self._frame(X, reset=False).rename(columns=self._renamed)
+        return self._open().predict(rows, interval)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
         """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""

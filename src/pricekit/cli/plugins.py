@@ -18,7 +18,7 @@ from pricekit.cli.common import load_files
 from pricekit.cli.options import json_option
 from pricekit.cli.terminal import show_result, show_table
 from pricekit.config import Search, merge, parse_override
-from pricekit.config.layers import leaves
+from pricekit.config.layers import by_dotted_name
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE, KINDS, Entry, options_model
 from pricekit.errors import PluginError
@@ -280,7 +280,7 @@ def _facts(entry: Any) -> dict[str, Any]:
         facts["columns"] = [] if callable(names) else list(names)
     if entry.kind == "policy":
         made = registry().create("policy", entry.name)  # a policy's defaults may depend on its options
-        facts["defaults"] = {".".join(path): value for path, value in leaves(made.defaults) if value != {}}
+        facts["defaults"] = by_dotted_name(made.defaults)
         if notes := getattr(made, "notes", None):
             facts["notes"] = notes
     return facts

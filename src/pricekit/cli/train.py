@@ -120,7 +120,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
     from pricekit.runs.warm_start import new_config
-    from pricekit.support.progress import use_reporter
+    from pricekit.support.progress import use_reporter_here
     from pricekit.workflows.ensemble import has_members, is_begun, resumed_model
 
     models = {"unpriced": flags["unpriced"], "teacher": flags["teacher"]}
@@ -133,7 +133,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     config = resumed_model(out, source, given, init) if out else new_config(given, init)
     run = None if out is None or has_members(out) else out
     seen = earlier_texts(config.init, *([out, *out.glob("members/*")] if out else []))
-    with nullcontext() if config.speed.progress else use_reporter(None):
+    with nullcontext() if config.speed.progress else use_reporter_here(None):
         split = load_split(source, config, allow_leak=flags["allow_leak"], checked=out is not None, seen=seen)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""

@@ -75,7 +75,7 @@ def leaking_columns(
     by isotonic regression, categories by the mean of their rows. The share is 1 - Σ (p - a)² / Σ (a - mean a)².
 
     Args:
-        table: rows with prices.
+        table: rows with prices, a sample of a large table.
         ignored: columns to skip: the price itself, the id.
         described: columns that are judged as numbers only: their repeated cells name a product.
 

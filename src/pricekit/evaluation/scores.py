@@ -18,7 +18,7 @@ from pricekit.evaluation.held_out import HeldOut
 from pricekit.metrics import METRICS, SMAPE, Metric, best_constant, metric_named, price_metrics
 from pricekit.support.files import read_json
 from pricekit.support.log import logger
-from pricekit.support.progress import progress, tracked, use_reporter
+from pricekit.support.progress import progress, tracked, use_reporter_here
 from pricekit.support.text import counted, did_you_mean
 from pricekit.table import Table
 
@@ -204,7 +204,7 @@ def scores_with_intervals(
     kept = np.flatnonzero(np.bincount(grouping.codes, weights, len(grouping.labels)) > 0)
     bounds = np.full((len(kept), 2), np.nan)
     try:
-        with tracked("bootstrapping the intervals", kept) as codes, use_reporter(None):
+        with tracked("bootstrapping the intervals", kept) as codes, use_reporter_here(None):
             for place, code in enumerate(codes):
                 inside = (grouping.codes == code) & (weights > 0)
                 bounds[place] = score_interval(metric, weights[inside], terms[inside]) or np.nan

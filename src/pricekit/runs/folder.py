@@ -28,7 +28,8 @@ refit                     the same files of a second pass, on all rows, until it
 An ensemble:
 
 members.toml              the settings of each member, if the ensemble was trained as one
-members/NAME              the run of each member; its name is a number if the run was copied from elsewhere
+members/NAME              the run of each member; its name is a number if the run was copied from elsewhere;
+                          those of weight 0 are deleted at the end
 ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
 intervals.json            half widths of the price intervals
@@ -62,7 +63,7 @@ from pricekit.support.digests import LISTING, DamagedError, read_listing
 from pricekit.support.files import is_free, leftovers, read_json, sync, write_parquet
 from pricekit.support.locks import owned
 from pricekit.support.log import logger, silence
-from pricekit.support.progress import use_reporter
+from pricekit.support.progress import use_reporter_here
 from pricekit.support.staging import can_stage, continued, replacing, staging_of
 from pricekit.table import write_rejected
 from pricekit.table.table import texts_in_parts
@@ -388,7 +389,7 @@ def writing(
         TrainingError: an unfinished replacement of `out` is neither to be resumed nor to be overwritten, or another
             process writes `out`.
     """
-    processes, reporter = Processes(), nullcontext() if shown else use_reporter(None)
+    processes, reporter = Processes(), nullcontext() if shown else use_reporter_here(None)
     if not processes.main:
         silence()
     with reporter, owned(out, kind, TrainingError, enabled=processes.main):

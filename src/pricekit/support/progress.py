@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -108,8 +109,9 @@ class NotebookReporter:
             handle.update(HTML(""))
 
 
-_reporters: list[Reporter] = []
-"""Those that are in use, in all threads; the last one counts."""
+_reporters: dict[object, Reporter] = {}
+"""Those that are in use in all threads; the last one counts."""
+_own: ContextVar[Reporter | None] = ContextVar("own", default=None)
 
 
 @contextmanager
@@ -121,12 +123,22 @@ def use_reporter(reporter: Reporter | None) -> Iterator[None]:
         >>> with use_reporter(None):
         ...     pass
     """
-    chosen = reporter or NoReporter()
-    _reporters.append(chosen)
+    key = object()
+    _reporters[key] = reporter or NoReporter()
     try:
         yield
     finally:
-        _reporters.remove(chosen)
+        del _reporters[key]
+
+
+@contextmanager
+def use_reporter_here(reporter: Reporter | None) -> Iterator[None]:
+    """Like `use_reporter`, but only in this thread, and whatever reporter is in use in all of them."""
+    token = _own.set(reporter or NoReporter())
+    try:
+        yield
+    finally:
+        _own.reset(token)
 
 
 @contextmanager
@@ -135,8 +147,8 @@ def progress(title: str, total: float, done: float = 0, *, shown: bool = True) -
 
     The time that the block takes is logged for DEBUG.
     """
-    chosen = (_reporters[-1] if _reporters else _default_reporter()) if shown else NoReporter()
-    began = time.perf_counter()
+    current = _own.get() or next(reversed(_reporters.values()), None)
+    chosen, began = (current or _default_reporter()) if shown else NoReporter(), time.perf_counter()
     with chosen.bar(title, max(total, 1e-9), done) as advance:
         yield advance
     logger.debug(f"{title}: {time.perf_counter() - began:.1f} s")

@@ -29,7 +29,7 @@ from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.runs.load import load_model
 from pricekit.support.log import logger
-from pricekit.support.progress import tracked, use_reporter
+from pricekit.support.progress import tracked, use_reporter_here
 from pricekit.support.text import counted, printable, shorten
 from pricekit.table import Columns, Table, source_name
 from pricekit.workflows.evaluate import refuse_options, usable_rows, warn_of_training_rows
@@ -326,7 +326,7 @@ def permute_features(baseline: Baseline) -> pd.DataFrame:
     """
     members = [member for share in baseline.shares for member in share.predictor.members]
     names = list(dict.fromkeys(name for member in members for name in member.preprocessor.features.names))
-    with tracked("permuting features", names) as each, use_reporter(None):
+    with tracked("permuting features", names) as each, use_reporter_here(None):
         rows = [[name, *_increase(baseline, _of_feature(baseline, name))] for name in each]
     return _sorted(rows, ["feature"])
 
@@ -337,10 +337,10 @@ def permute_lines(baseline: Baseline) -> pd.DataFrame:
     A line or cell moves among the rows that have one, and features see the change. Columns that are no text columns are
     measured, too, if features read them.
     """
-    with use_reporter(None):
+    with use_reporter_here(None):
         units = _units(baseline.shares)
     rows = []
-    with tracked("permuting lines", units) as each, use_reporter(None):
+    with tracked("permuting lines", units) as each, use_reporter_here(None):
         for unit in each:
             found = _increase(baseline, _of_unit(baseline, unit))
             rows.append([unit.name or NO_LABEL, unit.kind, sum(map(len, unit.having)), *found])

@@ -47,6 +47,26 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 
+JOURNAL = "study.log"
+BASE, SECONDS, ERROR = "base", "seconds", "error"
+"""Attributes of a trial: it is the configuration that the search starts from; its duration; why it failed."""
+
+STARTUP = 8
+"""The first trials are random within their part of the model; later ones follow the earlier results."""
+
+LEAST_PEERS = 4
+"""A trial is stopped early only if at least as many are finished."""
+
+NOISE = 0.3
+"""About twice the standard deviation of a row's difference between two trials, as a part of the score: a rough estimate
+from the trials of one search, with SMAPE."""
+
+STATES = ("finished", "stopped early", "failed", "unfinished")
+"""How a trial ended; an unfinished one was stopped by the time or a kill."""
+
+_EPOCHS = 1_000_000
+"""More than the epochs of a fold: a report of a trial is numbered by fold and epoch."""
+
 _SECTIONS = ("head", "training")
 
 
@@ -147,27 +167,6 @@ def _plugins(config: RunConfig) -> Iterator[tuple[type[BaseModel], str, Mapping[
         model = options_model(registry().get(kind, name).load())
         if model is not None:
             yield model, prefix, options
-
-
-JOURNAL = "study.log"
-BASE, SECONDS, ERROR = "base", "seconds", "error"
-"""Attributes of a trial: it is the configuration that the search starts from; its duration; why it failed."""
-
-STARTUP = 8
-"""The first trials are random within their part of the model; later ones follow the earlier results."""
-
-LEAST_PEERS = 4
-"""A trial is stopped early only if at least as many are finished."""
-
-NOISE = 0.3
-"""About twice the standard deviation of a row's difference between two trials, as a part of the score: a rough estimate
-from the trials of one search, with SMAPE."""
-
-STATES = ("finished", "stopped early", "failed", "unfinished")
-"""How a trial ended; an unfinished one was stopped by the time or a kill."""
-
-_EPOCHS = 1_000_000
-"""More than the epochs of a fold: a report of a trial is numbered by fold and epoch."""
 
 
 @dataclass(frozen=True)

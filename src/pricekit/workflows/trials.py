@@ -31,7 +31,7 @@ from pricekit.support.causes import causes, is_temporary
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.files import write_atomically
 from pricekit.support.log import logger, quiet, silence
-from pricekit.support.progress import Advance, progress, use_reporter
+from pricekit.support.progress import Advance, progress, use_reporter_here
 from pricekit.support.text import counted, duration
 from pricekit.training.checkpoint import EpochResult
 from pricekit.workflows.study import (
@@ -214,7 +214,7 @@ def _run_fold(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Train the run of a fold; return its facts and its prices of the held-out rows, and delete it."""
     try:
-        with unobserved(), quiet(), use_reporter(_Checking(check)):
+        with unobserved(), quiet(), use_reporter_here(_Checking(check)):
             source, cache = Source(Path(task.table)), task.folder / CACHE
             facts = train(source, config, folder, split=split, watch=watch, cache=cache)
         return facts, read_held_out(folder).predicted
