@@ -87,8 +87,8 @@ def test_a_connection_that_is_cut_within_a_part_loses_only_this_part(s3, monkeyp
     system.pipe("shop/in/x.csv", content)
     monkeypatch.setattr("pricekit.storage.local.PART_BYTES", 10_000)
     faults.every(3, "cut", "503", "reset")
-    with fetch(X) as path:
-        assert path.read_bytes() == content
+    copy = fetch(X)
+    assert copy.path.read_bytes() == content
     assert 10 < faults.failed < faults.requests / 2
 
 
@@ -114,7 +114,7 @@ def test_an_upload_that_fails_leaves_the_old_file(s3, monkeypatch, raises):
     system, faults = s3
     monkeypatch.setitem(options_of_uploads(), "s3", {"chunksize": 5 << 20, "max_concurrency": 2})
     faults.fault_of = lambda number, method: "403" if method == "PUT" else None
-    with raises(DataError), published(X) as local:
+    with raises(DataError, "out"), published(X) as local:
         local.write_bytes(bytes(11 << 20))
     faults.every(1000)
     assert system.cat("shop/in/x.csv") == b"id,price\n"
@@ -124,15 +124,18 @@ def test_an_upload_that_fails_leaves_the_old_file(s3, monkeypatch, raises):
 
 def test_a_missing_bucket_is_one_sentence(s3, raises):
     missing = Address("s3://nobucket/x.csv")
-    with raises(DataError):
+    with raises(DataError, "table"):
         fetch(missing)
     for write in (check_bucket, lambda address: write_text(address, "a")):
-        with raises(DataError):
+        with raises(DataError, "out"):
             write(missing)
 
 
-@pytest.mark.parametrize("work", [fetch, exists, lambda address: write_text(address, "a")])
-def test_denied_access_is_one_sentence(s3, work, raises):
+@pytest.mark.parametrize(
+    ("work", "parameter"),
+    [(fetch, "table"), (exists, "table"), (lambda address: write_text(address, "a"), "out")],
+)
+def test_denied_access_is_one_sentence(s3, work, parameter, raises):
     s3[1].fault_of = lambda number, method: "403"
-    with raises(DataError):
+    with raises(DataError, parameter):
         work(X)

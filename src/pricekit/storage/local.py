@@ -44,7 +44,7 @@ _OPTIONS = {"s3": {"chunksize": 16 << 20, "max_concurrency": 4}}
 
 
 class Copy:
-    """A local file with the content of a location; a temporary one is deleted with this object, or after its block.
+    """A local file with the content of a location; a temporary one is deleted with this object.
 
     Keep the object for as long as the path is used.
 
