@@ -34,12 +34,12 @@ class BranchesOnData(nn.Module):
         return total if total.sum().item() > 3 else -total
 
 
-def test_nothing_is_published_when_torch_cannot_export(run, tmp_path, monkeypatch, raises):
+def test_nothing_is_published_when_torch_cannot_export(run, tmp_path, monkeypatch):
     opened = open_run(run)
     opened.model.encoder, opened.model.members = BranchesOnData(), 1
     opened.model.heads = nn.ModuleList([nn.Linear(1 + len(opened.preprocessor.features.names), 1)])
     monkeypatch.setattr(export_module, "open_run", lambda path: opened)
-    with raises(ExportError):
+    with pytest.raises(ExportError, match="torch cannot export the encoder BranchesOnData"):
         export_run(run, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 

@@ -132,10 +132,10 @@ def test_a_missing_bucket_is_one_sentence(s3, raises):
 
 
 @pytest.mark.parametrize(
-    ("work", "parameter"),
-    [(fetch, "table"), (exists, "table"), (lambda address: write_text(address, "a"), "out")],
+    ("work", "parameters"),
+    [(fetch, ()), (exists, ()), (lambda address: write_text(address, "a"), ("out",))],
 )
-def test_denied_access_is_one_sentence(s3, work, parameter, raises):
+def test_denied_access_is_one_sentence(s3, work, parameters, raises):
     s3[1].fault_of = lambda number, method: "403"
-    with raises(DataError, parameter):
+    with raises(DataError, *parameters):
         work(X)
