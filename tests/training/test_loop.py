@@ -118,7 +118,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
     )
     command = [sys.executable, "-c", code, str(catalog), str(out), str(batch)]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, cwd=Path.cwd()).returncode == -signal.SIGKILL
-    with raises(TrainingError):
+    with raises(TrainingError, "resume"):
         open_run(out)
     with safe_open(out / "last.safetensors", "pt") as file:
         state = json.loads(file.metadata()["pricekit"])["state"]

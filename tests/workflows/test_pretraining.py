@@ -250,7 +250,7 @@ def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monke
     old = (out / "model.safetensors").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("pricekit.workflows.pretraining._files", _unwritten)
-        with raises(TrainingError):
+        with raises(TrainingError, "resume"):
             pretrain([other], settings, out, overwrite=True)
     assert (out / "model.safetensors").read_bytes() == old
     pretrain([other], settings, out, resume=True)
