@@ -270,7 +270,7 @@ def drift(
     )
     found = predictor.drift(rows, fail_over=limits)
     if out is not None:
-        from pricekit.reporting.drift import drift_sections
+        from pricekit.reporting.drift_page import drift_sections
 
         write_page(page, f"Drift of {source.name}", drift_sections(found))
     return found

@@ -40,24 +40,26 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     """
     import pricekit as pk
 
-    found = pk.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
-    if found.note:
-        logger.warning(f"the bundle was not opened: {found.note}")
+    inspection = pk.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
+    if inspection.note:
+        logger.warning(f"the bundle was not opened: {inspection.note}")
     if as_json:
-        click.echo(json.dumps(found.manifest, indent=2))
+        click.echo(json.dumps(inspection.manifest, indent=2))
         return
-    rows = [*_facts(found.manifest), ("signature", _signature(bundle, trust))]
-    if found.seconds is not None:
-        opened = f"in {found.seconds:.1f} s with {found.megabytes:,.0f} MB of memory, and priced 8 rows"
+    rows = [*_facts(inspection.manifest), ("signature", _signature(bundle, trust))]
+    if inspection.seconds is not None:
+        opened = (
+            f"in {inspection.seconds:.1f} s with {inspection.megabytes:,.0f} MB of memory, and priced 8 rows"
+        )
         rows.append(("opened", opened))
-    if tested := found.self_test:
+    if tested := inspection.self_test:
         passed = f"{tested.rows} rows in {tested.engine}, relative difference {tested.difference:.1e}"
         rows.append(("self-test passed", f"{passed}, limit {tested.tolerance:g}"))
     show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
-    if members := found.manifest.get("members"):
+    if members := inspection.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
         show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)
-    sizes = [[name, f"{len(content):,}"] for name, content in found.bundle.files.items()]
+    sizes = [[name, f"{len(content):,}"] for name, content in inspection.bundle.files.items()]
     show_table("files", ["name", "bytes"], sizes, stderr=False)
 
 
@@ -105,8 +107,8 @@ def sign(bundle: str, key: str) -> None:
     """
     import pricekit as pk
 
-    found = pk.sign(bundle, key)
-    show_result(f"{bundle} is signed with the key {found}", bundle=bundle, key=found)
+    signer = pk.sign(bundle, key)
+    show_result(f"{bundle} is signed with the key {signer}", bundle=bundle, key=signer)
 
 
 @click.command

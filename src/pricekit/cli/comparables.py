@@ -62,20 +62,22 @@ def comparables(**flags: Any) -> None:
     show_rows("comparables", flags, _show)
 
 
-def _show(found: Comparables) -> None:
+def _show(similar: Comparables) -> None:
     """Print a row and its products on stdout."""
     console = Console()
-    unit = f" {found.currency}" if found.currency else ""
-    price = f"  predicted {found.price:,.2f}{unit}; "
+    unit = f" {similar.currency}" if similar.currency else ""
+    price = f"  predicted {similar.price:,.2f}{unit}; "
     price += (
-        "no product is similar" if found.median is None else f"median of similar products {found.median:,.2f}"
+        "no product is similar"
+        if similar.median is None
+        else f"median of similar products {similar.median:,.2f}"
     )
-    far = Text("  far from them", style="bold dark_orange") if found.far else Text("")
-    console.print(Text.assemble((printable(f"{found.id}"), "bold"), price, far), soft_wrap=True)
-    console.print(Text(fit_width(printable(found.name), console.width), style="dim"), soft_wrap=True)
-    if not found.products:
+    far = Text("  far from them", style="bold dark_orange") if similar.far else Text("")
+    console.print(Text.assemble((printable(f"{similar.id}"), "bold"), price, far), soft_wrap=True)
+    console.print(Text(fit_width(printable(similar.name), console.width), style="dim"), soft_wrap=True)
+    if not similar.products:
         console.print("  no product shares a word with it, or has what it must have in common")
-    for product in found.products:
+    for product in similar.products:
         console.print(_line(product, console.width), soft_wrap=True)
     console.print()
 

@@ -28,20 +28,20 @@ def compare(runs: tuple[str, ...], metric: str | None, as_json: bool) -> None:
     import pricekit as pk
     from pricekit.cli.show import compared_columns, show_columns
 
-    found = pk.compare(*runs, metric=metric)
+    comparison = pk.compare(*runs, metric=metric)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(comparison.to_json())
         return
-    write, like = found.metric.write, found.runs[0].score
+    write, like = comparison.metric.write, comparison.runs[0].score
     folds = [
         "" if one.folds is None else f"{write(one.folds[0], like)} ± {write(one.folds[1], like)}"
-        for one in found.runs
+        for one in comparison.runs
     ]
-    show_result(f"{found.rows:,} rows that none was trained on")
+    show_result(f"{comparison.rows:,} rows that none was trained on")
     columns = {
-        "run": [one.name for one in found.runs],
-        found.metric.title: [write(one.score, like) for one in found.runs],
+        "run": [one.name for one in comparison.runs],
+        comparison.metric.title: [write(one.score, like) for one in comparison.runs],
         **({"mean ± sd of folds": folds} if any(folds) else {}),
-        **compared_columns(found.runs, found.metric, "(the first)"),
+        **compared_columns(comparison.runs, comparison.metric, "(the first)"),
     }
     show_columns("", columns)

@@ -64,13 +64,13 @@ def cv(**flags: Any) -> None:
 
     keep_settings(flags, config, is_cv)
     with resume_hint("cv", flags, CONFIG):
-        found = pk.cross_validate(**flags)
-    show_scores(found.scores)
+        cross_validation = pk.cross_validate(**flags)
+    show_scores(cross_validation.scores)
     Processes().end()
     folder = str(flags["out"])
     show_result(
         f"the rows with their predictions are in {folder}; next: pricekit errors {shlex.quote(folder)}{again()}",
         out=folder,
     )
-    if goal_of(found.facts).missed:
+    if goal_of(cross_validation.facts).missed:
         raise click.exceptions.Exit(USELESS)

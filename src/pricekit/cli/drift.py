@@ -60,41 +60,43 @@ def drift(as_json: bool, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
     import pricekit as pk
 
-    found = pk.drift(**as_arguments(flags))
+    result = pk.drift(**as_arguments(flags))
     if as_json:
-        click.echo(found.to_json())
+        click.echo(result.to_json())
     else:
-        _show(found)
+        _show(result)
     if flags["out"]:
         show_result(f"the page is in {flags['out']}", out=str(flags["out"]))
-    for sentence in found.failures:
+    for sentence in result.failures:
         show_result(f"over its limit: {sentence}")
-    if found.failures:
+    if result.failures:
         raise click.exceptions.Exit(DRIFTED)
 
 
-def _show(found: Drift) -> None:
+def _show(result: Drift) -> None:
     """Print the verdict, then the frames, as far as they have rows."""
     show_result(
-        f"{found.verdict} {counted(found.rows, 'row')} against {found.trained_on:,} training rows.",
-        alarms=list(found.alarms),
+        f"{result.verdict} {counted(result.rows, 'row')} against {result.trained_on:,} training rows.",
+        alarms=list(result.alarms),
     )
-    for sentence in (*found.alarms, *found.notes):
+    for sentence in (*result.alarms, *result.notes):
         show_result(f"- {sentence}")
     measures = [
         [each.name, *map(_number, (each.value, each.then, each.now)), each.where]
-        for each in found.measures.values()
+        for each in result.measures.values()
     ]
     _show_frame("Measures", ["measure", "value", "then", "now", "where"], measures)
-    shown = found.features[(found.features["psi"] > 0) | (found.features["distance"] > 0)]
+    shown = result.features[(result.features["psi"] > 0) | (result.features["distance"] > 0)]
     _show_frame("Features by PSI", ["name", "psi", "distance", "rank"], _cells(shown, "name"))
-    _show_frame("Values", ["field", "value", "then", "now", "change"], _cells(found.values, "field", "value"))
-    _show_frame("Words", ["word", "then", "now"], _cells(found.words, "word"))
-    missing = found.missing[(found.missing["now"] - found.missing["then"]).abs() >= LEAST_SHOWN]
+    _show_frame(
+        "Values", ["field", "value", "then", "now", "change"], _cells(result.values, "field", "value")
+    )
+    _show_frame("Words", ["word", "then", "now"], _cells(result.words, "word"))
+    missing = result.missing[(result.missing["now"] - result.missing["then"]).abs() >= LEAST_SHOWN]
     _show_frame("Rows without a field", ["field", "then", "now"], _cells(missing, "field"))
     outliers = [
         [str(row), f"{distance:.1f}", words]
-        for row, distance, words in found.outliers[["row", "distance", "new_words"]].itertuples(index=False)
+        for row, distance, words in result.outliers[["row", "distance", "new_words"]].itertuples(index=False)
     ]
     _show_frame("Rows least like the training rows", ["row", "distance", "new words"], outliers)
 

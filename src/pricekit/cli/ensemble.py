@@ -42,9 +42,9 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     import pricekit as pk
     from pricekit.evaluation.scores import goal_of
 
-    found = pk.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
-    best = show_members(found)
-    goal = goal_of(found.facts)
+    trained = pk.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
+    best = show_members(trained)
+    goal = goal_of(trained.facts)
     name, score, write = goal.metric.name, goal.score, goal.metric.write
     points = " points" if goal.metric.unit == "%" else ""
     verdict = f"{write(abs(best - score), score)}{points} {'better' if score < best else 'worse'} than"

@@ -56,17 +56,17 @@ def errors(worst: int, **flags: Any) -> None:
     import pricekit as pk
     from pricekit.cli.show import show_groups
 
-    found = pk.worst_rows(**as_arguments(flags))
-    rows = len(found.rows)
+    report = pk.worst_rows(**as_arguments(flags))
+    rows = len(report.rows)
     if worst:
-        _show_worst(found.worst(worst))
+        _show_worst(report.worst(worst))
     share = (
-        f", {found.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, rows), 'row')}"
+        f", {report.share_of_worst(worst):.1f}% of all error in the worst {counted(min(worst, rows), 'row')}"
     )
     show_result(
-        f"{counted(rows, 'row')}, {found.metric.title} {found.metric.write(found.score)}{share if worst else ''}"
+        f"{counted(rows, 'row')}, {report.metric.title} {report.metric.write(report.score)}{share if worst else ''}"
     )
-    show_groups(found.groups, found.metric, errors=True)
+    show_groups(report.groups, report.metric, errors=True)
     if flags["out"]:
         show_result(f"all rows, worst first, are in {flags['out']}", out=flags["out"])
 

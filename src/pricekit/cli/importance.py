@@ -43,28 +43,28 @@ def importance(as_json: bool, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.workflows.importance")
     import pricekit as pk
 
-    found = pk.importance(**as_arguments(flags))
+    result = pk.importance(**as_arguments(flags))
     if as_json:
-        click.echo(found.to_json())
+        click.echo(result.to_json())
     else:
-        _show(found)
+        _show(result)
 
 
-def _show(found: Importance) -> None:
+def _show(result: Importance) -> None:
     """Print the first rows of each frame, one table for each."""
     from pricekit.workflows.importance import EXPLAINED
 
-    title = found.metric.title
+    title = result.metric.title
     show_result(
-        f"{counted(found.rows, 'row')}, {title} {found.metric.write(found.score)}; an increase is by how much {title} "
-        "grows when values change rows"
+        f"{counted(result.rows, 'row')}, {title} {result.metric.write(result.score)}; an increase is by how much "
+        f"{title} grows when values change rows"
     )
-    _show_frame(f"Features by increase of {title}", found.features, _increases(found, found.features))
-    lines = _rows(found.lines) | _increases(found, found.lines)
-    kinds = " and ".join(f"{kind}s" for kind in ("line", "column") if kind in set(found.lines["kind"]))
-    _show_frame(f"{kinds.capitalize()} by increase of {title}", found.lines, lines)
-    explained = counted(min(found.rows, EXPLAINED), "explained row")
-    _show_frame(f"Words in {explained}", found.words, _rows(found.words) | _factors(found.words))
+    _show_frame(f"Features by increase of {title}", result.features, _increases(result, result.features))
+    lines = _rows(result.lines) | _increases(result, result.lines)
+    kinds = " and ".join(f"{kind}s" for kind in ("line", "column") if kind in set(result.lines["kind"]))
+    _show_frame(f"{kinds.capitalize()} by increase of {title}", result.lines, lines)
+    explained = counted(min(result.rows, EXPLAINED), "explained row")
+    _show_frame(f"Words in {explained}", result.words, _rows(result.words) | _factors(result.words))
 
 
 def _show_frame(title: str, frame: pd.DataFrame, columns: Columns) -> None:
@@ -85,11 +85,11 @@ def _rows(frame: pd.DataFrame) -> Columns:
     return {"rows": [f"{count:,}" for count in frame["rows"]]}
 
 
-def _increases(found: Importance, frame: pd.DataFrame) -> Columns:
+def _increases(result: Importance, frame: pd.DataFrame) -> Columns:
     """Return the increases and their intervals."""
 
     def write(value: float) -> str:
-        return "" if value != value else found.metric.write(value, found.score, sign=True)
+        return "" if value != value else result.metric.write(value, result.score, sign=True)
 
     bounds = zip(frame["low"], frame["high"], strict=True)
     intervals = [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]

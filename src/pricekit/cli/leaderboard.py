@@ -44,30 +44,30 @@ def leaderboard(runs: tuple[str, ...], metric: str | None, latency: bool, as_jso
     begin(f"reading {named}", "pricekit.workflows.leaderboard")
     import pricekit as pk
 
-    found = pk.leaderboard(*runs, metric=metric, latency=latency)
+    board = pk.leaderboard(*runs, metric=metric, latency=latency)
     if as_json:
-        click.echo(found.to_json())
+        click.echo(board.to_json())
     else:
-        _show(found)
+        _show(board)
 
 
-def _show(found: Leaderboard) -> None:
+def _show(board: Leaderboard) -> None:
     """Print the ranking, and the settings; the costs are in the first table if it fits the terminal with them."""
     from rich.cells import cell_len
 
     from pricekit.cli.show import fit_width, room_for_text, show_columns
 
-    rank = {"": [str(entry.rank) for entry in found.entries]}
-    scores, costs = _scores(found), _costs(found.entries)
-    names = [_name(entry) for entry in found.entries]
+    rank = {"": [str(entry.rank) for entry in board.entries]}
+    scores, costs = _scores(board), _costs(board.entries)
+    names = [_name(entry) for entry in board.entries]
     longest = max(map(cell_len, names))
     wide = room_for_text({**rank, **scores, **costs}, 0) >= min(longest, 40)
     first = {**scores, **costs} if wide else scores
     room = room_for_text({**rank, **first}, 12)
-    show_result(f"{counted(found.rows, 'row')} that no model was trained on")
+    show_result(f"{counted(board.rows, 'row')} that no model was trained on")
     show_columns("", {**rank, "model": [fit_width(name, room) for name in names], **first})
     second = {} if wide else costs
-    if any(settings := _settings(found.entries)):
+    if any(settings := _settings(board.entries)):
         second["settings that differ (below: from the best)"] = settings
     if second:
         show_columns("", {**rank, **second})
@@ -78,12 +78,12 @@ def _name(entry: Entry) -> str:
     return entry.name + parts.get(entry.kind, f" ({counted(entry.parts, 'fold')})")
 
 
-def _scores(found: Leaderboard) -> Columns:
+def _scores(board: Leaderboard) -> Columns:
     from pricekit.cli.show import compared_columns
 
-    compared = [entry.compared for entry in found.entries]
-    scores = {found.metric.title: [found.metric.write(one.score, compared[0].score) for one in compared]}
-    return scores | (compared_columns(compared, found.metric, "(the best)") if len(compared) > 1 else {})
+    compared = [entry.compared for entry in board.entries]
+    scores = {board.metric.title: [board.metric.write(one.score, compared[0].score) for one in compared]}
+    return scores | (compared_columns(compared, board.metric, "(the best)") if len(compared) > 1 else {})
 
 
 def _costs(entries: Sequence[Entry]) -> Columns:

@@ -60,5 +60,5 @@ def report(**flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     import pricekit as pk
 
-    found = pk.report(**as_arguments(flags))
-    show_result(f"the report is in {found}, {size_of(found) / 1e3:,.0f} kB", out=str(found))
+    page = pk.report(**as_arguments(flags))
+    show_result(f"the report is in {page}, {size_of(page) / 1e3:,.0f} kB", out=str(page))

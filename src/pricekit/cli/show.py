@@ -48,13 +48,13 @@ def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None])
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
     import pricekit as pk
 
-    found = getattr(pk, function)(**as_arguments(flags))
-    for result in found:
+    results = getattr(pk, function)(**as_arguments(flags))
+    for result in results:
         if as_json:
             click.echo(result.to_json())
         else:
             show(result)
-    if few and len(found) == ROWS:
+    if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
 
 

@@ -123,8 +123,10 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.support.progress import use_reporter_here
     from pricekit.workflows.ensemble import has_members, is_begun, resumed_model
 
-    models = {"unpriced": flags["unpriced"], "teacher": flags["teacher"]}
-    source = source_of(flags["table"], flags, valid=flags["valid"] or None, **models)
+    unpriced, teacher = flags["unpriced"], flags["teacher"]
+    source = source_of(
+        flags["table"], flags, valid=flags["valid"] or None, unpriced=unpriced, teacher=teacher
+    )
     out = flags["out"] or interrupted_run() if flags["resume"] else None
     out = continued(Path(out), is_begun) if out else None
     out = out if out and is_begun(out) else None

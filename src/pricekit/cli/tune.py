@@ -72,17 +72,17 @@ def tune(**flags: Any) -> None:
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
     keep_settings(flags, config, is_search)
     with resume_hint("tune", flags, START):
-        found = pk.tune(**flags)
+        tuning = pk.tune(**flags)
     metric, final, rows = (
-        metric_named(found.facts["metric"]),
-        found.facts["on_final_rows"],
-        found.facts["rows"],
+        metric_named(tuning.facts["metric"]),
+        tuning.facts["on_final_rows"],
+        tuning.facts["rows"],
     )
-    _show_settings(found)
+    _show_settings(tuning)
     show_result(
         f"{rows['final']:,} rows that no trial saw: {_comparison(metric, final)}",
         **final,
-        trials=found.facts["trials"],
+        trials=tuning.facts["trials"],
     )
     folder = str(flags["out"])
     run = shlex.quote(f"{folder}/run")
@@ -93,7 +93,7 @@ def tune(**flags: Any) -> None:
     )
 
 
-def _show_settings(found: Tuning) -> None:
+def _show_settings(tuning: Tuning) -> None:
     """Print the searched settings, the most important first."""
     shown = [
         [
@@ -102,9 +102,9 @@ def _show_settings(found: Tuning) -> None:
             "" if row["tuned"] == row["default"] else _written(row["tuned"]),
             "" if row["importance"] != row["importance"] else f"{row['importance']:.2f}",
         ]
-        for name, row in found.settings.iterrows()
+        for name, row in tuning.settings.iterrows()
     ]
-    kinds = ", ".join(f"{count} {state}" for state, count in found.facts["trials"].items())
+    kinds = ", ".join(f"{count} {state}" for state, count in tuning.facts["trials"].items())
     show_table(f"trials: {kinds}", ["setting", "default", "tuned", "importance"], shown)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import pricekit as pk
-from pricekit.reporting.drift import drift_sections
+from pricekit.reporting.drift_page import drift_sections
 from pricekit.reporting.page import render
 
 HOSTILE = "<script>alert(1)</script> $x_1$ {{ 7 * 7 }}"
