@@ -348,7 +348,7 @@ def test_a_model_that_exceeds_the_limits_is_not_exported(run, tmp_path, monkeypa
 
 def test_a_bundle_that_could_not_be_read_is_not_exported(run, tmp_path, monkeypatch, raises):
     monkeypatch.setitem(limits.FILE_BYTES, "model.onnx", 1000)
-    with raises(ExportError, found=527038):
+    with raises(ExportError):
         export_run(run, tmp_path / "out")
     monkeypatch.undo()
     monkeypatch.setattr("pricekit.bundle.folder.MAX_MANIFEST_BYTES", 100)
