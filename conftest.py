@@ -243,8 +243,8 @@ def raises(
         r"\d\d:\d\d:\d\d": "00:00:00",
         r"\b[0-9a-f]{32,}\b|\b0x[0-9a-f]+\b": "0",
         r"\bline \d+": "line 0",
-        r"\b(\d{1,3}(,\d{3})+|\d{5,})\b": "0",  # a graph has more bytes if the paths of its sources are longer
         r"(?<![\d.])(\d+\.\d{3,}|\d+\.\d+\.\d+)(?![\d.]*\d)": "0.0",  # measured numbers and versions
+        r"\b(\d{1,3}(,\d{3})+|\d{5,})\b": "0",  # a graph has more bytes if the paths of its sources are longer
     }
     messages: dict[str, None] = {}  # in order, without repeats
 
