@@ -24,10 +24,10 @@ from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.core.loader import registry
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
-from pricekit.model.encoder import TransformerEncoder
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
-from pricekit.model.transformer import DEBERTA_V3_SMALL, export_by_distance, family_of, slice_positions
+from pricekit.nets.encoder import TransformerEncoder
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
+from pricekit.nets.transformer import DEBERTA_V3_SMALL, export_by_distance, family_of, slice_positions
 
 LENGTHS = (32, 64, 128, 256)
 

@@ -24,7 +24,7 @@ from pricekit.cli.terminal import show_table
 from pricekit.errors import ExportError
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tests.model.tiny_weights import KINDS, write_weights
+from tests.nets.tiny_weights import KINDS, write_weights
 
 PRECISIONS = ("fp32", "fp16")
 SETTINGS = {"training.epochs": 1, "training.batch_size": 16}

@@ -27,8 +27,8 @@ import torch
 
 from pricekit.config import HeadConfig, TrainingConfig
 from pricekit.core.loader import registry
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
 from pricekit.optim.optimizers import adamw
 from pricekit.testing.data import FEATURES, ordinary_texts
 

@@ -15,7 +15,7 @@ import torch
 from pydantic import BaseModel, Field
 
 import pricekit as pk
-from pricekit.model.losses import LogPrice
+from pricekit.nets.losses import LogPrice
 from pricekit.optim.optimizers import adamw
 from pricekit.tokens import train_bpe
 

@@ -26,7 +26,7 @@ TEST_FILES = {
     "cli/test_bad_input.py": "all commands on unusable tables",
     "cli/test_commands.py": "the commands one after the other",
     "core/test_plugins.py": "the loader and the registry together",
-    "model/test_contract.py": "all built-in backbones",
+    "nets/test_contract.py": "all built-in backbones",
     "table/test_formats.py": "all formats",
     "table/test_bad_input.py": "reading unusable tables in every format",
     "table/test_real_tables.py": "reading excerpts of public tables",

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models
 
 from pricekit.core.calls import plugin_call
 from pricekit.errors import BundleError, ConfigError, PluginError, is_panic
-from pricekit.model.pretrained import load_tokenizer
+from pricekit.nets.pretrained import load_tokenizer
 from pricekit.prediction.predictor import Predictor
 from pricekit.tokens import _ready as ready
 from pricekit.tokens import encode

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
-from pricekit.model.network import PriceModel
+from pricekit.nets.network import PriceModel
 from pricekit.optim.optimizers import sparse_embeddings
 from pricekit.training.batches import plan_epoch
 from pricekit.training.session import prepare_encoder

@@ -20,7 +20,7 @@ from pricekit.engines.loaded import LoadedEngine, for_each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
-from pricekit.model.inference import torch_engine
+from pricekit.nets.inference import torch_engine
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.runs.opened import LoadedRun as TrainedRun

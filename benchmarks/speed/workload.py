@@ -18,7 +18,7 @@ from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fit import fit_features
-from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.split import columns_of
 from pricekit.support.log import logger

@@ -27,7 +27,7 @@ def pricekit_register_features(register: Register) -> None:
 @hookimpl
 def pricekit_register_backbones(register: Register) -> None:
     """Register the pretrained backbones and those that need no download."""
-    here = "pricekit.model"
+    here = "pricekit.nets"
     bag = "weighted bag of token and hashed-bigram embeddings; no download, trains in a minute on a CPU"
     register("bag", f"{here}.bag:Bag", bag)
     register("lstm", f"{here}.lstm:Lstm", "bidirectional LSTM from scratch; no download")
@@ -53,19 +53,19 @@ def pricekit_register_backbones(register: Register) -> None:
 @hookimpl
 def pricekit_register_losses(register: Register) -> None:
     """Register the losses on the log price."""
-    register("smape", "pricekit.model.losses:smape", "exact SMAPE of the log price, with bounded gradients")
-    register("focal-smape", "pricekit.model.losses:SmapeLoss", "SMAPE with more weight on hard rows")
-    register("log-l1", "pricekit.model.losses:log_l1", "distance of log prices: the median price")
+    register("smape", "pricekit.nets.losses:smape", "exact SMAPE of the log price, with bounded gradients")
+    register("focal-smape", "pricekit.nets.losses:SmapeLoss", "SMAPE with more weight on hard rows")
+    register("log-l1", "pricekit.nets.losses:log_l1", "distance of log prices: the median price")
     register(
         "log-l2",
-        "pricekit.model.losses:log_l2",
+        "pricekit.nets.losses:log_l2",
         "squared distance of log prices: the geometric mean; for RMSLE",
     )
     register(
-        "log-huber", "pricekit.model.losses:LogHuber", "squared distance of log prices, linear for large ones"
+        "log-huber", "pricekit.nets.losses:LogHuber", "squared distance of log prices, linear for large ones"
     )
-    register("mape", "pricekit.model.losses:mape", "error relative to the true price")
-    register("pinball", "pricekit.model.losses:Pinball", "a quantile of the price, by default the median")
+    register("mape", "pricekit.nets.losses:mape", "error relative to the true price")
+    register("pinball", "pricekit.nets.losses:Pinball", "a quantile of the price, by default the median")
 
 
 @hookimpl

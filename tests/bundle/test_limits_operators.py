@@ -29,7 +29,7 @@ def test_the_operators_of_exported_graphs_are_found_and_allowed(path):
 
 
 def test_the_graphs_of_transformers_and_lstms_are_allowed():
-    from pricekit.model.lstm import Lstm
+    from pricekit.nets.lstm import Lstm
     from pricekit.testing.data import batch, ordinary_texts
     from pricekit.testing.models import attention_graph, export_bytes, small_model
 

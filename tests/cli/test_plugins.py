@@ -178,7 +178,7 @@ def test_a_folder_is_not_a_plugin_file(pricekit, tmp_path):
 def test_show_prints_the_requirements_and_location_of_a_plugin(pricekit):
     facts = json.loads(pricekit("plugins", "show", "bag", "--json")[1])
     assert facts["needs"] == "pricekit[train]"
-    assert facts["defined"].split(":")[0] == "pricekit.model.bag"
+    assert facts["defined"].split(":")[0] == "pricekit.nets.bag"
     assert {"name": "width", "type": "int"}.items() <= next(
         option for option in facts["options"] if option["name"] == "width"
     ).items()

@@ -13,7 +13,7 @@ from torch import nn
 from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
 from pricekit.exporting.graph import OPSET, TRANSLATIONS, export_graph
-from pricekit.model.lstm import Lstm, LstmEncoder
+from pricekit.nets.lstm import Lstm, LstmEncoder
 
 
 class Attention(nn.Module):

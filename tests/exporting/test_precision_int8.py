@@ -19,9 +19,9 @@ from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import Converted, convert, to_int8
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
-from pricekit.model.transformer import SmallTransformer
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
+from pricekit.nets.transformer import SmallTransformer
 from pricekit.support.progress import use_reporter
 from tests.exporting.test_export import Recorder
 

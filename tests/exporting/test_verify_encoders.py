@@ -12,7 +12,7 @@ import pricekit as pk
 from pricekit.datasets import make_catalog
 from pricekit.runs.opened import open_run
 from pricekit.training import session
-from tests.model.tiny_weights import KINDS, write_weights
+from tests.nets.tiny_weights import KINDS, write_weights
 
 WITHOUT_TORCH = """
 import sys

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 import pricekit as pk
 from pricekit.cli.common import exit_code, explain
-from pricekit.model.network import PriceModel
+from pricekit.nets.network import PriceModel
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import checkpoint

@@ -4,7 +4,7 @@ import pytest
 
 from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
-from pricekit.model.network import PriceModel
+from pricekit.nets.network import PriceModel
 from pricekit.optim.optimizers import adamw
 
 TINY = {

@@ -15,8 +15,8 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
-from pricekit.model.bag import Bag
-from pricekit.model.losses import SmapeLoss
+from pricekit.nets.bag import Bag
+from pricekit.nets.losses import SmapeLoss
 from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train

@@ -104,7 +104,7 @@ def test_a_weighted_run_resumes_and_refits(tmp_path, weighted, raises):
 def test_a_loss_without_terms_cannot_weigh_rows(tmp_path, raises):
     plugin = tmp_path / "losses.py"
     plugin.write_text(
-        "import pricekit\nfrom pricekit.model.losses import LogPrice\n\n\n"
+        "import pricekit\nfrom pricekit.nets.losses import LogPrice\n\n\n"
         "class Plain(LogPrice):\n"
         "    def forward(self, raw, price):\n        return (self.log_price(raw) - price.log()).abs().mean()\n\n"
         "    def to_price(self, raw):\n        return self.log_price(raw).exp()\n\n\n"

@@ -8,18 +8,18 @@ import torch
 from tokenizers import models, processors
 from torch import nn
 
-from pricekit.model import transformer
-from pricekit.model.bag import Bag
-from pricekit.model.lstm import Lstm
-from pricekit.model.mlp import Mlp
-from pricekit.model.transformer import (
+from pricekit.nets import transformer
+from pricekit.nets.bag import Bag
+from pricekit.nets.lstm import Lstm
+from pricekit.nets.mlp import Mlp
+from pricekit.nets.transformer import (
     DebertaOptions,
     SmallTransformer,
     UnpaddedOptions,
 )
 from pricekit.testing import CheckFailed, check_backbone
 from pricekit.tokens import train_bpe
-from tests.model.test_contract import tiny
+from tests.nets.test_contract import tiny
 
 WIDTH = 4
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.model.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape, smape
+from pricekit.nets.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape, smape
 from pricekit.testing import CheckFailed, check_loss
 
 # The mean of log 1 and log e² is 1, the deviation 1. Raw 0 is the price e, raw -1 the price 1.

@@ -13,8 +13,8 @@ from torch import nn
 from conftest import tiny_config
 from pricekit.config import HeadConfig, RunConfig
 from pricekit.errors import TrainingError
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train

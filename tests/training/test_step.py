@@ -8,8 +8,8 @@ from torch import nn
 from pricekit.config import HeadConfig
 from pricekit.config.resolve import configure
 from pricekit.errors import TrainingError
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
 from pricekit.training.guard import gradient_norms
 from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces, clip_gradients, seed_torch

@@ -8,15 +8,15 @@ import torch
 from tokenizers import Tokenizer
 
 from pricekit.errors import ConfigError
-from pricekit.model import transformer
-from pricekit.model.transformer import (
+from pricekit.nets import transformer
+from pricekit.nets.transformer import (
     DebertaOptions,
     Pretrained,
     PretrainedOptions,
 )
 from pricekit.tokens import encode, pad_id_of, pad_rows, train_bpe
 from pricekit.workflows.masked_tokens import Masking, attach_masking, make_masking, total_loss
-from tests.model.test_contract import TEXTS, tiny
+from tests.nets.test_contract import TEXTS, tiny
 
 
 def test_masking_follows_devlin_and_skips_special_tokens():

@@ -15,15 +15,15 @@ from safetensors.torch import load_file
 from pricekit.cli.common import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.model.pretrained import PRETRAINED, find_weights
-from pricekit.model.transformer import (
+from pricekit.nets.pretrained import PRETRAINED, find_weights
+from pricekit.nets.transformer import (
     SmallTransformer,
 )
 from pricekit.tokens import encode, train_bpe
 from pricekit.workflows import pretraining
 from pricekit.workflows.pretraining import PretrainCallback, PretrainSettings, explain_write_errors, pretrain
-from tests.model.test_contract import TEXTS
-from tests.model.tiny_weights import write_weights
+from tests.nets.test_contract import TEXTS
+from tests.nets.tiny_weights import write_weights
 
 TINY = PretrainSettings(
     "transformer",

@@ -35,9 +35,9 @@ def graph(tmp_path_factory):
 
     from pricekit.config import HeadConfig
     from pricekit.exporting.graph import export_graph
-    from pricekit.model.losses import smape
-    from pricekit.model.network import PriceModel
-    from pricekit.model.transformer import SmallTransformer
+    from pricekit.nets.losses import smape
+    from pricekit.nets.network import PriceModel
+    from pricekit.nets.transformer import SmallTransformer
     from pricekit.tokens import encode
 
     torch.manual_seed(0)

@@ -300,7 +300,7 @@ def _needs(entry: Any) -> str:
     if entry.version.startswith(FILE):
         return "this file"
     if entry.package == "pricekit":
-        inside = entry.target.startswith(("pricekit.model.", "pricekit.optim."))
+        inside = entry.target.startswith(("pricekit.nets.", "pricekit.optim."))
         return (
             "pricekit[train]"
             if inside

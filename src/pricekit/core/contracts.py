@@ -121,7 +121,7 @@ class Backbone(Protocol):
     """A tokenizer and an encoder.
 
     Example:
-        >>> from pricekit.model.bag import Bag
+        >>> from pricekit.nets.bag import Bag
         >>> bag = Bag(Bag.Options(vocab_size=300, width=8, members=2))
         >>> tokenizer = bag.tokenizer(["green tea", "black tea"])
         >>> encoder = bag.encoder(bag.architecture(tokenizer), tokenizer, None)

@@ -32,8 +32,8 @@ from pricekit.exporting.verify import VerificationReport, fit_length, sample_bat
 from pricekit.features.assets import is_asset
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
-from pricekit.model.inference import torch_engine
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import torch_engine
+from pricekit.nets.network import PriceModel
 from pricekit.prediction.self_test import SELF_TEST, make_self_test
 from pricekit.runs.folder import check_replaceable, is_ensemble
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample

@@ -16,9 +16,9 @@ from onnxscript import opset20 as op
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import INPUTS
 from pricekit.errors import ExportError
-from pricekit.model.inference import to_tensors
-from pricekit.model.lstm import one_direction
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import to_tensors
+from pricekit.nets.lstm import one_direction
+from pricekit.nets.network import PriceModel
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import shorten
 

@@ -15,8 +15,8 @@ from pricekit.errors import ExportError
 from pricekit.exporting.priced_once import PricedOnce
 from pricekit.exporting.tensors import Stored, first_difference, token_count, worst_piece
 from pricekit.metrics import smape
-from pricekit.model.inference import torch_engine
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import torch_engine
+from pricekit.nets.network import PriceModel
 from pricekit.preprocess import Inputs
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.progress import tracked

@@ -14,8 +14,8 @@ from pricekit.errors import TrainingError, check_intact, read_intact
 from pricekit.features.assets import assets_in
 from pricekit.formats import check_run_format
 from pricekit.insight.sketch import SKETCH, Sketch
-from pricekit.model.inference import torch_engine
-from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.nets.inference import torch_engine
+from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Predictor

@@ -27,8 +27,8 @@ from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
 from pricekit.formats import FORMAT
-from pricekit.model.inference import to_tensors
-from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.nets.inference import to_tensors
+from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.optim.policies import Quick
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import (

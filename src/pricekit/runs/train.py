@@ -22,8 +22,8 @@ from pricekit.formats import FORMAT
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.metrics import metric_named, price_metrics
-from pricekit.model.inference import predict
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import predict
+from pricekit.nets.network import PriceModel
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     FILES,

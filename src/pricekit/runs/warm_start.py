@@ -17,7 +17,7 @@ from pricekit.config.resolve import configure, member_configs
 from pricekit.core.calls import plugin_call
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.features.fit import continue_features, uses_price
-from pricekit.model.network import ModelPlugins, PriceModel, build_model
+from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import config_of, layers_of
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS, is_ensemble, is_run

@@ -69,7 +69,7 @@ def check_backbone(make: Make) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.model.bag import Bag
+        >>> from pricekit.nets.bag import Bag
         >>> check = check_backbone(lambda: Bag(Bag.Options(vocab_size=300, buckets=64, width=4)))[0]
         >>> check()
     """
@@ -88,7 +88,7 @@ def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.model.losses import LogPrice
+        >>> from pricekit.nets.losses import LogPrice
         >>> class LogMse(LogPrice):
         ...     def forward(self, raw, price):
         ...         return (self.log_price(raw) - price.log()).square().mean()

@@ -16,9 +16,9 @@ from torch.nn import functional
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.engines.ort import load_cpu
-from pricekit.model.inference import to_tensors, torch_engine
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import to_tensors, torch_engine
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
 from pricekit.testing.models import export_bytes, seeded, stored_into
 from pricekit.testing.runner import Check, Make, fail, require_methods, shown

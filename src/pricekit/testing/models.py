@@ -15,9 +15,9 @@ from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.errors import TrainingError
 from pricekit.exporting.graph import export_graph
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
-from pricekit.model.transformer import SmallTransformer
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
+from pricekit.nets.transformer import SmallTransformer
 from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
 from pricekit.testing.runner import Check, Make, fail, named
 from pricekit.training.checkpoint import load_checkpoint, save_checkpoint

@@ -15,8 +15,8 @@ from torch import Tensor
 from pricekit.config import RunConfig, build_config
 from pricekit.core.loader import registry
 from pricekit.errors import PricekitError
-from pricekit.model.inference import to_tensors
-from pricekit.model.network import PriceModel
+from pricekit.nets.inference import to_tensors
+from pricekit.nets.network import PriceModel
 from pricekit.testing.data import batch
 from pricekit.testing.models import seeded, small_model
 from pricekit.testing.runner import Check, Make, fail, require_methods, shown

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig, TrainingConfig
-from pricekit.model.inference import to_tensors
+from pricekit.nets.inference import to_tensors
 from pricekit.preprocess import Inputs
 from pricekit.support.log import logger
 from pricekit.support.mapped import WINDOW_ROWS

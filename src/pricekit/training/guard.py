@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.model.network import PriceModel
+from pricekit.nets.network import PriceModel
 from pricekit.training.batches import Batch
 
 MOST_UNREAD = 256

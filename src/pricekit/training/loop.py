@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pricekit.core.calls import notify
 from pricekit.metrics import metric_named
-from pricekit.model.inference import predict
+from pricekit.nets.inference import predict
 from pricekit.support.interrupts import defer_interrupts
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress

@@ -18,7 +18,7 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import notify, plugin_call
 from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
-from pricekit.model.network import PriceModel
+from pricekit.nets.network import PriceModel
 from pricekit.optim.optimizers import averaged
 from pricekit.support.log import logger
 from pricekit.training.batches import Loader, PricedInputs, plan_epoch, steps_per_epoch

@@ -32,9 +32,9 @@ from pricekit.config import SpeedConfig, TrainingConfig, merge
 from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
-from pricekit.model.encoder import FLOAT32_ONLY
-from pricekit.model.inference import is_out_of_memory
-from pricekit.model.pretrained import PRETRAINED, quiet_transformers
+from pricekit.nets.encoder import FLOAT32_ONLY
+from pricekit.nets.inference import is_out_of_memory
+from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.preprocess import short_lines_first
 from pricekit.runs.folder import check_replaceable, has_begun

@@ -173,7 +173,7 @@ def _loaded(folder: Path) -> torch.nn.Module:
     """Return the vision model of a folder with its summary; raise ConfigError if weights are missing."""
     from transformers import AutoModel
 
-    from pricekit.model.pretrained import quiet_transformers
+    from pricekit.nets.pretrained import quiet_transformers
 
     with quiet_transformers():
         model, found = AutoModel.from_pretrained(

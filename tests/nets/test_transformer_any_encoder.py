@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
 from pricekit.tokens import encode, pad_id_of
-from tests.model.tiny_weights import KINDS, TEXTS
+from tests.nets.tiny_weights import KINDS, TEXTS
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pricekit.model.inference import is_out_of_memory, predict, torch_engine
+from pricekit.nets.inference import is_out_of_memory, predict, torch_engine
 from pricekit.preprocess import Inputs
 from pricekit.testing.data import FEATURES
 from pricekit.testing.models import small_model
@@ -37,7 +37,7 @@ def test_many_rows_are_priced_in_parts(inputs, monkeypatch):
     torch.manual_seed(0)
     model, read = small_model(), []
     expected = predict(model, inputs, 2)
-    monkeypatch.setattr("pricekit.model.inference.WINDOW_ROWS", 3)
+    monkeypatch.setattr("pricekit.nets.inference.WINDOW_ROWS", 3)
     batch = Inputs.batch
     monkeypatch.setattr(Inputs, "batch", lambda self, rows: read.append(rows.tolist()) or batch(self, rows))
     assert predict(model, inputs, 2) == pytest.approx(expected, rel=1e-5)

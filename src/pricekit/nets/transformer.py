@@ -31,8 +31,8 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
-from pricekit.model.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
-from pricekit.model.pretrained import (
+from pricekit.nets.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
+from pricekit.nets.pretrained import (
     POOLING_FILE,
     SENTENCE_FILE,
     check_ids,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from pricekit.model.transformer import family_of
+from pricekit.nets.transformer import family_of
 from pricekit.tokens import train_bpe
 
 TEXTS = [f"Item Name: green tea number {n}, {n % 7} x {n} Count" for n in range(60)]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.metrics import smape
-from pricekit.model.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape
-from pricekit.model.losses import smape as smape_loss
+from pricekit.nets.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape
+from pricekit.nets.losses import smape as smape_loss
 
 LOSSES = [
     smape_loss,

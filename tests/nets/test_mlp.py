@@ -5,8 +5,8 @@ import torch
 
 from pricekit.config import HeadConfig
 from pricekit.core.loader import registry
-from pricekit.model.losses import smape
-from pricekit.model.network import PriceModel
+from pricekit.nets.losses import smape
+from pricekit.nets.network import PriceModel
 
 
 @pytest.fixture

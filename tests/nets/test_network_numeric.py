@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pricekit.model.network import BOUND, NumericEncoding
+from pricekit.nets.network import BOUND, NumericEncoding
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import torch
 
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
-from pricekit.model import encoder as adapters
+from pricekit.nets import encoder as adapters
 from pricekit.testing import check_backbone
 from pricekit.tokens import encode, pad_id_of
-from tests.model.tiny_weights import KINDS, TEXTS
+from tests.nets.tiny_weights import KINDS, TEXTS
 
 pytest.importorskip("peft")
 RANK = 2

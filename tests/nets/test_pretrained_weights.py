@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pricekit.errors import ConfigError
-from pricekit.model import transformer
-from pricekit.model.pretrained import find_weights
-from pricekit.model.transformer import Pretrained, PretrainedOptions
+from pricekit.nets import transformer
+from pricekit.nets.pretrained import find_weights
+from pricekit.nets.transformer import Pretrained, PretrainedOptions
 from pricekit.tokens import encode, pad_id_of
-from tests.model.test_contract import TEXTS, tiny
+from tests.nets.test_contract import TEXTS, tiny
 
 
 @pytest.fixture(scope="module")

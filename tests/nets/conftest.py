@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.model.tiny_weights import write_weights
+from tests.nets.tiny_weights import write_weights
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from pricekit.model import transformer
-from pricekit.model.encoder import NAME, pack
-from pricekit.model.transformer import Architecture, UnpaddedOptions
-from tests.model.test_contract import TEXTS, tiny
+from pricekit.nets import transformer
+from pricekit.nets.encoder import NAME, pack
+from pricekit.nets.transformer import Architecture, UnpaddedOptions
+from tests.nets.test_contract import TEXTS, tiny
 
 BERT = Architecture("minilm", "none", "bert", {"pad_token_id": 0})
 

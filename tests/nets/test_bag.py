@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-import pricekit.model.bag as bag_module
-from pricekit.model.bag import PAD, UNK, Bag
+import pricekit.nets.bag as bag_module
+from pricekit.nets.bag import PAD, UNK, Bag
 from pricekit.tokens import encode, splits_at_spaces
 
 TEXTS = ["Green Tea 12 Ounce", "green tea, pack of 6", "Olive Oil 500 ml", "Dark chocolate bar"] * 4

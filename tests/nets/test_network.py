@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from pricekit.config import HeadConfig
-from pricekit.model.losses import smape
-from pricekit.model.network import BOUND, PriceModel, build_head
+from pricekit.nets.losses import smape
+from pricekit.nets.network import BOUND, PriceModel, build_head
 
 
 class Sums(nn.Module):

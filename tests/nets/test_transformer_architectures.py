@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pricekit.model import transformer
-from pricekit.model.transformer import family_of
+from pricekit.nets import transformer
+from pricekit.nets.transformer import family_of
 
 # Millions of parameters without the pooling layer; widths and layers as in the published configurations.
 PUBLISHED = [

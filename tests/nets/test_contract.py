@@ -11,11 +11,11 @@ from pricekit.config import HeadConfig
 from pricekit.engines.ort import load_cpu
 from pricekit.exporting.graph import export_graph
 from pricekit.exporting.precision import convert
-from pricekit.model import transformer
-from pricekit.model.losses import smape
-from pricekit.model.lstm import Lstm
-from pricekit.model.network import PriceModel
-from pricekit.model.transformer import (
+from pricekit.nets import transformer
+from pricekit.nets.losses import smape
+from pricekit.nets.lstm import Lstm
+from pricekit.nets.network import PriceModel
+from pricekit.nets.transformer import (
     DebertaOptions,
     Pretrained,
     PretrainedOptions,

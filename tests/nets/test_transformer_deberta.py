@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from pricekit.model import transformer
-from pricekit.model.transformer import export_by_distance, family_of, slice_positions
+from pricekit.nets import transformer
+from pricekit.nets.transformer import export_by_distance, family_of, slice_positions
 
 
 @pytest.fixture(scope="module")
