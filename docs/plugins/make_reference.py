@@ -19,7 +19,7 @@ INTRODUCTION = """# Reference of the plugin interface
 
 `python docs/plugins/make_reference.py` generates this page from `pricekit.core.hookspecs` and
 `pricekit.core.contracts`. It describes version {api} of the interface
-([versions.md](versions.md)). Start with [README.md](README.md).
+([versions.md](versions.md)). [README.md](README.md) and the tutorials have examples.
 """
 
 
@@ -67,10 +67,10 @@ def _string(node: ast.stmt | None) -> str | None:
 
 
 def _text(docstring: str | None) -> str:
-    """Return a docstring as Markdown: its sections of arguments and errors become lists, its example a block."""
+    """Return a docstring as Markdown, without its example: sections of arguments and errors become lists."""
     lines: list[str] = []
     listed = False
-    text, _, example = (docstring or "").partition("\nExample:\n")
+    text = (docstring or "").partition("\nExample:\n")[0]
     for line in text.splitlines():
         if line in ("Args:", "Raises:", "Attributes:", "Returns:"):
             listed = True
@@ -83,8 +83,6 @@ def _text(docstring: str | None) -> str:
         else:
             listed = listed and not line
             lines.append(line)
-    if example:
-        lines += ["", "**Example**", "", "```pycon", inspect.cleandoc(example), "```"]
     return "\n".join(lines)
 
 
