@@ -5,7 +5,7 @@ var Scorer = {
     const words = (new URLSearchParams(window.location.search).get("q") || "").trim().toLowerCase();
     const heading = title.split(" > ").pop().toLowerCase();
     if (kind === "title" && heading.startsWith(words)) return score + 20;
-    if (/^(CHANGELOG|CONTRIBUTING|docs\/(benchmarks|accuracy|architecture))$/.test(page)) return score - 4;
+    if (/^(CHANGELOG|CONTRIBUTING|docs\/(lab\/.*|benchmarks|accuracy|architecture))$/.test(page)) return score - 4;
     if (/^plugins\//.test(page)) return score - 2;
     return score;
   },
