@@ -1,4 +1,4 @@
-"""The tutorials of docs/plugins run as written, and the reference is generated from the sources."""
+"""The tutorials of docs/plugins run as written, and the reference describes every hook and contract."""
 
 import re
 import runpy
@@ -13,7 +13,8 @@ from pricekit.datasets import make_catalog
 
 FOLDER = Path(__file__).parents[1] / "docs" / "plugins"
 TUTORIALS = [*KINDS, "observer", "README"]
-REFERENCE = runpy.run_path(str(FOLDER / "make_reference.py"))
+GENERATOR = runpy.run_path(str(FOLDER.parent / "site" / "plugin_pages.py"))
+REFERENCE = GENERATOR["plugins_page"]()
 INSTALLED = ("word-count",)
 """What the documents install: how that goes is the nox session `scaffold`."""
 
@@ -54,27 +55,19 @@ def test_the_first_plugin_has_eight_lines():
     assert len(lines) <= 8
 
 
-def test_the_reference_is_generated_from_the_sources():
-    expected = (FOLDER / "reference.md").read_text("utf-8")
-    assert REFERENCE["reference"]() == expected, (
-        "python docs/plugins/make_reference.py > docs/plugins/reference.md"
-    )
-
-
 def test_every_hook_and_argument_is_documented():
-    text = (FOLDER / "reference.md").read_text("utf-8")
-    hooks = REFERENCE["hooks"]()
+    hooks = GENERATOR["hooks"]()
     assert set(KINDS.values()) < set(hooks)
     for hook, arguments in hooks.items():
-        (section,) = re.findall(rf"^### `{hook}`\n(.*?)^##", text, re.M | re.S)
+        (section,) = re.findall(rf"^### `{hook}`\n(.*?)^##", REFERENCE, re.M | re.S)
         for argument in arguments:
             assert argument == "register" or f"\n- `{argument}`: " in section, (hook, argument)
 
 
 def test_every_member_of_a_contract_is_documented():
-    text = (FOLDER / "reference.md").read_text("utf-8")
     for kind in KINDS:
-        (section,) = re.findall(rf"^### `{kind.title()}`\n(.*?)^(?:###? |\Z)", text + "\n## end", re.M | re.S)
+        section_of_kind = rf"^### `{kind.title()}`\n(.*?)^(?:###? |\Z)"
+        (section,) = re.findall(section_of_kind, REFERENCE + "\n## end", re.M | re.S)
         members = section.split("\n#### ")
         assert len(members) > 1
         assert all(len(re.sub(r"```.*?```", "", m, flags=re.S).strip().splitlines()) > 1 for m in members[1:])
@@ -90,9 +83,8 @@ def test_a_documented_name_exists():
     """Every `pricekit.x.y` that the tutorials name can be imported."""
     from importlib import import_module
 
-    named = {
-        n for f in FOLDER.glob("*.md") for n in re.findall(r"`(pricekit(?:\.\w+)+)`", f.read_text("utf-8"))
-    }
+    texts = [REFERENCE, *(document.read_text("utf-8") for document in FOLDER.glob("*.md"))]
+    named = {name for text in texts for name in re.findall(r"`(pricekit(?:\.\w+)+)`", text)}
     assert len(named) > 8
     for name in named:
         module, _, attribute = name.rpartition(".")

@@ -14,6 +14,7 @@ from api_pages import errors_page, names_page, results_page
 from command_pages import commands_page
 from docutils import nodes
 from example_pages import examples_page
+from plugin_pages import plugins_page
 from setting_pages import settings_page
 from sphinx.application import Sphinx
 
@@ -24,6 +25,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "errors": errors_page,
     "commands": commands_page,
     "settings": settings_page,
+    "plugins": plugins_page,
     "examples": examples_page,
 }
 SOURCES = Path(__file__).parents[2] / "src"

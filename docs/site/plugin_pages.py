@@ -1,7 +1,4 @@
-"""The reference of the plugin interface, generated from the sources of hooks and contracts.
-
-python docs/plugins/make_reference.py > docs/plugins/reference.md
-"""
+"""The reference of the plugin interface, from the sources of hooks and contracts."""
 
 from __future__ import annotations
 
@@ -15,17 +12,10 @@ from pricekit.core import contracts, hookspecs
 
 Node = TypeVar("Node", ast.FunctionDef, ast.ClassDef)
 
-INTRODUCTION = """# Reference of the plugin interface
 
-`python docs/plugins/make_reference.py` generates this page from `pricekit.core.hookspecs` and
-`pricekit.core.contracts`. It describes version {api} of the interface
-([versions.md](versions.md)). [README.md](README.md) and the tutorials have examples.
-"""
-
-
-def reference() -> str:
-    """Return the page as Markdown."""
-    parts = [INTRODUCTION.format(api=hookspecs.API), "## Hooks"]
+def plugins_page() -> str:
+    """Return the hooks and contracts as Markdown."""
+    parts = ["## Hooks"]
     parts += [_function(node) for node in _nodes(hookspecs, ast.FunctionDef)]
     parts += [_class(node) for node in _nodes(hookspecs, ast.ClassDef)]
     parts.append("## Contracts")
@@ -84,7 +74,3 @@ def _text(docstring: str | None) -> str:
             listed = listed and not line
             lines.append(line)
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(reference(), end="")
