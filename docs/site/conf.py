@@ -15,6 +15,7 @@ root_doc = "docs/index"
 include_patterns = [
     "*.md",
     "docs/*.md",
+    "docs/lab/*.md",
     "docs/reference/*.md",
     "docs/plugins/*.md",
     "examples/README.md",
