@@ -9,9 +9,9 @@ import pytest
 from pricekit.bundle import MANIFEST, open_bundle
 from pricekit.bundle.manifest import json_schema
 from pricekit.errors import BundleError, PluginError
-from pricekit.formats import FORMAT
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import load_preprocessor
+from pricekit.support.record import FORMAT
 from tests.bundle.hostile import write_manifest
 
 

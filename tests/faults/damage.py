@@ -174,7 +174,7 @@ def _read_facts(case: Case, copy: Path) -> None:
 
 
 def _resume(case: Case, copy: Path) -> None:
-    train(Source(case.shared / "table.csv"), config_of(), copy, resume=True)
+    train(Source(case.shared / "table.csv"), config_of(), copy, mode="resume")
     assert_equal_runs(copy, case.shared / "run")
     assert_equal_held_out(copy, case.shared / "run")
 

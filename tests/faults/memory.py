@@ -86,7 +86,12 @@ def _work(kind: str, case: Case, *, resume: bool = False) -> None:
         )
         np.save(case.folder / "prices.npy", np.asarray(model.predict(pk.make_catalog(50, seed=5))))
     else:
-        train(Source(case.shared / "table.csv"), config_of(), case.folder / "run", resume=resume)
+        train(
+            Source(case.shared / "table.csv"),
+            config_of(),
+            case.folder / "run",
+            mode="resume" if resume else "new",
+        )
 
 
 def _continue(kind: str, case: Case) -> str:

@@ -72,7 +72,7 @@ def trial(case: Case) -> str:
         else:
             _check_saved(run)
             return f"{kind}: without effect"
-    train(Source(case.shared / "table.csv"), config, run, resume=True)
+    train(Source(case.shared / "table.csv"), config, run, mode="resume")
     train(Source(case.shared / "table.csv"), config, case.folder / "whole")
     assert_equal_weights(run / "best.safetensors", case.folder / "whole/best.safetensors")
     return f"{kind}: named, and resumed to equal weights"

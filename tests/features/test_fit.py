@@ -145,12 +145,13 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     assert len(columns) == 340
 
     from pricekit.config import build_config, read_toml
+    from pricekit.runs.folder import folder_to_write
     from pricekit.runs.prepare import prepare
     from pricekit.runs.split import Source
 
     registry.cache_clear()
     config = build_config([read_toml(run / "config.toml")])
-    job = prepare(Source(catalog), config, run, resume=True).job
+    job = prepare(Source(catalog), config, folder_to_write(run, "run", "resume"), 0.0).job
     names = registry().create("feature", "fast15").names
     assert job.train.inputs.features[:, len(names)].tolist() == columns["known"].tolist()
     bundle, prices = tmp_path / "bundle", tmp_path / "prices.csv"

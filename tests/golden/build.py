@@ -2,8 +2,8 @@
 
 python tests/golden/build.py
 
-Until version 0.2.0 is released, every change of what a run or a bundle means raises `pricekit.formats.FORMAT` and
-rebuilds this bundle.
+Until version 0.2.0 is released, every change of what a run or a bundle means raises the number in
+`pricekit.support.record` and rebuilds this bundle.
 """
 
 import json

@@ -169,7 +169,7 @@ def test_a_predictor_of_a_run_that_was_trained_again_is_rejected(run, catalog, t
     copied = shutil.copytree(run, tmp_path / "run")
     sent = pickle.dumps(load_model(copied))
     config = tiny_config({"training": {"epochs": 1}})
-    train(Source(catalog), config, copied, overwrite=True)
+    train(Source(catalog), config, copied, mode="overwrite")
     with raises(BundleError):
         pickle.loads(sent)
 

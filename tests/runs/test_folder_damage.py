@@ -7,13 +7,14 @@ import pytest
 
 import pricekit as pk
 from conftest import TINY, tiny_config
-from pricekit.errors import DataError, PricekitError, TrainingError
-from pricekit.runs.folder import STARTED, is_run, is_started
+from pricekit.errors import BundleError, DataError, PricekitError, TrainingError
+from pricekit.runs.folder import STARTED
 from pricekit.runs.opened import open_run, read_sample
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.digests import LISTING, read_listing
-from pricekit.support.staging import staging_of
+from pricekit.support.files import RECORD
+from pricekit.support.record import staging_of, state_of
 from pricekit.training import loop
 from pricekit.training.checkpoint import BEST
 
@@ -105,20 +106,24 @@ def test_an_unfinished_run_is_checked_before_any_work(stopped, tmp_path, name, r
     copy = shutil.copytree(stopped, tmp_path / "copy")
     _flip(copy / name)
     with raises(TrainingError):
-        train(Source(copy / "no table"), tiny_config(), copy, resume=True)
+        train(Source(copy / "no table"), tiny_config(), copy, mode="resume")
 
 
-def test_a_damaged_source_is_not_reported_as_an_absent_run(stopped, tmp_path, catalog, raises):
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"kind": "run", "format": 5, "state": "done", "pass": "first"}']
+)
+def test_a_damaged_record_is_not_reported_as_an_absent_run(stopped, tmp_path, catalog, content, raises):
     copy = shutil.copytree(stopped, tmp_path / "copy")
-    (copy / "source.json").write_text("{")
-    for call in (is_run, is_started, pk.load, lambda path: pk.train(catalog, out=path, resume=True)):
-        with raises(TrainingError):
-            call(copy)
-    (copy / LISTING).unlink()
-    with raises(TrainingError, "out"):
-        is_run(copy)
-    (copy / "config.toml").unlink()
-    assert not is_run(copy)
+    (copy / RECORD).write_text(content)
+    assert state_of(copy).name == "damaged"
+    with raises(BundleError):
+        pk.load(copy)
+    with raises(TrainingError):
+        pk.Run(copy)
+    with raises(TrainingError, "overwrite", "out"):
+        pk.train(catalog, out=copy, resume=True)
+    pk.train(catalog, out=copy, overwrite=True, settings=TINY | {"training": {"epochs": 1}})
+    assert state_of(copy).name == "finished"
 
 
 def test_a_damaged_list_is_named(copy, raises):
@@ -130,7 +135,7 @@ def test_a_damaged_list_is_named(copy, raises):
 def test_runs_without_a_list_open_and_resume(copy, catalog):
     (copy / LISTING).unlink()
     open_run(copy)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     open_run(copy)
 
 
@@ -138,7 +143,7 @@ def test_a_finished_run_that_is_resumed_replaces_its_damaged_facts(copy, catalog
     smape = json.loads((copy / "run.json").read_text())["metrics"]["smape"]
     for name in ("run.json", "held_out.parquet", "intervals.json"):
         _flip(copy / name)
-    facts = train(Source(catalog), tiny_config(), copy, resume=True)
+    facts = train(Source(catalog), tiny_config(), copy, mode="resume")
     assert facts["metrics"]["smape"] == smape
     assert open_run(copy).facts["metrics"]["smape"] == smape
 
@@ -276,7 +281,7 @@ def test_a_damaged_cross_validation_is_overwritten(catalog, folders, tmp_path, f
 
 def test_a_run_without_its_source_is_replaced_on_request(copy, catalog, raises):
     (copy / "source.json").unlink()
-    with raises(TrainingError):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         train(Source(catalog), tiny_config(), copy)
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copy, overwrite=True)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copy, mode="overwrite")
     assert open_run(copy).facts

@@ -10,7 +10,7 @@ from conftest import tiny_config
 from pricekit.runs.inputs import cached_inputs
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source, load_split
-from pricekit.runs.train import train
+from pricekit.runs.train import Trial, train
 
 
 def _weights(run):
@@ -22,25 +22,25 @@ def test_a_table_with_lists_is_trained_on_without_the_cache(catalog, tmp_path, l
     frame["tags"] = [["a", "b"]] * len(frame)
     frame.to_parquet(tmp_path / "t.parquet")
     config = tiny_config({"training": {"epochs": 1}})
-    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run", cache=tmp_path / "cache")
+    train(Source(tmp_path / "t.parquet"), config, tmp_path / "run", trial=Trial(cache=tmp_path / "cache"))
     assert "not cached" in " ".join(logged().split())
 
 
 def test_an_unwritable_cache_is_reported_and_not_required(catalog, tmp_path, logged):
     (tmp_path / "cache").write_text("a file")
-    train(Source(catalog), tiny_config(), tmp_path / "run", cache=tmp_path / "cache")
+    train(Source(catalog), tiny_config(), tmp_path / "run", trial=Trial(cache=tmp_path / "cache"))
     assert "are not cached" in logged()
     assert open_run(tmp_path / "run").predictor()
 
 
 def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     config, cache = tiny_config(), tmp_path / "cache"
-    train(Source(catalog), config, tmp_path / "first", cache=cache)
+    train(Source(catalog), config, tmp_path / "first", trial=Trial(cache=cache))
     assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
     monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
     split = load_split(Source(catalog), config)
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
-    train(Source(catalog), config, tmp_path / "second", cache=cache)
+    train(Source(catalog), config, tmp_path / "second", trial=Trial(cache=cache))
     for out in ("first", "second"):
         assert all(torch.equal(t, _weights(tmp_path / out)[n]) for n, t in _weights(run).items())
     monkeypatch.undo()

@@ -97,7 +97,7 @@ def test_a_stopped_run_continues_from_its_files(catalog, run, tmp_path, large, m
     assert all((out / name).is_file() for name in INPUTS)
     monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # they are not computed again
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
-    train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
+    train(Source(catalog), read_saved_config(out / "config.toml"), out, mode="resume")
     weights, expected = (open_run(path).model.state_dict() for path in (out, run))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
     assert not any((out / name).exists() for name in INPUTS)
@@ -122,7 +122,7 @@ def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large,
         content = bytearray((out / VALID).read_bytes())
         content[-3] ^= 1
         (out / VALID).write_bytes(content if damage == "flipped" else b"")
-    train(Source(catalog), read_saved_config(out / "config.toml"), out, resume=True)
+    train(Source(catalog), read_saved_config(out / "config.toml"), out, mode="resume")
     weights, expected = (open_run(path).model.state_dict() for path in (out, run))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
     assert not any((out / name).exists() for name in INPUTS)

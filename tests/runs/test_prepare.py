@@ -16,6 +16,7 @@ from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
+from pricekit.support.record import advance_to
 
 ONE_EPOCH = {"training": {"epochs": 1}}
 
@@ -47,7 +48,7 @@ def test_a_run_killed_between_its_first_files_starts_again(run, catalog, tmp_pat
 
 def test_a_partly_deleted_run_is_still_a_run(run, catalog, tmp_path, monkeypatch):
     out = shutil.copytree(run, tmp_path / "run")
-    (out / "run.json").unlink()  # a finished run is not deleted before the new one is complete
+    advance_to(out, "unfinished")  # a finished run is not deleted before the new one is complete
 
     def unlink(self, missing_ok=False, call=Path.unlink):
         if self.name == "backbone.json":
@@ -57,8 +58,8 @@ def test_a_partly_deleted_run_is_still_a_run(run, catalog, tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", unlink)
         with pytest.raises(KeyboardInterrupt):
-            train(Source(catalog), tiny_config(), out, overwrite=True)
-    train(Source(catalog), tiny_config(), out, overwrite=True)
+            train(Source(catalog), tiny_config(), out, mode="overwrite")
+    train(Source(catalog), tiny_config(), out, mode="overwrite")
     assert open_run(out).facts["rows"]["train"] == 340
 
 
@@ -76,7 +77,7 @@ def test_resume_rejects_another_table(catalog, tmp_path, change, raises):
     frame.to_csv(other, index=False)
     before = (out / "run.json").read_bytes()
     with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
-        train(Source(other), tiny_config({"training": {"epochs": 2}}), out, resume=True)
+        train(Source(other), tiny_config({"training": {"epochs": 2}}), out, mode="resume")
     assert (out / "run.json").read_bytes() == before
 
 
@@ -84,6 +85,7 @@ def _without_checkpoints(run, out, *names):
     out = shutil.copytree(run, out)
     for name in ("last.safetensors", "best.safetensors", "run.json", *names):
         (out / name).unlink()
+    advance_to(out, "starting" if names else "unfinished")
     return out
 
 
@@ -91,14 +93,14 @@ def test_a_run_killed_before_its_first_checkpoint_rejects_other_rows(run, catalo
     out = _without_checkpoints(run, tmp_path / "run")
     pd.read_csv(catalog).iloc[:-5].to_csv(tmp_path / "other.csv", index=False)
     with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
-        train(Source(tmp_path / "other.csv"), tiny_config(), out, resume=True)
-    train(Source(catalog), tiny_config(), out, resume=True)
+        train(Source(tmp_path / "other.csv"), tiny_config(), out, mode="resume")
+    train(Source(catalog), tiny_config(), out, mode="resume")
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 
 
 def test_a_run_killed_before_its_start_starts_again(run, catalog, tmp_path):
     out = _without_checkpoints(run, tmp_path / "run", "preprocess.json", "backbone.json")
-    train(Source(catalog), tiny_config(), out, resume=True)
+    train(Source(catalog), tiny_config(), out, mode="resume")
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 
 
@@ -135,7 +137,7 @@ def test_an_existing_folder_is_not_changed(catalog, run, tmp_path, raises):
         train(Source(catalog), tiny_config(), run)
     (tmp_path / "config.toml").write_text("title = 'a web site'")
     with raises(TrainingError, "out"):
-        train(Source(catalog), tiny_config(), tmp_path, overwrite=True)
+        train(Source(catalog), tiny_config(), tmp_path, mode="overwrite")
     assert (tmp_path / "config.toml").exists()
 
 
@@ -153,7 +155,7 @@ def test_overwrite_keeps_the_old_run_when_a_plugin_of_the_new_one_fails(catalog,
     out = shutil.copytree(run, tmp_path / "run")
     missing = {"backbone": {"name": "distilroberta", "weights": str(tmp_path / "nowhere")}}
     with raises(ConfigError, "weights"):
-        train(Source(catalog), configure([missing]), out, overwrite=True)
+        train(Source(catalog), configure([missing]), out, mode="overwrite")
     assert open_run(out)
 
 
@@ -161,10 +163,10 @@ def test_overwrite_keeps_the_old_run_until_the_new_one_can_start(catalog, run, t
     out = shutil.copytree(run, tmp_path / "run")
     (out / "notes.txt").write_text("mine")
     with pytest.raises(DataError):
-        train(Source(tmp_path / "mistyped.csv"), tiny_config(), out, overwrite=True)
+        train(Source(tmp_path / "mistyped.csv"), tiny_config(), out, mode="overwrite")
     assert open_run(out)
     (out / "notes.txt").unlink()
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, overwrite=True)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, mode="overwrite")
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 1
 
 

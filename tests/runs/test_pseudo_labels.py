@@ -155,7 +155,7 @@ def test_the_teacher_of_a_fold_has_not_seen_its_rows(pricekit, catalog, new, run
         expected = open_run(tmp_path / "teacher" / fold).predictor().predict(pseudo_labelled.text.tolist())
         assert pseudo_labelled.known_price == pytest.approx(expected, rel=1e-6)
     before = pd.read_parquet(tmp_path / "student" / "held_out.parquet")
-    cross_validate(Source(catalog), config, tmp_path / "student", 2, resume=True)
+    cross_validate(Source(catalog), config, tmp_path / "student", 2, mode="resume")
     assert pd.read_parquet(tmp_path / "student" / "held_out.parquet").equals(before)
     for wrong, said in (
         (run, "is not a cross-validation"),

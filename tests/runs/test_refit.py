@@ -17,13 +17,13 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import config_of
-from pricekit.runs.folder import REFIT, is_own, read_out_of_fold
+from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
-from pricekit.support.staging import staging_of
+from pricekit.support.record import REFIT, is_own, staging_of
 from pricekit.training import loop
 from pricekit.training.machine import Monitor
 from pricekit.training.session import Session, start_session
@@ -125,7 +125,7 @@ def test_tokenizer_features_and_model_are_fitted_on_all_rows(catalog, tmp_path):
     rows = all_rows(split)
     assert sorted(rows.ids.astype(str)) == sorted(pd.read_csv(catalog)["sample_id"].astype(str))
     plain = tiny_config(REFITTED, {"training": {"keep": "last", "refit": False}})
-    train(Source(catalog), plain, tmp_path / "all", split=Split(rows, split.valid, split.rejected))
+    train(Source(catalog, split=Split(rows, split.valid, split.rejected)), plain, tmp_path / "all")
     train(Source(catalog), config, tmp_path / "run")
     assert_weights(tmp_path / "all", tmp_path / "run")
     for name in ("tokenizer.json", "preprocess.json"):
@@ -260,7 +260,7 @@ def test_overwrite_replaces_an_unfinished_second_pass(catalog, single, tmp_path,
         train(Source(catalog), tiny_config(REFITTED), out)
     with raises(TrainingError, "resume", "overwrite", "out"):
         train(Source(catalog), tiny_config(REFITTED), out)
-    train(Source(catalog), tiny_config(REFITTED, {"training": {"refit": False}}), out, overwrite=True)
+    train(Source(catalog), tiny_config(REFITTED, {"training": {"refit": False}}), out, mode="overwrite")
     assert_weights(out, single)
     assert not (out / REFIT).exists()
 
@@ -271,7 +271,7 @@ def test_a_finished_run_stays_until_both_passes_of_the_new_one_are_complete(
     old = shutil.copytree(single, tmp_path / "run")
     (old / "notes.txt").write_text("mine")
     with killed_after(20, Session, "save", Session.save), pytest.raises(Killed):
-        train(Source(catalog), tiny_config(REFITTED), old, overwrite=True)
+        train(Source(catalog), tiny_config(REFITTED), old, mode="overwrite")
     assert_weights(old, single)
     assert (staging_of(old) / REFIT / "last.safetensors").is_file()
     run = pk.train(catalog, out=old, resume=True)
@@ -286,10 +286,10 @@ def test_files_of_both_passes_belong_to_the_run(tmp_path):
         "best.safetensors",
         f"{REFIT}/best.safetensors",
         f"{REFIT}/last-1.safetensors",
-        f"{REFIT}/.complete",
+        f"{REFIT}/pricekit.json",
     )
-    assert all(is_own(path.relative_to(tmp_path)) for path in (tmp_path / name for name in names))
-    assert not is_own((tmp_path / REFIT / "notes.txt").relative_to(tmp_path))
+    assert all(is_own(path.relative_to(tmp_path), ["run"]) for path in (tmp_path / name for name in names))
+    assert not is_own((tmp_path / REFIT / "notes.txt").relative_to(tmp_path), ["run"])
 
 
 def test_with_a_validation_table_there_is_no_refit(catalog, tmp_path):

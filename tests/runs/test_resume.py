@@ -13,7 +13,7 @@ from pricekit.errors import TrainingError
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.staging import staging_of
+from pricekit.support.record import advance_to, staging_of
 from pricekit.training import loop, session
 
 OTHER = {"training": {"epochs": 2}, "seed": 5}
@@ -43,7 +43,7 @@ def test_the_old_run_stays_until_the_new_one_is_complete(old, catalog, tmp_path,
     before = {file.name: file.read_bytes() for file in old.iterdir()}
     (old / "notes.txt").write_text("mine")
     with failing(error), pytest.raises(type(error)):
-        train(Source(catalog), tiny_config(OTHER), old, overwrite=True)
+        train(Source(catalog), tiny_config(OTHER), old, mode="overwrite")
     assert {file.name: file.read_bytes() for file in old.iterdir()} == before | {"notes.txt": b"mine"}
     assert f"{old} is unchanged; its unfinished replacement is in {staging_of(old)}" in logged()
     with raises(TrainingError, "resume", "overwrite", "out"):
@@ -57,7 +57,7 @@ def test_the_old_run_stays_until_the_new_one_is_complete(old, catalog, tmp_path,
 
 def test_the_new_run_equals_one_in_an_empty_folder(old, catalog, tmp_path):
     train(Source(catalog), tiny_config(OTHER), tmp_path / "new")
-    facts = train(Source(catalog), tiny_config(OTHER), old, overwrite=True)
+    facts = train(Source(catalog), tiny_config(OTHER), old, mode="overwrite")
     expected, found = (open_run(path).model.state_dict() for path in (tmp_path / "new", old))
     assert all(torch.equal(weights, found[name]) for name, weights in expected.items())
     assert json.loads((old / "run.json").read_text()) == facts
@@ -65,20 +65,20 @@ def test_the_new_run_equals_one_in_an_empty_folder(old, catalog, tmp_path):
 
 def test_overwriting_again_replaces_the_replacement(old, catalog, tmp_path):
     with failing(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        train(Source(catalog), tiny_config(OTHER), old, overwrite=True)
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), old, overwrite=True)
+        train(Source(catalog), tiny_config(OTHER), old, mode="overwrite")
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), old, mode="overwrite")
     assert len((old / "metrics.jsonl").read_text().splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_an_unfinished_run_is_overwritten_in_its_folder(old, catalog, tmp_path, monkeypatch):
-    (old / "run.json").unlink()
+    advance_to(old, "unfinished")
     folders = []
     monkeypatch.setattr(
         "pricekit.runs.train.fit",
         lambda job, out, call=loop.fit, **o: folders.append(out) or call(job, out, **o),
     )
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), old, overwrite=True)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), old, mode="overwrite")
     assert folders == [old]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pricekit.support import files
 from pricekit.support.files import (
+    RECORD,
     delete_leftovers,
     is_temporary,
     machine,
@@ -84,7 +85,7 @@ def test_temporary_files_in_a_locked_folder_have_no_owner(tmp_path, logged):
     ]
     for folder in (out, out / "fold-0"):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "source.json").touch()
+        (folder / RECORD).touch()
     others = [out / ".tmpfiles", out / "run.json", out / "mine" / ".tmpAbc123", link / ".tmpAbc123"]
     for file in [*inside, *others]:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -3,41 +3,41 @@
 import os
 import shutil
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from pricekit.bundle import folder, open_bundle
 from pricekit.errors import TrainingError
 from pricekit.support import files, staging
+from pricekit.support.files import RECORD
 from pricekit.support.locks import owned
+from pricekit.support.record import Record, continued, read_record, staging_of, write_record
 from pricekit.support.staging import (
     can_stage,
-    continued,
     keep_others,
     read_whole,
     replacing,
     settle,
-    staging_of,
     target_of,
 )
 
-FILES = ("run.json", "weights")
+FILES = ("run.json", "config.toml")
 
 
-def _own(file):
-    return file.as_posix() in FILES
-
-
-def _write(folder, value):
-    folder.mkdir()
-    for name in FILES:
+def _write(folder, value, *names):
+    """Write a finished run with some files."""
+    folder.mkdir(parents=True)
+    write_record(folder, Record("run", "finished"))
+    for name in names or FILES:
         (folder / name).write_text(value)
 
 
 def _read(folder):
+    """Return the contents of all files but the record, by name."""
     return {
-        path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != RECORD
     }
 
 
@@ -49,42 +49,41 @@ def out(request, tmp_path, monkeypatch):
     _write(tmp_path / "run", "old")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     (tmp_path / "run" / "deep").mkdir()
-    (tmp_path / "run" / "deep" / "weights").write_text("mine")
+    (tmp_path / "run" / "deep" / "config.toml").write_text("mine")
     return tmp_path / "run"
 
 
-NEW = {"run.json": "new", "weights": "new", "notes.txt": "mine", "deep/weights": "mine"}
+NEW = {"run.json": "new", "config.toml": "new", "notes.txt": "mine", "deep/config.toml": "mine"}
 
 
 def test_the_new_folder_takes_the_place_of_the_old_one(out):
-    with replacing(out, staging_of(out), _own):
+    with replacing(out, staging_of(out)):
         _write(staging_of(out), "new")
-        assert _read(out)["weights"] == "old"
+        assert _read(out)["config.toml"] == "old"
     assert _read(out) == NEW
     assert [path.name for path in out.parent.iterdir()] == ["run"]
 
 
 def test_own_files_of_the_old_folder_are_gone_if_the_new_one_lacks_them(out):
-    with replacing(out, staging_of(out), _own):
-        staging_of(out).mkdir()
-        (staging_of(out) / "run.json").write_text("new")
-    assert _read(out) == {name: text for name, text in NEW.items() if name != "weights"}
+    with replacing(out, staging_of(out)):
+        _write(staging_of(out), "new", "run.json")
+    assert _read(out) == {name: text for name, text in NEW.items() if name != "config.toml"}
 
 
 def test_an_error_leaves_the_old_folder(out, logged, raises):
     _write(staging_of(out), "new")
-    with raises(OSError), replacing(out, staging_of(out), _own):
+    with raises(OSError), replacing(out, staging_of(out)):
         raise OSError("full")
-    assert _read(out)["weights"] == "old"
+    assert _read(out)["config.toml"] == "old"
     assert "is unchanged; its unfinished replacement is in" in logged()
-    assert continued(out, lambda folder: (folder / "weights").exists()) == staging_of(out)
-    with replacing(out, out, _own):  # the old folder was completed after all
+    assert continued(out) == staging_of(out)
+    with replacing(out, out):  # the old folder was completed after all
         pass
     assert [path.name for path in out.parent.iterdir()] == ["run"]
 
 
 def test_an_error_before_the_replacement_begins_names_no_replacement(out, logged, raises):
-    with raises(OSError), replacing(out, staging_of(out), _own):
+    with raises(OSError), replacing(out, staging_of(out)):
         raise OSError("no table")
     assert logged() == f"{out} is unchanged"
 
@@ -107,8 +106,7 @@ def _replace_until(out, step):
     for name in ("rename", "replace", "link", "unlink", "rmdir"):
         setattr(os, name, stopping(getattr(os, name)))
     files.exchange = stopping(files.exchange)
-    Path.touch = stopping(Path.touch)
-    with replacing(out, staging_of(out), _own):
+    with replacing(out, staging_of(out)):
         pass
     os._exit(0)
 
@@ -121,7 +119,7 @@ def test_after_a_kill_at_any_moment_the_next_command_continues(out):
         ended = _replace_until(out, step)
         with owned(out, "run", TrainingError):
             complete = _read(out) == NEW
-            assert complete or _read(out) == NEW | {"run.json": "old", "weights": "old"}
+            assert complete or _read(out) == NEW | {"run.json": "old", "config.toml": "old"}
             assert staging_of(out).exists() is not complete
         assert {path.name for path in out.parent.iterdir()} <= {"run", ".run.new"}
         if ended == 0:
@@ -135,27 +133,27 @@ def test_after_a_kill_at_any_moment_the_next_command_continues(out):
 
 
 def test_after_the_exchange_the_new_folder_is_resumed_and_not_the_rest_of_the_old_one(out):
-    def has_begun(folder):
-        return (folder / "run.json").exists()
-
     _write(staging_of(out), "new")
-    assert continued(out, has_begun) == staging_of(out)
-    files.exchange(staging_of(out), out)
-    (out / ".complete").touch()
-    assert continued(out, has_begun) == out
+    assert continued(out) == staging_of(out)
+    write_record(staging_of(out), Record("run", "finished", replaces=True))
+    new, old = staging_of(out), out.with_name("old")
+    out.rename(old)
+    new.rename(out)
+    old.rename(new)
+    assert continued(out) == out
 
 
 def test_without_a_complete_replacement_nothing_is_exchanged(out):
     _write(staging_of(out), "new")
     settle(out)
-    assert _read(out)["weights"] == "old"
-    assert _read(staging_of(out))["weights"] == "new"
+    assert _read(out)["config.toml"] == "old"
+    assert _read(staging_of(out))["config.toml"] == "new"
 
 
 def test_a_replacement_with_files_of_the_user_is_not_deleted(out):
     _write(staging_of(out), "new")
     (staging_of(out) / "notes.txt").write_text("mine")
-    with replacing(out, out, _own):
+    with replacing(out, out):
         pass
     assert staging_of(out).exists()
 
@@ -184,11 +182,11 @@ def test_a_mount_point_and_a_folder_in_a_read_only_one_are_cleared_in_place(tmp_
 def _read_while_replaced(out, error):
     first = (out / "run.json").read_text()
     if staging_of(out).exists():
-        with owned(out, "run", TrainingError), replacing(out, staging_of(out), _own):
+        with owned(out, "run", TrainingError), replacing(out, staging_of(out)):
             pass
         if error:
             raise error
-    return first, (out / "weights").read_text()
+    return first, (out / "config.toml").read_text()
 
 
 def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(out):
@@ -219,16 +217,15 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
 def test_files_that_an_observer_deletes_in_the_new_folder_do_not_come_back(tmp_path):
     out, new = tmp_path / "run", staging_of(tmp_path / "run")
     for each in (out, new):
-        each.mkdir()
-        (each / "run.json").write_text(each.name)
+        _write(each, each.name, "run.json")
     (out / "log.txt").write_text("of the old run")
     (out / "notes.txt").write_text("of the user")
-    with replacing(out, new, lambda name: name.name == "run.json"):
-        keep_others(out, new, lambda name: name.name == "run.json")
+    with replacing(out, new):
+        keep_others(out, new)
         (new / "log.txt").unlink()
         assert (out / "log.txt").exists()
         (out / "later.txt").write_text("written during the training")
-    assert {file.name for file in out.iterdir()} == {"run.json", "notes.txt", "later.txt"}
+    assert _read(out).keys() == {"run.json", "notes.txt", "later.txt"}
     assert (out / "run.json").read_text() == new.name
     assert not new.exists()
 
@@ -257,22 +254,22 @@ def begun(out, links):
     for name in ("log.txt", "state.txt"):
         (out / name).write_text("of a plugin")
     _write(staging_of(out), "new")
-    keep_others(out, staging_of(out), _own)
+    keep_others(out, staging_of(out))
     return out
 
 
 def test_what_users_change_in_the_old_folder_meanwhile_is_kept(begun):
     new = staging_of(begun)
-    with replacing(begun, new, _own):
+    with replacing(begun, new):
         _edit(begun / "notes.txt", "edited")
-        (begun / "deep" / "weights").write_text("edited in place")
+        (begun / "deep" / "config.toml").write_text("edited in place")
         _edit(begun / "precious.txt", "moved in")
         _edit(begun / "log.txt", "of the plugin, but edited")
         for name in ("log.txt", "state.txt"):
             _edit(new / name, "of the new run")
     assert _read(begun) == NEW | {
         "notes.txt": "edited",
-        "deep/weights": "edited in place",
+        "deep/config.toml": "edited in place",
         "precious.txt": "moved in",
         "log.txt": "of the new run",
         "state.txt": "of the new run",
@@ -283,11 +280,11 @@ def test_changes_before_a_resumed_training_are_kept_as_those_after_it(begun, lin
     new = staging_of(begun)
     for text in ("first version", "the second version"):
         _edit(begun / "notes.txt", text)
-        keep_others(begun, new, _own)
+        keep_others(begun, new)
         assert (new / "notes.txt").read_text() == text
         assert (new / "notes.txt").samefile(begun / "notes.txt") is links
     (new / "state.txt").unlink()
-    keep_others(begun, new, _own)
+    keep_others(begun, new)
     assert not (new / "state.txt").exists()
 
 
@@ -295,24 +292,22 @@ def test_changes_before_a_resumed_training_are_kept_as_those_after_it(begun, lin
 def test_changes_after_a_kill_at_any_moment_are_kept(tmp_path):
     for step in range(100):
         out = tmp_path / str(step) / "run"
-        out.mkdir(parents=True)
-        for name in ("run.json", "first.txt", "second.txt"):
-            (out / name).write_text("old")
+        _write(out, "old", "run.json", "first.txt", "second.txt")
         _write(staging_of(out), "new")
         if step % 2:
-            keep_others(out, staging_of(out), _own)
+            keep_others(out, staging_of(out))
         edited = {"first.txt": "edited", "second.txt": "edited", "third.txt": "moved in"}
         for name, text in edited.items():
             _edit(out / name, text)
         _replace_until(out, step)
-        if (out / ".complete").exists() or (staging_of(out) / ".complete").exists():
+        if any(record and record.replaces for record in map(read_record, (out, staging_of(out)))):
             break
         edited |= {"first.txt": "edited again", "fourth.txt": "moved in"}
         for name, text in edited.items():
             _edit(out / name, text)
-        with owned(out, "run", TrainingError), replacing(out, staging_of(out), _own):
+        with owned(out, "run", TrainingError), replacing(out, staging_of(out)):
             pass
-        assert _read(out) == {"run.json": "new", "weights": "new"} | edited
+        assert _read(out) == {"run.json": "new", "config.toml": "new"} | edited
         assert [path.name for path in out.parent.iterdir()] == ["run"]
     assert step > 8
 
@@ -321,12 +316,11 @@ def test_files_that_come_after_a_replacement_was_complete_are_kept(tmp_path, mon
     """The process was killed before the folders changed places."""
     out, folder = tmp_path / "run", tmp_path / ".run.new"
     for each in (out, folder):
-        each.mkdir()
-        (each / "run.json").write_text(each.name)
+        _write(each, each.name, "run.json")
     (out / "notes.md").write_text("old")
     with monkeypatch.context() as patch:
         patch.setattr(staging, "settle", lambda out: None)
-        with replacing(out, folder, lambda name: name.name == "run.json"):
+        with replacing(out, folder):
             pass
     for name in ("later.txt", "notes.md"):
         written = out / f"{name}~"
@@ -334,7 +328,7 @@ def test_files_that_come_after_a_replacement_was_complete_are_kept(tmp_path, mon
         os.utime(written, (4_000_000_000, 4_000_000_000))
         written.replace(out / name)
     settle(out)
-    assert {path.name: path.read_text() for path in out.iterdir()} == {
+    assert _read(out) == {
         "run.json": ".run.new",
         "notes.md": "new",
         "later.txt": "new",

@@ -92,7 +92,7 @@ def test_the_number_of_checkpoints_is_a_setting(catalog, tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", [_flip, lambda path: path.unlink(), lambda path: path.write_bytes(b"")])
 def test_a_damaged_last_checkpoint_is_replaced_by_the_earlier_one(catalog, copy, whole, logged, damage):
     damage(copy / LAST)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     said = logged()
     assert f"{copy / LAST}" in said
     assert "continues from step 6, the checkpoint last-1.safetensors" in said
@@ -103,7 +103,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_earlier_one(catalog, copy,
 def test_damaged_best_weights_are_made_again(catalog, copy, whole, logged, damaged):
     for name in damaged:
         _flip(copy / name)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     said = logged()
     assert all(f"{copy / name} was altered or damaged" in said for name in damaged)
     _is_like(copy, whole)
@@ -113,7 +113,7 @@ def test_without_an_intact_checkpoint_the_error_names_the_files_before_any_work(
     _flip(copy / LAST)
     _flip(copy / EARLIER)
     with raises(TrainingError, "overwrite"):
-        train(Source(copy / "no table"), tiny_config(), copy, resume=True)
+        train(Source(copy / "no table"), tiny_config(), copy, mode="resume")
 
 
 def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, monkeypatch, raises):
@@ -130,19 +130,19 @@ def test_best_weights_that_no_checkpoint_has_are_an_error(catalog, tmp_path, mon
         train(Source(catalog), config, tmp_path / "run")
     _flip(tmp_path / "run" / BEST)
     with raises(TrainingError, "overwrite"):
-        train(Source(catalog), config, tmp_path / "run", resume=True)
+        train(Source(catalog), config, tmp_path / "run", mode="resume")
 
 
 def test_a_checkpoint_of_another_run_is_refused_by_name(catalog, copy, whole, logged):
     shutil.copyfile(whole / LAST, copy / LAST)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     assert f"{copy / LAST} is a file of another run" in logged()
     _is_like(copy, whole)
 
 
 def test_exchanged_checkpoints_of_one_run_are_found(catalog, copy, whole, logged):
     shutil.copyfile(copy / LAST, copy / BEST)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     assert f"{copy / BEST} is a file of another run, or another checkpoint" in logged()
     _is_like(copy, whole)
 
@@ -150,7 +150,7 @@ def test_exchanged_checkpoints_of_one_run_are_found(catalog, copy, whole, logged
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]\n", b""])
 def test_damaged_metrics_are_written_again(catalog, copy, whole, logged, content):
     (copy / METRICS).write_bytes(content)
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     assert f"{copy / METRICS} was altered or damaged; it is written again" in logged()
     _is_like(copy, whole)
 
@@ -158,7 +158,7 @@ def test_damaged_metrics_are_written_again(catalog, copy, whole, logged, content
 def test_a_line_of_a_killed_epoch_is_no_damage(catalog, copy, whole, logged):
     with (copy / METRICS).open("a") as file:
         file.write('{"epoch": 3}\n')
-    train(Source(catalog), tiny_config(), copy, resume=True)
+    train(Source(catalog), tiny_config(), copy, mode="resume")
     assert "damaged" not in logged()
     _is_like(copy, whole)
 

@@ -273,7 +273,7 @@ def test_a_spike_in_a_step_that_is_saved_leaves_finite_checkpoints(
     for path in checkpoints(tmp_path / "run"):
         assert all(value.isfinite().all() for value in load_file(path).values())
     assert read_state(tmp_path / "run" / LAST)["step"] == 13
-    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "run", mode="resume")
     assert open_run(tmp_path / "run").facts["metrics"]["smape"] < 200
 
 
@@ -339,7 +339,7 @@ def test_a_run_that_is_stopped_after_a_spike_resumes_at_half_the_learning_rate(
         _spike_at(patch, 14, 20)  # the second one stops it, but is not repeated
         with pytest.raises(SpikeError):
             train(Source(catalog), config, tmp_path / "run")
-    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "run", mode="resume")
     _spike_at(monkeypatch, 14)
     train(Source(catalog), config, tmp_path / "whole")
     expected = open_run(tmp_path / "whole").model.state_dict()

@@ -49,7 +49,7 @@ def test_a_run_killed_during_validation_resumes_there(catalog, tmp_path, monkeyp
         if killed < epochs:
             with pytest.raises(KeyboardInterrupt):
                 train(Source(catalog), config, tmp_path / "run")
-    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "run", mode="resume")
     train(Source(catalog), config, tmp_path / "whole")
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [*range(1, epochs + 1)]
@@ -73,7 +73,7 @@ def test_a_signal_while_it_validates_stops_it_with_a_checkpoint(catalog, tmp_pat
     assert (tmp_path / "run" / "metrics.jsonl").is_file() == bool(epoch)  # the validation is not finished
     with safe_open(tmp_path / "run" / "last.safetensors", "pt") as file:
         assert json.loads(file.metadata()["pricekit"])["state"]["epoch"] == epoch
-    train(Source(catalog), config, tmp_path / "run", resume=True)
+    train(Source(catalog), config, tmp_path / "run", mode="resume")
     train(Source(catalog), config, tmp_path / "whole")
     whole = _weights(tmp_path / "whole")
     assert all(torch.equal(t, whole[n]) for n, t in _weights(tmp_path / "run").items())
@@ -124,7 +124,7 @@ def test_a_run_killed_mid_epoch_is_resumed_to_the_same_weights(catalog, tmp_path
         state = json.loads(file.metadata()["pricekit"])["state"]
     assert (state["epoch"], state["steps_in_epoch"]) == (1, 1)  # 11 batches an epoch, two a step
     for folder, resume in ((out, True), (whole, False)):
-        train(Source(catalog), tiny_config({"training": KILLED}), folder, resume=resume)
+        train(Source(catalog), tiny_config({"training": KILLED}), folder, mode="resume" if resume else "new")
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(whole).items())
     lines = [
         [json.loads(line) for line in (d / "metrics.jsonl").read_text().splitlines()] for d in (out, whole)
@@ -151,7 +151,7 @@ def test_an_interrupt_writes_a_checkpoint_inside_the_epoch(run, catalog, tmp_pat
     with safe_open(out / "last.safetensors", "pt") as file:
         state = json.loads(file.metadata()["pricekit"])["state"]
     assert (state["epoch"], state["steps_in_epoch"]) == (1, 2)
-    train(Source(catalog), tiny_config(), out, resume=True)
+    train(Source(catalog), tiny_config(), out, mode="resume")
     assert all(torch.equal(t, _weights(out)[n]) for n, t in _weights(run).items())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from conftest import held_out_rows, tiny_config
 from pricekit.evaluation.held_out import HeldOut, write_held_out
-from pricekit.formats import FORMAT
+from pricekit.support.record import Record, write_record
 
 
 def worse(factor: float, count: int = 100) -> HeldOut:
@@ -25,12 +25,12 @@ def part_of(rows: HeldOut, first: int, last: int) -> HeldOut:
 def write_run(folder: Path, rows: HeldOut, *layers: dict, finished: bool = True, **facts: object) -> Path:
     """Write a run: the files that a leaderboard reads."""
     folder.mkdir(parents=True)
-    (folder / "source.json").write_text(json.dumps({"format": FORMAT, "digest": "0"}))
+    write_record(folder, Record("run", "finished" if finished else "unfinished"))
     (folder / "config.toml").write_text(tiny_config(*layers).to_toml())
     (folder / "best.safetensors").write_bytes(b"0" * 1000)
     if finished:
         write_held_out(folder, rows)
-        record = {"format": FORMAT, "metric": "smape", "seconds": 10.0, "currency": "USD", **facts}
+        record = {"metric": "smape", "seconds": 10.0, "currency": "USD", **facts}
         (folder / "run.json").write_text(json.dumps(record))
     return folder
 
@@ -40,8 +40,9 @@ def write_ensemble(folder: Path, rows: HeldOut, *members: dict) -> Path:
     for number, layer in enumerate(members):
         write_run(folder / "members" / str(number), rows, layer)
     listed = [{"folder": str(n), "path": "gone", "weight": 1 / len(members)} for n in range(len(members))]
+    write_record(folder, Record("ensemble", "finished"))
     (folder / "ensemble.json").write_text(json.dumps({"members": listed}))
-    (folder / "run.json").write_text(json.dumps({"format": FORMAT, "metric": "smape", "currency": "USD"}))
+    (folder / "run.json").write_text(json.dumps({"metric": "smape", "currency": "USD"}))
     write_held_out(folder, rows)
     return folder
 
@@ -51,8 +52,8 @@ def write_cv(folder: Path, rows: HeldOut, *layers: dict, folds: int = 2) -> Path
     for fold in range(folds):
         write_run(folder / f"fold-{fold}", rows, *layers)
     listed = [{"fold": fold, "seconds": 10.0} for fold in range(folds)]
-    record = {"format": FORMAT, "metric": "smape", "folds": listed, "seconds": 20.0}
-    (folder / "cv.toml").write_text("")
+    record = {"metric": "smape", "folds": listed, "seconds": 20.0}
+    write_record(folder, Record("cross-validation", "finished"))
     (folder / "cv.json").write_text(json.dumps(record))
     write_held_out(folder, rows)
     return folder

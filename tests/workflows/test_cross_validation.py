@@ -21,6 +21,7 @@ from pricekit.metrics import smape
 from pricekit.runs import train as runs
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
+from pricekit.support.record import advance_to
 from pricekit.training.session import Session
 from pricekit.workflows import cross_validation as cv
 from pricekit.workflows import folds
@@ -116,6 +117,8 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
     out, called = shutil.copytree(done[0], tmp_path / "cv"), []
     for name in ("cv.json", "held_out.parquet", "fold-1/run.json", "fold-1/held_out.parquet"):
         (out / name).unlink()
+    for folder in (out, out / "fold-1"):
+        advance_to(folder, "unfinished")
     shutil.rmtree(out / "fold-2")
     dead = subprocess.run([sys.executable, "-c", HOLD_AND_DIE, out / "fold-0"], check=False)
     assert (dead.returncode, (out / ".fold-0.lock").exists()) == (-signal.SIGKILL, True)
@@ -126,7 +129,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
 
     monkeypatch.setattr(runs, "train", train)
     monkeypatch.setattr(folds, "with_duplicates", None)  # the folds are those that were written
-    cross_validate(Source(table), config(), out, resume=True)
+    cross_validate(Source(table), config(), out, mode="resume")
     assert called == ["fold-1", "fold-2"]
     whole, mine = read_held_out(done[0]), read_held_out(out)
     assert np.array_equal(whole.fold, mine.fold)
@@ -155,7 +158,7 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun, 
     frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
     frame.to_csv(tmp_path / "other.csv", index=False)
     with raises(TrainingError, "table", "out"):
-        cross_validate(Source(tmp_path / "other.csv"), config(), out, resume=True)
+        cross_validate(Source(tmp_path / "other.csv"), config(), out, mode="resume")
 
 
 @pytest.mark.parametrize("name", ["folds.parquet", "plan.json"])
@@ -163,7 +166,7 @@ def test_a_damaged_cross_validation_is_reported(done, table, tmp_path, name, rai
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).write_text("{")
     with raises(TrainingError):
-        cross_validate(Source(table), config(), out, resume=True)
+        cross_validate(Source(table), config(), out, mode="resume")
 
 
 def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path, raises):
@@ -179,7 +182,7 @@ def test_only_its_own_folds_are_members_of_an_ensemble(done, tmp_path, raises):
 
 def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_path, raises):
     teacher = shutil.copytree(done[0], tmp_path / "cv")
-    (teacher / "fold-2" / "run.json").unlink()
+    advance_to(teacher / "fold-2", "unfinished")
     with raises(TrainingError, "teacher"):
         cross_validate(Source(table, unpriced=(table,), teachers=(teacher,)), config(), tmp_path / "out", 3)
 
@@ -187,12 +190,12 @@ def test_an_unfinished_teacher_is_found_before_the_first_fold(done, table, tmp_p
 def test_an_existing_folder_is_overwritten_only_on_request(done, table, tmp_path, raises):
     (tmp_path / "page.html").write_text("mine")
     with raises(TrainingError, "out"):
-        cross_validate(Source(table), config(), tmp_path, overwrite=True)
+        cross_validate(Source(table), config(), tmp_path, mode="overwrite")
     out = shutil.copytree(done[0], tmp_path / "cv")
     with raises(TrainingError, "resume", "overwrite", "out"):
         cross_validate(Source(table), config(), out, 2)
     (out / "fold-2" / "notes.txt").write_text("mine")
-    cross_validate(Source(table), config({"training": {"epochs": 1}}), out, 2, overwrite=True)
+    cross_validate(Source(table), config({"training": {"epochs": 1}}), out, 2, mode="overwrite")
     assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
     assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
 
@@ -220,7 +223,7 @@ def test_a_cross_validation_killed_at_its_start_starts_again(table, tmp_path, mo
 def test_a_finished_folder_with_a_missing_file_is_not_changed(done, table, tmp_path, name, raises):
     out = shutil.copytree(done[0], tmp_path / "cv")
     (out / name).unlink()
-    with raises(TrainingError, "out"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         cross_validate(Source(table), config(), out, 3)
     assert (out / "fold-0" / "run.json").exists()
 
@@ -279,11 +282,11 @@ def test_the_old_cross_validation_stays_until_the_new_one_is_complete(
             cv, "write_held_out", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         )
         with raises(OSError):
-            cross_validate(Source(table), fast, out, 2, overwrite=True)
+            cross_validate(Source(table), fast, out, 2, mode="overwrite")
     assert {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
     with raises(TrainingError, "resume", "overwrite", "out"):
         cross_validate(Source(table), fast, out, 2)
-    cross_validate(Source(table), fast, out, resume=True)
+    cross_validate(Source(table), fast, out, mode="resume")
     assert len(json.loads((out / "cv.json").read_text("utf-8"))["folds"]) == 2
     assert sorted(path.name for path in (out / "fold-2").iterdir()) == ["notes.txt"]
     assert [path.name for path in tmp_path.iterdir()] == ["cv"]

@@ -19,7 +19,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.staging import staging_of
+from pricekit.support.record import staging_of, state_of
 from pricekit.training.session import Session
 from pricekit.workflows import ensemble
 from pricekit.workflows.cross_validation import config_of_folds, cross_validate
@@ -172,7 +172,7 @@ def test_an_ensemble_is_overwritten_only_when_the_new_one_is_complete(catalog, t
         train_model(Source(catalog), tiny_config(SETTINGS), out)
     other = tiny_config(SETTINGS, {"seed": 5})
     with killed_after(6, Session, "save"), pytest.raises(Killed):
-        train_model(Source(catalog), other, out, overwrite=True)
+        train_model(Source(catalog), other, out, mode="overwrite")
     assert np.array_equal(read_held_out(out).predicted, read_held_out(trained).predicted)
     assert staging_of(out).is_dir()
     pk.train(catalog, out=out, resume=True)
@@ -185,16 +185,22 @@ def test_a_cross_validation_of_ensembles_that_was_killed_is_overwritten(catalog,
     config = tiny_config(SETTINGS, {"training": {"epochs": 1}})
     with killed_after(3, Session, "save"), pytest.raises(Killed):
         cross_validate(Source(catalog), config, tmp_path / "cv", 2)
-    cross_validate(Source(catalog), config, tmp_path / "cv", 2, overwrite=True)
+    cross_validate(Source(catalog), config, tmp_path / "cv", 2, mode="overwrite")
     assert len(read_held_out(tmp_path / "cv")) == 400
 
 
-def test_an_ensemble_and_a_run_do_not_overwrite_each_other(catalog, run, trained, tmp_path, raises):
+def test_an_ensemble_and_a_run_overwrite_each_other_only_on_request(catalog, run, trained, tmp_path, raises):
     copies = shutil.copytree(run, tmp_path / "run"), shutil.copytree(trained, tmp_path / "trained")
-    with raises(TrainingError, "out"):
-        train_model(Source(catalog), tiny_config(SETTINGS), copies[0], overwrite=True)
-    with raises(TrainingError, "out"):
-        train(Source(catalog), tiny_config(), copies[1], overwrite=True)
+    for mode, parameters in (("new", ("overwrite", "out")), ("resume", ("out", "overwrite"))):
+        with raises(TrainingError, *parameters):
+            train_model(Source(catalog), tiny_config(SETTINGS), copies[0], mode)
+        with raises(TrainingError, *parameters):
+            train(Source(catalog), tiny_config(), copies[1], mode)
+    (copies[1] / "members" / "plain" / "notes.txt").write_text("mine")
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copies[1], "overwrite")
+    assert state_of(copies[1]).kind == "run"
+    assert [file.name for file in (copies[1] / "members").rglob("*") if file.is_file()] == ["notes.txt"]
+    assert not (copies[1] / "ensemble.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -217,9 +223,9 @@ def test_a_member_may_take_the_time_that_is_left_and_late_ones_are_left_out(cata
     left = iter([100.0, 60.0, 59.0])
     seen = []
 
-    def trained_in(source, config, folder, split, *, resume):
+    def trained_in(source, config, folder, *, resume):
         seen.append((folder.name, config.training.time_budget))
-        return train(source, config.model_copy(deep=True), folder, split=split) | {"seconds": 60.0}
+        return train(source, config.model_copy(deep=True), folder) | {"seconds": 60.0}
 
     monkeypatch.setattr(ensemble, "_seconds_left", lambda budget, started: next(left))
     monkeypatch.setattr(ensemble, "train_unless_finished", trained_in)

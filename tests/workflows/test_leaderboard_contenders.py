@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
-from pricekit.formats import FORMAT
 from pricekit.support.digests import list_files
+from pricekit.support.record import Record, advance_to, write_record
 from pricekit.workflows.leaderboard import find_contenders, read_contender
 from tests.workflows.folders_of_leaderboard import worse, write_cv, write_ensemble, write_run
 
@@ -47,9 +47,9 @@ def test_a_folder_stands_for_the_finished_models_in_it(tmp_path, logged):
         write_run(tmp_path / name, worse(1.1))
     write_run(tmp_path / "begun", worse(1.1), finished=False)
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "manifest.json").write_text("{}")
+    write_record(tmp_path / "bundle", Record("bundle", "finished"))
     (tmp_path / "tuned").mkdir()
-    (tmp_path / "tuned" / "tune.toml").write_text("")
+    write_record(tmp_path / "tuned", Record("search", "finished"))
     (tmp_path / "notes.txt").write_text("")
     found = find_contenders([tmp_path, tmp_path / "outside" / "c", tmp_path / "outside" / ".." / "b"])
     assert [one.path.relative_to(tmp_path).as_posix() for one in found] == ["a", "b", "outside/c"]
@@ -74,8 +74,7 @@ def test_a_damaged_model_in_a_folder_is_left_out_and_a_named_one_is_an_error(tmp
         ("run.json", "{", TrainingError, ()),
         ("run.json", "[1]", TrainingError, ()),
         ("run.json", "{}", TrainingError, ()),
-        ("run.json", f'{{"format": {FORMAT}}}', TrainingError, ()),
-        ("run.json", f'{{"format": {FORMAT}, "seconds": "long"}}', TrainingError, ()),
+        ("run.json", '{"seconds": "long"}', TrainingError, ()),
         ("config.toml", "=", ConfigError, ("config",)),
         ("config.toml", "seed = -1", ConfigError, ("seed", "settings")),
         ("held_out.parquet", "", DataError, ()),
@@ -125,16 +124,16 @@ def test_what_is_no_model_is_explained(tmp_path):
     empty.mkdir()
     file.write_text("")
     bundle.mkdir()
-    (bundle / "manifest.json").write_text("{}")
+    write_record(bundle, Record("bundle", "finished"))
     begun = write_run(tmp_path / "begun", worse(1.0), finished=False)
     unfinished = write_cv(tmp_path / "cv", worse(1.0))
-    (unfinished / "cv.json").unlink()
+    advance_to(unfinished, "unfinished")
     assert "does not exist" in message(tmp_path / "nothing")
     assert "is a file" in message(file)
     assert "is a bundle" in message(bundle)
     assert "contains no finished model" in message(empty)
-    assert "begun is not finished: it has no run.json" in message(begun)
-    assert "cv is not finished: it has no cv.json" in message(unfinished)
+    assert "begun is not a finished run" in message(begun)
+    assert "cv is not a finished cross-validation" in message(unfinished)
 
 
 def test_a_member_outside_of_its_ensemble_is_not_read(tmp_path, raises):

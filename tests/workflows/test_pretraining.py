@@ -19,6 +19,7 @@ from pricekit.nets.pretrained import PRETRAINED, find_weights
 from pricekit.nets.transformer import (
     SmallTransformer,
 )
+from pricekit.support.record import Record, write_record
 from pricekit.tokens import encode, train_bpe
 from pricekit.workflows import pretraining
 from pricekit.workflows.pretraining import PretrainCallback, PretrainSettings, explain_write_errors, pretrain
@@ -33,7 +34,7 @@ TINY = PretrainSettings(
     batch_size=8,
     learning_rate=0.01,
 )
-FILES = {"config.json", "model.safetensors", "tokenizer.json", PRETRAINED, "files.json"}
+FILES = {"config.json", "model.safetensors", "tokenizer.json", PRETRAINED, "files.json", "pricekit.json"}
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +112,14 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
         with pytest.raises(KeyboardInterrupt):
             pretrain([table], TINY, out)
     assert not out.exists()
-    assert (tmp_path / ".again.pretrain" / "checkpoint-11").is_dir()
+    assert (tmp_path / ".again.new" / "checkpoint-11").is_dir()
     with raises(TrainingError, "resume", "overwrite"):
         pretrain([table], TINY, out)
     with raises(TrainingError, "resume", "overwrite"):
-        pretrain([table], replace(TINY, learning_rate=0.02), out, resume=True)
-    damaged = out.with_name(".again.pretrain") / "checkpoint-99"  # killed while it was written
+        pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
+    damaged = out.with_name(".again.new") / "checkpoint-99"  # killed while it was written
     damaged.mkdir()
-    facts = pretrain([table], TINY, out, resume=True)
+    facts = pretrain([table], TINY, out, mode="resume")
     assert list(tmp_path.iterdir()) == [out]
     expected, found = (load_file(folder / "model.safetensors") for folder in (pretrained[0], out))
     assert all(torch.equal(expected[name], tensor) for name, tensor in found.items())
@@ -143,18 +144,16 @@ def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path, r
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with raises(TrainingError, "out"):
-        pretrain([table], TINY, tmp_path / "mine", overwrite=True)
+        pretrain([table], TINY, tmp_path / "mine", mode="overwrite")
 
 
-def test_files_of_users_beside_the_weights_are_named_before_any_work(pretrained, tmp_path, raises):
+def test_files_of_users_beside_the_weights_are_kept(pretrained, table, tmp_path):
     out = shutil.copytree(pretrained[0], tmp_path / "weights")
     (out / "letter.txt").write_text("dear")
-    with raises(TrainingError, "out", files=["letter.txt"]):
-        pretrain([tmp_path / "absent.csv"], TINY, out, overwrite=True)
+    pretrain([table], replace(TINY, epochs=1), out, mode="overwrite")
     assert {path.name for path in out.iterdir()} == FILES | {"letter.txt"}
-    (out / "letter.txt").unlink()
-    with raises(DataError, "table"):
-        pretrain([tmp_path / "absent.csv"], TINY, out, overwrite=True)
+    assert (out / "letter.txt").read_text() == "dear"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one(
@@ -162,18 +161,19 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
 ):
     caplog.set_level(logging.INFO, "pricekit")
     out = tmp_path / "out"
-    pretrain([table], TINY, out, resume=True)
+    pretrain([table], TINY, out, mode="resume")
     assert "to resume yet; a new one starts" in caplog.text
     weights = (out / "model.safetensors").read_bytes()
     assert weights == (pretrained[0] / "model.safetensors").read_bytes()
-    left = out.with_name(".out.pretrain")  # a process was killed after it had published the weights
+    left = out.with_name(".out.new")  # a process was killed after it had published the weights
     left.mkdir()
-    facts = pretrain([table], TINY, out, resume=True)
+    write_record(left, Record("pretraining", "unfinished"))
+    facts = pretrain([table], TINY, out, mode="resume")
     assert "is finished already" in caplog.text
     assert facts == json.loads((out / "pretrain.json").read_text())
     assert not left.exists()
     with raises(TrainingError, "overwrite", "out"):
-        pretrain([table], replace(TINY, learning_rate=0.02), out, resume=True)
+        pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_training_continues_after_a_full_disk(table, tmp_path, monkeypatch, rais
         patch.setattr("pricekit.workflows.pretraining._files", _unwritten)
         with raises(TrainingError, "resume"):
             pretrain([table], settings, tmp_path / "out")
-    pretrain([table], settings, tmp_path / "out", resume=True)
+    pretrain([table], settings, tmp_path / "out", mode="resume")
 
 
 def _unwritten(_, work, __):
@@ -216,12 +216,12 @@ def _unwritten(_, work, __):
 
 def test_a_loss_that_does_not_decrease_is_reported(table, tmp_path, logged, raises):
     out = tmp_path / "out"
-    facts = pretrain([table], replace(TINY, epochs=1, learning_rate=1e-12, limit=20), out, overwrite=True)
+    facts = pretrain([table], replace(TINY, epochs=1, learning_rate=1e-12, limit=20), out, mode="overwrite")
     assert facts["loss_after"] == pytest.approx(facts["loss_before"], abs=1e-4)
     said = " ".join(logged().split())
     assert ("the loss did not decrease" in said) == (facts["loss_after"] >= facts["loss_before"])
     with raises(TrainingError, "learning_rate", "overwrite"):
-        pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, overwrite=True)
+        pretrain([table], replace(TINY, epochs=1, learning_rate=1e30, limit=20), out, mode="overwrite")
     assert (
         json.loads((out / PRETRAINED).read_text())["settings"]["learning_rate"] == 1e-12
     )  # the old ones stay
@@ -251,9 +251,9 @@ def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr("pricekit.workflows.pretraining._files", _unwritten)
         with raises(TrainingError, "resume"):
-            pretrain([other], settings, out, overwrite=True)
+            pretrain([other], settings, out, mode="overwrite")
     assert (out / "model.safetensors").read_bytes() == old
-    pretrain([other], settings, out, resume=True)
+    pretrain([other], settings, out, mode="resume")
     pretrain([other], settings, tmp_path / "new")
     assert (
         (out / "model.safetensors").read_bytes()

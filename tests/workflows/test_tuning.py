@@ -13,9 +13,10 @@ import pricekit as pk
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.metrics import SMAPE
 from pricekit.runs.opened import open_run
+from pricekit.support.record import state_of
 from pricekit.table import read_usable
 from pricekit.workflows import study, trials, tuning
-from pricekit.workflows.tuning import WORK, is_search
+from pricekit.workflows.tuning import WORK
 
 SMALL = {
     "features": "fast15",
@@ -41,9 +42,9 @@ def done(frame, tmp_path_factory):
     """A finished search of four trials, and the ids of the rows that each run was trained and validated on."""
     out, seen = tmp_path_factory.mktemp("tune") / "tuned", []
 
-    def train(source, config, folder, *, split, call=trials.train, **given):
-        seen.append({*split.train.ids, *split.valid.ids})
-        return call(source, config, folder, split=split, **given)
+    def train(source, config, folder, *, call=trials.train, **given):
+        seen.append({*source.split.train.ids, *source.split.valid.ids})
+        return call(source, config, folder, **given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials, "train", train)
@@ -141,7 +142,7 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
     monkeypatch.setattr(trials, "train", train)
     with pytest.raises(KeyboardInterrupt):
         _search(frame, out, 4)
-    assert is_search(out)
+    assert state_of(out).kind == "search"
     assert not list((out / "trials").iterdir())
     before = study.open_study(out, 0)
     before.ask()  # of a process that was killed
@@ -218,7 +219,7 @@ def test_a_time_budget_that_is_too_short_is_one_clear_error(frame, tmp_path):
     with pytest.raises(ConfigError) as raised:  # its message says how long a trial took
         pk.tune(frame, out=out, folds=2, time_budget=0.01, **SMALL)
     assert raised.value.parameters == ("time_budget", "limit", "folds", "resume")
-    assert is_search(out)
+    assert state_of(out).kind == "search"
     found = pk.tune(frame, out=out, resume=True, trials=2)
     assert len(found.trials) >= 2
 
@@ -319,7 +320,7 @@ def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
             _search(frame, tmp_path / "tuned")
     finally:
         signal.signal(signal.SIGINT, before)
-    assert is_search(tmp_path / "tuned")
+    assert state_of(tmp_path / "tuned").kind == "search"
 
 
 def test_few_rows_have_no_interval():

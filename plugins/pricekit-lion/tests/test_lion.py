@@ -84,7 +84,7 @@ def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(catalog, tmp_path
             train(Source(catalog), config, tmp_path / "stopped")
     with raises(Exception, "resume"):
         open_run(tmp_path / "stopped")
-    train(Source(catalog), config, tmp_path / "stopped", resume=True)
+    train(Source(catalog), config, tmp_path / "stopped", mode="resume")
     train(Source(catalog), config, tmp_path / "whole")
     stopped, whole = (open_run(tmp_path / name).model.state_dict() for name in ("stopped", "whole"))
     assert all(torch.equal(value, whole[name]) for name, value in stopped.items())

@@ -120,7 +120,7 @@ def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog
     first = run_id(out)
     assert client.get_run(first).info.status == "KILLED"
     assert artifacts(client, out) == {"config.toml", "metrics.jsonl"}
-    train(Source(catalog), config, out, resume=True)
+    train(Source(catalog), config, out, mode="resume")
     assert run_id(out) == first
     assert client.get_run(first).info.status == "FINISHED"
     assert history(client, out, "loss") == [(line["epoch"], line["loss"]) for line in lines(out)]
@@ -187,7 +187,7 @@ def test_an_interrupted_cross_validation_is_continued(catalog, client, monkeypat
             cross_validate(Source(catalog), config, out, 2)
     parent = run_id(out)
     assert client.get_run(parent).info.status == "KILLED"
-    cross_validate(Source(catalog), config, out, resume=True)
+    cross_validate(Source(catalog), config, out, mode="resume")
     assert run_id(out) == parent
     assert client.get_run(parent).info.status == "FINISHED"
     tag = client.get_run(run_id(out / "fold-1")).data.tags["mlflow.parentRunId"]
@@ -292,7 +292,7 @@ def test_a_new_run_that_could_not_be_logged_keeps_nothing_of_the_old_one(catalog
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
     assert run_id(out)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server[0])
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, overwrite=True)
+    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, mode="overwrite")
     assert not (out / "mlflow.json").exists()
 
 

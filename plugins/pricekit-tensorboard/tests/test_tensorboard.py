@@ -102,7 +102,7 @@ def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_p
         with pytest.raises(KeyboardInterrupt):
             train(Source(catalog), config, out)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
-    facts = train(Source(catalog), config, out, resume=True)
+    facts = train(Source(catalog), config, out, mode="resume")
     assert len(list((out / "tensorboard").iterdir())) == 2
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2, 3, 4]
     assert [value for _, value in scalars(out, "loss/train")] == pytest.approx(
@@ -119,7 +119,7 @@ def test_a_new_run_in_the_same_folder_leaves_no_event_of_the_old_one(catalog, tm
     kept = [other, out / "tensorboard" / "notes.txt", out / "events.out.tfevents.1.h.1.0.pricekit"]
     for path in kept:
         path.write_bytes(b"")
-    train(Source(catalog), tiny_config({"training": {"epochs": 2}}), out, overwrite=True)
+    train(Source(catalog), tiny_config({"training": {"epochs": 2}}), out, mode="overwrite")
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
     assert all(path.exists() for path in kept)
     assert len(list((out / "tensorboard").iterdir())) == 3
@@ -133,7 +133,7 @@ def test_an_unwritable_log_does_not_stop_training(catalog, tmp_path, caplog):
     (out / "tensorboard").rmdir()
     (out / "tensorboard").write_text("a file")
     caplog.clear()
-    train(Source(catalog), tiny_config(), out, overwrite=True)
+    train(Source(catalog), tiny_config(), out, mode="overwrite")
     assert len(lines(out)) == 3
     assert (out / "tensorboard").read_text() == "a file"
     assert caplog.text.count("failed to observe") == 1

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pricekit.errors import TrainingError, check_intact, path_of
-from pricekit.formats import check_run_format
+from pricekit.errors import check_intact, path_of, read_intact
 from pricekit.options import PathLike
+from pricekit.output import finished_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,14 +25,14 @@ class _Handle:
 
     Args:
         path: the folder.
-        name: of the file with its facts, which is written last.
-        kind: for errors.
+        name: of the file with its facts.
+        kinds: of the folder.
     """
 
-    def __init__(self, path: PathLike, name: str, kind: str) -> None:
+    def __init__(self, path: PathLike, name: str, *kinds: str) -> None:
         self.path = path_of(path, "path")
-        self.facts = _read_json(self.path / name, kind)
-        check_run_format(self.facts, self.path)
+        finished_record(self.path, *kinds)
+        self.facts = read_intact(self.path, name)
         self._owner: _Handle | None = None  # keeps the object alive that owns the temporary folder
 
     def __fspath__(self) -> str:
@@ -67,9 +65,9 @@ class Run(_Handle):
     """
 
     def __init__(self, path: PathLike) -> None:
-        super().__init__(path, "run.json", "run")
+        super().__init__(path, "run.json", "run", "ensemble")
         listed = self.path / "ensemble.json"
-        record = _read_json(listed, "ensemble") if listed.exists() else {"members": []}
+        record = read_intact(self.path, listed.name) if listed.exists() else {"members": []}
         self.members: list[dict[str, Any]] = record["members"]
 
     def __repr__(self) -> str:
@@ -272,17 +270,6 @@ def _score(facts: Mapping[str, Any]) -> str:
 
     goal = goal_of(facts)
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"
-
-
-def _read_json(file: Path, kind: str) -> dict[str, Any]:
-    check_intact(file.parent, [file.name])
-    try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise TrainingError(
-            f"{file.parent} is not a finished {kind}: {file.name} cannot be read ({error})",
-            path=str(file.parent),
-        ) from None
 
 
 def _html_table(title: str, values: Mapping[str, float]) -> str:

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -18,15 +19,14 @@ from pricekit.options import (
     PathLike,
     PretrainingOptions,
     clear_errors,
-    config_of,
     model_path,
     path_or_frame,
     read_options_of,
     with_options,
 )
+from pricekit.output import Mode
 from pricekit.storage import location_of
 from pricekit.support.log import logger, silence
-from pricekit.support.staging import continued
 from pricekit.training.launched import launched_count, launched_rank
 from pricekit.training.time_budget import began
 
@@ -99,12 +99,13 @@ def handle_of(handle: Handle, out: PathLike | None) -> Handle:
     return handle
 
 
-def check_resumable(out: PathLike | None, overwrite: bool) -> None:
-    """Raise ConfigError if there is no folder to resume, or it is to be overwritten, too."""
-    if out is None:
+def mode_of(out: PathLike | None, *, resume: bool, overwrite: bool) -> Mode:
+    """Return how to write a folder; raises ConfigError if there is none to resume, or it is to be overwritten, too."""
+    if resume and out is None:
         raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
-    if overwrite:
+    if resume and overwrite:
         raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
+    return "resume" if resume else "overwrite" if overwrite else "new"
 
 
 @with_options(ModelOptions)
@@ -150,22 +151,14 @@ def train(
     """
     started = began()
     source = source_of(table, options, valid=valid, unpriced=unpriced, teacher=teacher)
-    if resume:
-        check_resumable(out, overwrite)
+    source = replace(source, allow_leak=allow_leak)
+    mode = mode_of(out, resume=resume, overwrite=overwrite)
     with output_folder(out) as folder, one_speaks():
         from pricekit.workflows.ensemble import config_to_train, train_model
 
-        given = None if init is None else model_path(init, "init")
-        config, resume = config_to_train(folder, source, options, given, resume=resume)
-        train_model(
-            source,
-            config,
-            folder,
-            started=started,
-            resume=resume,
-            overwrite=overwrite,
-            allow_leak=allow_leak,
-        )
+        before = None if init is None else model_path(init, "init")
+        config, mode = config_to_train(folder, source, options, before, mode)
+        train_model(source, config, folder, mode, started=started)
         return handle_of(Run(folder), out)
 
 
@@ -208,23 +201,14 @@ def cross_validate(
         >>> len(cv.held_out)
         200
     """
-    source = source_of(table, options, unpriced=unpriced, teacher=teacher)
-    if resume:
-        check_resumable(out, overwrite)
+    source = replace(source_of(table, options, unpriced=unpriced, teacher=teacher), allow_leak=allow_leak)
+    mode = mode_of(out, resume=resume, overwrite=overwrite)
     with output_folder(out) as folder, one_speaks():
-        from pricekit.runs.folder import has_begun
-        from pricekit.runs.resume import check_agreement, check_tables
-        from pricekit.workflows.cross_validation import CONFIG, config_of_folds, is_cv, resumed_config
+        from pricekit.workflows.cross_validation import config_to_validate
         from pricekit.workflows.cross_validation import cross_validate as run_folds
-        from pricekit.workflows.folds import PLAN
 
-        begun = continued(folder, is_cv)
-        resume = resume and has_begun(folder, is_cv(begun), "cross-validation")
-        config = resumed_config(begun, options.get("time_budget")) if resume else config_of_folds(options)
-        if resume:
-            check_agreement(begun / CONFIG, options)
-            check_tables(source, begun / PLAN)
-        run_folds(source, config, folder, folds, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        config, mode = config_to_validate(folder, source, options, mode)
+        run_folds(source, config, folder, folds, mode)
         return handle_of(CrossValidation(folder), out)
 
 
@@ -263,7 +247,7 @@ def ensemble(
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with output_folder(out) as folder:
-        make_ensemble(paths, folder, overwrite=overwrite, metric=metric)
+        make_ensemble(paths, folder, "overwrite" if overwrite else "new", metric=metric)
         return handle_of(Run(folder), out)
 
 
@@ -314,19 +298,15 @@ def tune(
         ['finished', 'finished']
     """
     started = began()
-    source = source_of(table, options)
-    if resume:
-        check_resumable(out, overwrite)
+    source = replace(source_of(table, options), allow_leak=allow_leak)
+    mode = mode_of(out, resume=resume, overwrite=overwrite)
     with output_folder(out) as folder:
-        from pricekit.runs.folder import has_begun
-        from pricekit.workflows.tuning import Order, is_search, resumed_config
+        from pricekit.workflows.tuning import Order, config_to_search
         from pricekit.workflows.tuning import tune as run_search
 
         order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
-        begun = continued(folder, is_search)
-        resume = resume and has_begun(folder, is_search(begun), "search")
-        config = resumed_config(begun, options) if resume else config_of(options)
-        run_search(source, config, folder, order, resume=resume, overwrite=overwrite, allow_leak=allow_leak)
+        config, mode = config_to_search(folder, options, mode)
+        run_search(source, config, folder, order, mode)
         return handle_of(Tuning(folder), out)
 
 
@@ -378,8 +358,7 @@ def pretrain(
         paths,
         pretraining_of(backbone, options),
         target,
-        read_options=read_options_of(options),
-        resume=resume,
-        overwrite=overwrite,
+        mode_of(out, resume=resume, overwrite=overwrite),
+        read_options_of(options),
     )
     return target

@@ -6,7 +6,6 @@ from pricekit.bundle.folder import (
     is_bundle,
     open_bundle,
     sign_bundle,
-    unlisted_files,
     write_bundle,
 )
 from pricekit.bundle.manifest import MANIFEST, PARTS
@@ -19,6 +18,5 @@ __all__ = [
     "is_bundle",
     "open_bundle",
     "sign_bundle",
-    "unlisted_files",
     "write_bundle",
 ]

@@ -1,5 +1,6 @@
 """The bundle: a folder that predicts without torch and transformers.
 
+    pricekit.json     tells that the folder is a bundle
     manifest.json     schema version, hashes of all other files, plugins, metrics
     model.onnx        input_ids, attention_mask, features -> price
     tokenizer.json    a `tokenizers` tokenizer
@@ -40,31 +41,27 @@ from pricekit.bundle.manifest import (
     PARTS,
     check_name,
     digest_of,
-    listed_files,
     read_manifest,
     sha256,
 )
 from pricekit.errors import BundleError, DataError
 from pricekit.features.assets import is_asset
-from pricekit.formats import FORMAT
+from pricekit.output import kind_of
 from pricekit.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
 from pricekit.support.cpus import available_memory
 from pricekit.support.digests import LISTING, DamagedError, check_files, list_files
 from pricekit.support.files import (
+    RECORD,
     delete_leftovers,
-    others,
-    publish_folder,
     replace_folder,
     sync,
     temporary_path,
     write_atomically,
 )
 from pricekit.support.log import logger
-from pricekit.support.staging import read_whole
+from pricekit.support.record import FORMAT, record_of
+from pricekit.support.staging import new_or_replaced, read_whole
 from pricekit.support.text import shorten
-
-_MARKS = {"run.json", "ensemble.json", "cv.json"}
-"""A folder with one of these files is a model, or several."""
 
 _NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
 """Checkpoints, from which only training continues."""
@@ -116,6 +113,7 @@ def write_bundle(
     Raises:
         BundleError: the bundle would exceed the limits of those that are read.
     """
+    files = {RECORD: record_of("bundle"), **files}
     listed = {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()}
     manifest = {"schema_version": FORMAT, **facts, "files": listed}
     manifest["sha256"] = digest_of(manifest)
@@ -124,22 +122,15 @@ def write_bundle(
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"its manifest has {len(text):,} bytes; expected {MAX_MANIFEST_BYTES:,} at most")
     signature = {} if key is None else {SIGNATURE: sign_manifest(text, key)}
-    publish_folder(path, {**files, **signature, MANIFEST: text})
+    with new_or_replaced(path) as folder:
+        for name, content in {**files, **signature, MANIFEST: text}.items():
+            (folder / name).write_bytes(content)
     return manifest
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a folder looks like a bundle."""
-    return (path / MANIFEST).is_file()
-
-
-def unlisted_files(path: Path) -> list[str]:
-    """Return the names of files in a bundle's folder that its manifest, of any format, does not list.
-
-    Raises:
-        BundleError: there is no manifest of a bundle.
-    """
-    return others(path, [MANIFEST, SIGNATURE, *listed_files(path)])
+    """Return whether a folder is a bundle."""
+    return kind_of(path, BundleError) == "bundle"
 
 
 def open_bundle(path: Path, trust: Trust | None = None) -> Bundle:
@@ -193,7 +184,7 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
     parts = [member[part] for member in _members(manifest) for part in PARTS]
-    for name in (*parts, "intervals.json", "sketch.json"):
+    for name in (*parts, "intervals.json", "sketch.json", RECORD):
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
     check_listed_sizes(path, manifest)
@@ -202,6 +193,10 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
         name: same.setdefault(facts["sha256"], _read_file(path, name, facts))
         for name, facts in listed.items()
     }
+    if files[RECORD] != record_of("bundle"):
+        raise BundleError(
+            f"{path / RECORD} is not the record of a bundle; do not trust it, or export the run again"
+        )
     bundle = Bundle(path, manifest, files, digest)
     with _limits_of(path) as where:
         check_members([files for files, _ in bundle.members()], where)
@@ -325,7 +320,7 @@ def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
 
 def _fetch_run(address: Address) -> Path:
     sizes, digest = _state(address)
-    if not sizes.keys() & _MARKS:
+    if RECORD not in sizes:
         found = "contains no model" if sizes else "does not exist"
         raise BundleError(f"{address} {found}; expected the folder of a run, an ensemble or a bundle")
     place = _place(digest, address)

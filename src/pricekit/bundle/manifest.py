@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from pricekit.bundle.keys import SIGNATURE, Trust, check_signature
 from pricekit.errors import BundleError, first_invalid_field
-from pricekit.formats import FORMAT, check_bundle_format
+from pricekit.support.record import FORMAT
 from pricekit.support.text import shorten
 
 MANIFEST = "manifest.json"
@@ -157,14 +157,17 @@ def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any
     return manifest, sha256(content)
 
 
-def listed_files(path: Path) -> list[str]:
-    """Return the names of the files that a manifest of any format lists; raises BundleError if it lists none."""
-    try:
-        manifest = dict(json.loads(_manifest_bytes(path).decode("utf-8")))
-        int(manifest["schema_version"])
-        return list(dict(manifest["files"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise BundleError(f"{path / MANIFEST} is not a bundle's manifest", path=str(path)) from None
+def _check_format(manifest: Mapping[str, Any], folder: Path) -> None:
+    """Raise BundleError unless the manifest of a bundle has this schema version."""
+    version = manifest.get("schema_version")
+    if version != FORMAT:
+        shown = f"the schema version {shorten(repr(version), 40)}"
+        shown = shown if isinstance(version, int | float | str) else "no schema version"
+        raise BundleError(
+            f"the bundle {folder} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
+            "again",
+            path=str(folder),
+        )
 
 
 def _manifest_bytes(path: Path) -> bytes:
@@ -184,7 +187,7 @@ def _manifest_bytes(path: Path) -> bytes:
 def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     try:
         manifest = dict(json.loads(content.decode("utf-8")))
-        check_bundle_format(manifest, path)
+        _check_format(manifest, path)
         Manifest.model_validate_json(content, strict=True)
     except (ValueError, TypeError, RecursionError) as error:
         raise BundleError(

@@ -60,10 +60,9 @@ def cv(**flags: Any) -> None:
     from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import goal_of
     from pricekit.training.parallel import Processes
-    from pricekit.workflows.cross_validation import CONFIG, is_cv
 
-    keep_settings(flags, config, is_cv)
-    with resume_hint("cv", flags, CONFIG):
+    keep_settings(flags, config)
+    with resume_hint("cv", flags):
         cross_validation = pk.cross_validate(**flags)
     show_scores(cross_validation.scores)
     Processes().end()

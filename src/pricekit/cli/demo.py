@@ -9,13 +9,11 @@ import click
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import show_result, show_table
 from pricekit.errors import DataError
-from pricekit.support.files import is_free
 from pricekit.support.log import logger
+from pricekit.support.record import Record, state_of, write_record
 
 HELD_OUT = 500
 SHOWN = 8
-_MARK = ".pricekit-demo"
-"""The file that marks a folder as a demo's, which may be replaced."""
 TRAINING: tuple[str, ...] = ()
 """Extra options of the demo's training; tests set them to make it smaller."""
 
@@ -44,7 +42,7 @@ def demo(out: str, rows: int, seed: int) -> None:
     from pricekit.cli.main import run_command
 
     folder = Path(out)
-    if not is_free(folder) and not (folder / _MARK).is_file():
+    if (state := state_of(folder)).name != "absent" and state.kind != "demo":
         raise DataError(
             f"{folder} contains files that are not from a demo; choose a new folder", parameters=("out",)
         )
@@ -61,7 +59,7 @@ def _make_tables(out: Path, rows: int, seed: int) -> tuple[Path, Path]:
     from pricekit.datasets import make_catalog
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / _MARK).touch()
+    write_record(out, Record("demo", "finished"))
     catalog = make_catalog(rows + HELD_OUT, seed)
     paths = out / "products.csv", out / "new.csv"
     catalog.head(rows).to_csv(paths[0], index=False)

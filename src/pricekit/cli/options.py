@@ -15,7 +15,8 @@ from pricekit.cli.common import again
 from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
 from pricekit.cli.terminal import show_result
 from pricekit.options import READ_OPTIONS
-from pricekit.support.staging import staging_of
+from pricekit.support.files import RECORD
+from pricekit.support.record import staging_of, state_of
 from pricekit.training.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -214,17 +215,16 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def resume_hint(command: str, flags: dict[str, Any], *markers: str) -> Iterator[None]:
-    """If the block is interrupted after it wrote one of the files `markers`, print the command that continues it."""
+def resume_hint(command: str, flags: dict[str, Any]) -> Iterator[None]:
+    """If the block is interrupted after it began its output, print the command that continues it."""
     out = Path(flags["out"])
-    files = [folder / marker for folder in (out, staging_of(out)) for marker in markers]
-    before = list(map(_stamp, files))
+    records = [folder / RECORD for folder in (out, staging_of(out))]
+    before = list(map(_stamp, records))
     try:
         yield
     except KeyboardInterrupt:
-        if flags["resume"] or any(
-            _stamp(file) not in (None, old) for file, old in zip(files, before, strict=True)
-        ):
+        written = [file for file, old in zip(records, before, strict=True) if _stamp(file) not in (None, old)]
+        if flags["resume"] or any(state_of(file.parent).begun for file in written):
             show_result(f"continue with: {_resume_command(command, flags)}")
         raise
 

@@ -20,6 +20,7 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
+from pricekit.support.record import state_of
 from pricekit.support.text import counted
 
 
@@ -98,5 +99,4 @@ def predict(**flags: Any) -> None:
 
 
 def _is_model(given: str) -> bool:
-    folder = Path(given)  # no local folder has the name of an address
-    return any((folder / name).is_file() for name in ("manifest.json", "run.json"))
+    return state_of(Path(given)).kind != ""  # no local folder has the name of an address

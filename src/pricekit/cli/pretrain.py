@@ -13,6 +13,7 @@ from pricekit.cli.common import again, as_arguments
 from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import FOLDER, TABLE, flag, table_options
 from pricekit.cli.terminal import begin, show_result
+from pricekit.support.record import state_of
 
 
 @click.command
@@ -80,13 +81,12 @@ def pretrain(**flags: Any) -> None:
     """
     begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining")
     import pricekit as pk
-    from pricekit.workflows.pretraining import is_unfinished
 
     out = str(flags["out"])
     try:
         pk.pretrain(**as_arguments(flags))
     except KeyboardInterrupt:
-        if is_unfinished(Path(out)):
+        if state_of(Path(out)).replacement:
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
             show_result("continue with: " + shlex.join(["pricekit", *words, "--resume"]))
         raise

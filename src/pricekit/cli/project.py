@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,15 @@ from pricekit.cli.common import as_arguments
 from pricekit.cli.terminal import begin
 from pricekit.options import check_columns_soon
 from pricekit.storage import Location, location_of
+from pricekit.support.files import RECORD
 from pricekit.support.log import logger
-from pricekit.support.staging import continued, target_of
+from pricekit.support.record import state_of
+from pricekit.support.staging import target_of
 from pricekit.training.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")
 RUNS, BUNDLES = Path("runs"), Path("bundles")
+_WRITTEN_AT_START = ("members.toml", "tune.toml", "config.toml")
 
 
 def with_project(flags: dict[str, Any]) -> dict[str, Any]:
@@ -79,15 +81,15 @@ def begin_training(flags: dict[str, Any], module: str) -> dict[str, Any]:
     return flags
 
 
-def keep_settings(flags: dict[str, Any], config: str | None, begun: Callable[[Path], bool]) -> None:
+def keep_settings(flags: dict[str, Any], config: str | None) -> None:
     """Leave out the settings of the project file if the command continues something, which has its own settings.
 
     Args:
         flags: as of `begin_training`; with `out`.
         config: the file of --config.
-        begun: tells whether a folder contains something to continue.
     """
-    if flags["resume"] and begun(continued(Path(flags["out"]), begun)):
+    state = state_of(Path(flags["out"]))
+    if flags["resume"] and (state.begun or state.replacement):
         flags["config"] = config
 
 
@@ -117,32 +119,38 @@ def _policy(flags: dict[str, Any]) -> str:
 
 def latest_run() -> Path:
     """Return the most recently finished run in `runs`, and log its name; raises click.UsageError."""
-    return _latest(RUNS.glob("[!.]*/run.json"), RUNS, "RUN", "train one with pricekit train")
+    return _latest(RUNS, ("run", "ensemble"), ("finished",), "RUN", "train one with pricekit train")
 
 
 def latest_bundle() -> Path:
     """Return the most recently written bundle in `bundles`, and log its name; raises click.UsageError."""
-    return _latest(BUNDLES.glob("[!.]*/manifest.json"), BUNDLES, "MODEL", "export one with pricekit export")
+    return _latest(BUNDLES, ("bundle",), ("finished",), "MODEL", "export one with pricekit export")
 
 
 def interrupted_run() -> Path:
     """Return the newest run in `runs`, finished or not, and log its name; raises click.UsageError."""
-    runs = [file for file in RUNS.glob("*/config.toml") if not file.with_name("tune.toml").exists()]
-    return _latest([*runs, *RUNS.glob("*/members.toml")], RUNS, "--out", "train one with pricekit train")
+    states = ("unfinished", "finished")
+    return _latest(RUNS, ("run", "ensemble"), states, "--out", "train one with pricekit train")
 
 
 def interrupted_search() -> Path:
     """Return the newest search in `runs`, finished or not, and log its name; raises click.UsageError."""
-    return _latest(RUNS.glob("*/tune.toml"), RUNS, "--out", "start one with pricekit tune")
+    return _latest(RUNS, ("search",), ("unfinished", "finished"), "--out", "start one with pricekit tune")
 
 
-def _latest(files: Iterable[Path], folder: Path, argument: str, remedy: str) -> Path:
-    """Return the folder of the newest file, and log its name; raises click.UsageError if there is none."""
-    found = [
-        file for file in files if not target_of(file.parent).name.startswith(".")
-    ]  # the others are of killed processes
-    if not found:
+def _latest(
+    folder: Path, kinds: tuple[str, ...], states: tuple[str, ...], argument: str, remedy: str
+) -> Path:
+    """Return the newest folder of some kinds and states, and log its name; raises click.UsageError if there is none."""
+    times = dict[Path, float]()
+    for file in folder.glob(f"*/{RECORD}"):
+        state, began = state_of(file.parent), "unfinished" in states
+        shown = target_of(file.parent) if began else file.parent  # it may have a replacement
+        if state.kind in kinds and state.name in states and not shown.name.startswith("."):
+            settings = [file.with_name(name) for name in _WRITTEN_AT_START] if began else []
+            times[shown] = next(each for each in (*settings, file) if each.exists()).stat().st_mtime
+    if not times:
         raise click.UsageError(f"Missing {argument}, and {folder}/ has none. Name one, or {remedy}.")
-    latest = target_of(max(found, key=lambda file: file.stat().st_mtime).parent)
+    latest = max(times, key=times.__getitem__)
     logger.info(f"using {latest}, the latest in {folder}/")
     return latest

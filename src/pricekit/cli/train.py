@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pricekit.cli.options import (
 from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
 from pricekit.cli.terminal import show_result
 from pricekit.support.log import logger
-from pricekit.support.staging import continued
+from pricekit.support.record import continued
 from pricekit.support.text import counted
 
 
@@ -77,13 +78,11 @@ def train(dry_run: bool, **flags: Any) -> None:
         return
     import pricekit as pk
     from pricekit.evaluation.scores import goal_of
-    from pricekit.runs.folder import BACKBONE, CONFIG
     from pricekit.training.parallel import Processes
-    from pricekit.workflows.ensemble import is_begun
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
-    keep_settings(flags, config, is_begun)
-    with resume_hint("train", flags, BACKBONE, CONFIG):
+    keep_settings(flags, config)
+    with resume_hint("train", flags):
         run = pk.train(**flags)
     Processes().end()
     facts, metrics, goal = run.facts, run.metrics, goal_of(run.facts)
@@ -119,24 +118,24 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.refit import refits
     from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
-    from pricekit.runs.warm_start import new_config
     from pricekit.support.progress import use_reporter_here
-    from pricekit.workflows.ensemble import has_members, is_begun, resumed_model
+    from pricekit.workflows.ensemble import config_to_train
 
     unpriced, teacher = flags["unpriced"], flags["teacher"]
     source = source_of(
         flags["table"], flags, valid=flags["valid"] or None, unpriced=unpriced, teacher=teacher
     )
-    out = flags["out"] or interrupted_run() if flags["resume"] else None
-    out = continued(Path(out), is_begun) if out else None
-    out = out if out and is_begun(out) else None
-    given = {name: flags[name] for name in ModelOptions.__annotations__}
+    source = replace(source, allow_leak=flags["allow_leak"])
+    options = {name: flags[name] for name in ModelOptions.__annotations__}
     init = model_path(flags["init"], "init") if flags["init"] else None
-    config = resumed_model(out, source, given, init) if out else new_config(given, init)
-    run = None if out is None or has_members(out) else out
-    seen = earlier_texts(config.init, *([out, *out.glob("members/*")] if out else []))
+    out = Path(flags["out"] or interrupted_run()) if flags["resume"] else Path()
+    config, mode = config_to_train(out, source, options, init, "resume" if flags["resume"] else "new")
+    out = continued(out)
+    resumed = [out, *out.glob("members/*")] if mode == "resume" else []
+    run = out if resumed and not config.members else None
+    seen = earlier_texts(config.init, *resumed)
     with nullcontext() if config.speed.progress else use_reporter_here(None):
-        split = load_split(source, config, allow_leak=flags["allow_leak"], checked=out is not None, seen=seen)
+        split = load_split(source, config, checked=bool(resumed), seen=seen)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
     members = f" {counted(len(config.members), 'model')}" if config.members else ""

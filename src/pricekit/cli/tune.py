@@ -67,11 +67,10 @@ def tune(**flags: Any) -> None:
     flags = begin_training(flags, "pricekit.workflows.tuning")
     import pricekit as pk
     from pricekit.metrics import metric_named
-    from pricekit.workflows.tuning import START, is_search
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
-    keep_settings(flags, config, is_search)
-    with resume_hint("tune", flags, START):
+    keep_settings(flags, config)
+    with resume_hint("tune", flags):
         tuning = pk.tune(**flags)
     metric, final, rows = (
         metric_named(tuning.facts["metric"]),

@@ -26,8 +26,10 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError, check_intact
+from pricekit.output import check_format
 from pricekit.support.files import read_json, write_parquet
 from pricekit.support.log import logger
+from pricekit.support.record import State, state_of
 from pricekit.table import Table
 
 HELD_OUT = "held_out.parquet"
@@ -158,8 +160,10 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
     Raises:
         DataError: the folder has no held-out rows, or the file is damaged.
     """
-    if not (folder / HELD_OUT).is_file():
-        raise DataError(_absence(folder), path=str(folder))
+    state = state_of(folder)
+    if state.name != "finished" or state.kind not in ("run", "ensemble", "cross-validation"):
+        raise DataError(_absence(folder, state), path=str(folder))
+    check_format(state, folder)
     check_intact(folder, [HELD_OUT], "train again", DataError)
     try:
         frame = pd.read_parquet(folder / HELD_OUT)
@@ -192,20 +196,22 @@ def _of_frame(frame: pd.DataFrame) -> HeldOut:
     )
 
 
-def _absence(folder: Path) -> str:
+def _absence(folder: Path, state: State) -> str:
     """Explain why a folder has no held-out rows, and what to do."""
     if not folder.is_dir():
         return f"{folder} {'is a file' if folder.exists() else 'does not exist'}; {_EXPECTED}."
-    if (folder / "manifest.json").is_file():
+    if state.name == "damaged":
+        return (
+            f"{folder} is damaged: its pricekit.json cannot be read. Restore it from a copy, or train again."
+        )
+    if state.kind == "bundle":
         return (
             f"{folder} is a bundle, which contains no held-out rows. Use the run that it was exported from, or add a "
             "table with prices."
         )
-    if not (folder / "source.json").is_file():
-        return f"{folder} has no {HELD_OUT}; {_EXPECTED}."
-    if not (folder / "run.json").is_file():
-        return f"{folder} is not a finished run, so it has no {HELD_OUT}; resume it to finish it."
-    return f"{folder} has no {HELD_OUT}, so it is damaged; train again."
+    if state.kind and state.name != "finished":
+        return f"{folder} is not a finished {state.kind}, so it has no {HELD_OUT}; resume it to finish it."
+    return f"{folder} has no {HELD_OUT}; {_EXPECTED}."
 
 
 def _groups(table: Table) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from pricekit.metrics import METRICS, SMAPE, Metric, best_constant, metric_named
 from pricekit.support.files import read_json
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked, use_reporter_here
+from pricekit.support.record import FACTS, state_of
 from pricekit.support.text import counted, did_you_mean
 from pricekit.table import Table
 
@@ -287,7 +288,6 @@ def facts_of(folder: Path) -> dict[str, Any]:
 
     Whoever opens the model reports a damaged file.
     """
-    for name in ("run.json", "cv.json", "manifest.json"):
-        with suppress(OSError, ValueError, TypeError):  # the folder of another kind of model
-            return dict(read_json(folder / name))
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return dict(read_json(folder / FACTS[state_of(folder).kind]))
     return {}

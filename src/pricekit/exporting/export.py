@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from pricekit import __version__
-from pricekit.bundle import PARTS, Bundle, unlisted_files, write_bundle
+from pricekit.bundle import PARTS, Bundle, write_bundle
 from pricekit.bundle.keys import SigningKey
 from pricekit.bundle.limits import check_members
 from pricekit.bundle.manifest import MOST_MEMBERS
@@ -34,10 +34,10 @@ from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import PriceModel
+from pricekit.output import check_output, kind_of
 from pricekit.prediction.self_test import SELF_TEST, make_self_test
-from pricekit.runs.folder import check_replaceable, is_ensemble
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
-from pricekit.support.files import is_free, temporary_folder
+from pricekit.support.files import temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked
@@ -75,7 +75,7 @@ def export_run(
         path: the run or the ensemble.
         out: the folder of the bundle.
         precision: of the graphs: fp32, fp16 or int8.
-        overwrite: replace an existing bundle.
+        overwrite: replace what pricekit has written in `out`.
         comparables: a table of products with prices that the bundle shall contain; see `pricekit.comparables`.
         key: signs the bundle; None: nobody does.
 
@@ -89,13 +89,8 @@ def export_run(
         DataError: the table of comparables cannot be used.
     """
     with owned(out, "bundle", ExportError):
-        if not is_free(out):
-            try:
-                own, foreign = True, unlisted_files(out)
-            except (BundleError, OSError):
-                own, foreign = False, []
-            check_replaceable(out, "bundle", own=own, overwrite=overwrite, foreign=foreign, error=ExportError)
-        opened = open_ensemble(path) if is_ensemble(path) else open_run(path)
+        check_output(out, "bundle", "overwrite" if overwrite else "new", ExportError)
+        opened = open_ensemble(path) if kind_of(path) == "ensemble" else open_run(path)
         runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]
         products = _read_products(comparables, runs[0], opened.facts)
         if isinstance(opened, Ensemble):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pricekit.bundle import open_bundle
 from pricekit.errors import ExportError
+from pricekit.output import kind_of
 from pricekit.prediction.intervals import BOUNDS
-from pricekit.runs.folder import is_ensemble
 from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.support.files import publish_folder, write_text
 
@@ -93,7 +93,7 @@ def quoted(text: str) -> str:
 
 def interface_of(run: Path) -> Interface:
     """Return what the model of a run or an ensemble reads and returns; raises TrainingError."""
-    opened = open_ensemble(run) if is_ensemble(run) else open_run(run)
+    opened = open_ensemble(run) if kind_of(run) == "ensemble" else open_run(run)
     columns = opened.predictor().columns.text
     read = tuple(dict.fromkeys([*columns, *opened.sketch.others]))
     return Interface(read, float(opened.intervals.levels[-1]))

@@ -14,6 +14,7 @@ import numpy as np
 from pricekit.errors import DataError
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.options import clear_errors, model_path
+from pricekit.output import kind_of
 from pricekit.plots.drawing import (
     MARKERS,
     PLAIN,
@@ -194,6 +195,6 @@ def _absence(path: Path) -> str:
     """Explain why a folder has no epochs."""
     if not path.is_dir():
         return f"{path} {'is a file' if path.exists() else 'does not exist'}; expected the folder of a run"
-    if (path / "manifest.json").is_file():
+    if kind_of(path) == "bundle":
         return f"{path} is a bundle, which contains no epochs; use the run that it was exported from"
     return f"{path} contains no {FILE}; expected the folder of a run, an ensemble or a cross-validation"

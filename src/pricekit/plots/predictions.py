@@ -18,6 +18,7 @@ from pricekit.evaluation.held_out import HeldOut
 from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, model_path, path_or_frame, with_options
+from pricekit.output import kind_of
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
@@ -717,7 +718,7 @@ class CoverageDisplay(Display):
         """
         found = judge(model, table, options, least=LEAST_ROWS)
         rows, (levels, inside) = found.rows, coverage_of(found)
-        if found.predictor is None and found.path is not None and not (found.path / "cv.json").is_file():
+        if found.predictor is None and found.path is not None and kind_of(found.path) != "cross-validation":
             logger.warning(
                 f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; "
                 "use a table with other rows, or a cross-validation"
@@ -847,7 +848,7 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
         fitted = {0: found.predictor.require_intervals()}
     elif found.path is None:
         raise ConfigError("prices alone have no price intervals; name the model")
-    elif (found.path / "cv.json").is_file():
+    elif kind_of(found.path) == "cross-validation":
         fold = rows.fold
         fitted = {int(run): _read(found.path / f"fold-{run}") for run in np.unique(fold)}
     else:

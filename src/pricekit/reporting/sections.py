@@ -19,7 +19,6 @@ from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.error_report import ErrorReport, find_errors
 from pricekit.evaluation.groups import amount
 from pricekit.evaluation.held_out import (
-    HELD_OUT,
     HeldOut,
     count_shared_rows,
     held_out_of,
@@ -34,6 +33,7 @@ from pricekit.insight.explanations import Explanation, Factor, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
+from pricekit.output import kind_of
 from pricekit.plots import (
     CoverageDisplay,
     DecileDisplay,
@@ -176,14 +176,14 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
     """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
     if table is None:
         return _Chosen(read_held_out(model), None, True)
-    if (model / "cv.json").is_file():
+    if kind_of(model) == "cross-validation":
         note = (
             "A cross-validation is judged by the rows that its folds held out; the table is only described."
         )
         return _Chosen(read_held_out(model), None, True, note)
     predictor = load_model(model)
     usable = usable_rows(predictor, table, options)
-    if (model / HELD_OUT).is_file():
+    if kind_of(model) != "bundle":
         held_out = read_held_out(model)
         if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
             note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
@@ -311,7 +311,7 @@ def sections_for(
     Raises:
         ConfigError: a table without prices is given together with what needs prices.
     """
-    if table is not None and not (model / "cv.json").is_file():
+    if table is not None and kind_of(model) != "cross-validation":
         predictor = load_model(model)
         if has_no_prices(predictor, table, options):
             if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
@@ -368,7 +368,7 @@ def _quality(subject: Subject) -> Iterator[Block]:
         lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
         "Predicted against true prices. On the diagonal they are equal.",
     )
-    if (subject.path / "run.json").is_file() or (subject.path / "cv.json").is_file():
+    if kind_of(subject.path) != "bundle":
         yield from picture(
             lambda: LearningCurveDisplay.from_model(subject.path),
             "The course of the training: the loss on the training rows and the metric on the validation rows.",
@@ -465,7 +465,7 @@ def _explain(subject: Subject, place: int) -> Explanation | None:
 
 def _intervals(subject: Subject) -> Iterator[Block]:
     rows = subject.rows
-    if subject.held_out and (subject.path / "run.json").is_file():
+    if subject.held_out and kind_of(subject.path) != "cross-validation":
         yield Paragraph(
             "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
             "case. A cross-validation, or a table of other rows, tests them."

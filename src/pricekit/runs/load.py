@@ -69,16 +69,17 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
     if not path.is_dir():
         state = "is a file" if path.exists() else "does not exist"
         raise BundleError(f"the model {path} {state}; {_EXPECTED}", path=path)
-    from pricekit.runs.folder import is_ensemble, is_run
+    from pricekit.output import kind_of
     from pricekit.runs.opened import open_ensemble, open_run
 
-    if (path / "cv.toml").is_file():
+    kind = kind_of(path)
+    if kind == "cross-validation":
         raise BundleError(
             f"the folder {path} is a cross-validation, which has one model per fold: combine them into an ensemble, "
             f"or use one of them, such as {path / 'fold-0'}",
             path=path,
         )
-    if not is_run(path) and not is_ensemble(path):
+    if kind not in ("run", "ensemble"):
         raise BundleError(f"the folder {path} contains no model; {_EXPECTED}", path=path)
     if engine not in (None, "auto"):
         raise ConfigError(
@@ -87,4 +88,4 @@ def _open_trained(path: Path, engine: str | None) -> Predictor:
             parameters=("engine",),
             engine=engine,
         )
-    return (open_ensemble(path) if is_ensemble(path) else open_run(path)).predictor()
+    return (open_ensemble(path) if kind == "ensemble" else open_run(path)).predictor()

@@ -12,10 +12,10 @@ from pricekit.config import RunConfig, read_saved_config
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError, check_intact, read_intact
 from pricekit.features.assets import assets_in
-from pricekit.formats import check_run_format
 from pricekit.insight.sketch import SKETCH, Sketch
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
+from pricekit.output import finished_record
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Predictor
@@ -26,7 +26,6 @@ from pricekit.runs.folder import (
     INTERVALS,
     MEMBERS,
     SOURCE,
-    is_run,
     read_kept,
     read_preprocessor,
     read_sketch_of,
@@ -105,19 +104,14 @@ def open_run(path: Path) -> LoadedRun:
 
 
 def _open_run(path: Path) -> LoadedRun:
-    if not (path / "run.json").is_file():
-        if is_run(path):
-            raise TrainingError(
-                f"{path} is not a finished run: it has no run.json; resume the training to finish it",
-                parameters=("resume",),
-                path=str(path),
-            )
-        raise TrainingError(
-            f"{path} is not a run: expected the folder that training wrote, with {SOURCE}", path=str(path)
-        )
+    finished_record(path, "run")
+    return open_files(path)
+
+
+def open_files(path: Path) -> LoadedRun:
+    """Open the files of a run, or of its second pass, that is complete; errors as of `open_run`."""
     check_intact(path, (*_READ, *assets_in(path)))
     facts = read_json(path / "run.json")
-    check_run_format(facts, path)
     require_plugins(path)
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
@@ -179,6 +173,7 @@ def open_ensemble(path: Path) -> Ensemble:
 
 
 def _open_ensemble(path: Path) -> Ensemble:
+    finished_record(path, "ensemble")
     listed_members = [f"members/{folder.name}/{LISTING}" for folder in (path / "members").glob("*")]
     check_intact(
         path, [ENSEMBLE, "run.json", INTERVALS, SKETCH, *listed_members], "create the ensemble again"
@@ -193,6 +188,5 @@ def _open_ensemble(path: Path) -> Ensemble:
         intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
-    check_run_format(facts, path)
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
     return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))

@@ -26,7 +26,6 @@ from pricekit.errors import ConfigError, DataError, PluginError, TrainingError, 
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
-from pricekit.formats import FORMAT
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.optim.policies import Quick
@@ -39,9 +38,7 @@ from pricekit.runs.folder import (
     SOURCE,
     STARTED,
     TAKEN_OVER,
-    check_free,
-    clear_run,
-    is_started,
+    Folder,
     read_out_of_fold,
     read_preprocessor,
     read_source,
@@ -50,7 +47,7 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
-from pricekit.runs.refit import FirstPass, all_rows, known_columns, take_over
+from pricekit.runs.refit import FirstPass, all_rows, known_columns, open_pass, take_over
 from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
@@ -59,6 +56,7 @@ from pricekit.support.files import write_atomically, write_json, write_parquet, 
 from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files, rows_read
 from pricekit.support.progress import progress
+from pricekit.support.record import REFIT, advance_to, begin
 from pricekit.table import Table
 from pricekit.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
@@ -269,7 +267,7 @@ def plugins_of(config: RunConfig) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Pass:
-    """What the preparation of a pass begins with.
+    """A training on rows, in a folder: the only one of a run, or one of two.
 
     Attributes:
         folder: of its files.
@@ -277,17 +275,19 @@ class Pass:
         setup: plugins and settings.
         split: its rows.
         first: the results of the first pass, in a second one, which trains on all rows.
+        reopened: it was started before.
+        resumed: it has a checkpoint to continue from.
         warm: the run that it continues; None if there is none, or a checkpoint has its weights.
-        files: of the model inputs.
     """
 
     folder: Path
     source: Source
     setup: Setup
     split: Split
-    first: FirstPass | None
-    warm: WarmStart | None
-    files: InputFiles
+    first: FirstPass | None = None
+    reopened: bool = False
+    resumed: bool = False
+    warm: WarmStart | None = None
 
     @property
     def rows(self) -> Table:
@@ -394,25 +394,16 @@ def job_of(
     return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
 
 
-def prepare_new_run(part: Pass, *, overwrite: bool, seconds: float | None) -> Job:
+def prepare_new_run(part: Pass, files: InputFiles, seconds: float | None) -> Job:
     """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
 
     `seconds` limits the time for features that learn from prices, unless the run continues another one.
 
     Raises:
-        TrainingError: the folder is not empty.
         PluginError, ConfigError: a plugin or its settings are invalid; the folder is unchanged.
         DataError: a feature reads a column that leaks the price.
     """
-    check_free(part.folder, overwrite)
-    setup, split, first, warm, files, rows = (
-        part.setup,
-        part.split,
-        part.first,
-        part.warm,
-        part.files,
-        part.rows,
-    )
+    setup, split, first, warm, rows = part.setup, part.split, part.first, part.warm, part.rows
     with progress("preparing", 5) as advance:
         advance(0, "tokenizer and features")
         known = known_columns(part.folder.parent, split) if first else {}
@@ -443,17 +434,16 @@ def prepare_new_run(part: Pass, *, overwrite: bool, seconds: float | None) -> Jo
     for table, priced in [(rows, train), *([] if valid is None else [(split.valid, valid)])]:
         features = priced.inputs.features
         seen = seen.with_rows(table.text, {name: features[:, names.index(name)] for name in columns})
+    begin(part.folder, "run", second=first is not None)
+    files.publish()
     _write_run(part, fitted, job.run, seen)
     return job
 
 
 def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
-    """Write the files of a new run; `BACKBONE` is the last, and marks the run as started."""
+    """Write the files of a new run, which is unfinished then."""
     out, config, split, preprocessor = part.folder, part.setup.config, part.split, fitted.preprocessor
-    clear_run(out)
-    out.mkdir(parents=True, exist_ok=True)
-    part.files.publish()
-    facts = {"format": FORMAT} | part.source.facts(split)
+    facts = part.source.facts(split)
     facts |= {"run": run, "plugins": [entry.facts() for entry in plugins_of(config)]}
     facts |= {} if part.first is None else part.first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}
@@ -475,9 +465,10 @@ def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
         write_parquet(out / OUT_OF_FOLD, pd.DataFrame(fitted.out_of_fold))
     listed = (*STARTED, *(TAKEN_OVER if part.first else ()), *assets)
     write_listed(out, BACKBONE, fitted.architecture, listed, indent=1)
+    advance_to(out, "unfinished")
 
 
-def reopen_run(part: Pass) -> Job:
+def reopen_run(part: Pass, files: InputFiles) -> Job:
     """Open an unfinished run.
 
     The weights come from its checkpoint afterwards; without a checkpoint the model is new.
@@ -492,11 +483,11 @@ def reopen_run(part: Pass) -> Job:
     fitted = Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out)
     with progress("preparing", 2) as advance:
         advance(0, "inputs of the training rows")
-        train = inputs_of(fitted, rows, part.files, TRAIN)
+        train = inputs_of(fitted, rows, files, TRAIN)
         if seen is not None:
             train = replace(train, new=~seen.earlier_rows(rows.text))
         advance(1, "inputs of the validation rows")
-        valid = None if part.first else inputs_of(fitted, split.valid, part.files, VALID)
+        valid = None if part.first else inputs_of(fitted, split.valid, files, VALID)
     if (out / LAST).exists():
         model = build_model(setup.plugins, setup.config, fitted.preprocessor, fitted.architecture, None)
     else:
@@ -517,83 +508,84 @@ def check_same_rows(out: Path, split: Split) -> None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to train.
+    """A pass of a run that is ready to train.
 
     Attributes:
-        source: the source of its rows.
-        split: its rows.
+        run: the folder of the run.
+        part: the pass.
         job: the model to train, its rows and its settings.
-        reopened: the run was started before.
-        resumed: the run has a checkpoint to continue from.
-        folder: the folder of its files.
-        first: the results of the first pass, in a second one.
         seconds: how long the features, the inputs and the model took.
     """
 
-    source: Source
-    split: Split
+    run: Path
+    part: Pass
     job: Job
-    reopened: bool
-    resumed: bool
-    folder: Path
-    first: FirstPass | None
     seconds: float
 
 
 def prepare(
-    source: Source,
-    config: RunConfig,
-    out: Path,
-    *,
-    split: Split | None = None,
-    first: FirstPass | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
-    started: float | None = None,
-    cache: Path | None = None,
+    source: Source, config: RunConfig, folder: Folder, started: float, cache: Path | None = None
 ) -> Prepared:
-    """Read the rows, then start a new run folder or open the one to resume.
+    """Read the rows, then start a new run in a folder, or open the one that it contains.
 
-    Arguments and errors are those of `pricekit.runs.train.train`; `first` are the results of the first pass for a
-    second one, which trains on all rows.
+    Args:
+        source: the tables.
+        config: of the run.
+        folder: of the run.
+        started: `time.perf_counter()` when the work began, from which a time budget counts.
+        cache: a folder in which several runs on the same rows have their tokens and features; None: no cache.
+
+    Raises:
+        PricekitError: as of `pricekit.runs.train.train`.
     """
-    setup = Setup.create(config)
-    processes = setup.processes
-    if processes.main and not resume:  # before the table is read, which may take long
-        check_free(out, overwrite)
-        if first is None:
-            check_rates(config, setup.plugins.backbone)
-    elif processes.main and is_started(out):
-        check_intact(out, (*STARTED, *(TAKEN_OVER if first else ()), *assets_in(out)))
-        recover_checkpoint(out, run_id(out))
-        unlist_files(out, REFIT_FINISHED if first else FINISHED)  # they are written again
-    if split is None:
-        split = load_split(
-            source,
-            config,
-            allow_leak=allow_leak,
-            checked=resume,
-            seen=earlier_texts(config.init, *((out, out.parent) if resume else ())),
-            folder=folder_for_files(out),
-        )
-    resume = resume and is_started(out)
+    setup, (path, first), reopened = Setup.create(config), open_pass(folder), folder.resumed
+    if setup.processes.main and reopened:
+        check_intact(path, (*STARTED, *(TAKEN_OVER if first else ()), *assets_in(path)))
+        recover_checkpoint(path, run_id(path))
+    elif setup.processes.main:
+        check_rates(config, setup.plugins.backbone)
+    seen = earlier_texts(config.init, *((path, folder.path) if reopened else ()))
+    split = load_split(source, config, checked=reopened, seen=seen, folder=folder_for_files(path))
     if split.pseudo_labelled is None:
-        split = add_pseudo_labels(source, split, config, out if resume else None)
+        split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
-    began = time.perf_counter()
-    limit = feature_seconds(config, began if started is None else started)
+    part = Pass(path, source, setup, split, first, reopened)
+    return _prepare(part, folder.path, feature_seconds(config, started), cache)
+
+
+def prepare_refit(before: Prepared, first: FirstPass) -> Prepared:
+    """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
+    torch.manual_seed(before.job.config.seed)
+    setup = replace(before.part.setup, config=before.job.config)
+    part = replace(before.part, folder=before.run / REFIT, setup=setup, first=first, reopened=False)
+    return _prepare(part, before.run, None, None)
+
+
+def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | None) -> Prepared:
+    """Prepare a pass: the first process starts a new one, and the others open it.
+
+    Args:
+        part: the pass.
+        run: the folder of the run.
+        feature_limit: seconds for features that learn from prices; None: as long as they take.
+        cache: as of `prepare`.
+    """
+    began, processes, init = time.perf_counter(), part.setup.processes, part.setup.config.init
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
-    resumed = resume and (out / LAST).exists()
-    warm = None if config.init is None or resumed else WarmStart.open(Path(config.init))
-    new = not resume and processes.main
-    with InputFiles(out, new, processes.main, cache) as files:
-        part = Pass(out, source, setup, split, first, warm, files)
-        job = prepare_new_run(part, overwrite=overwrite, seconds=limit) if new else reopen_run(part)
+    resumed = part.reopened and (part.folder / LAST).exists()
+    warm = None if init is None or resumed else part.warm or WarmStart.open(Path(init))
+    part = replace(part, resumed=resumed, warm=warm)
+    new = not part.reopened and processes.main
+    with InputFiles(part.folder, new, processes.main, cache) as files:
+        job = prepare_new_run(part, files, feature_limit) if new else reopen_run(part, files)
+    if processes.main and part.reopened:
+        advance_to(run, "unfinished")
+        unlist_files(part.folder, REFIT_FINISHED if part.first else FINISHED)  # they are written again
     if processes.main:
         processes.wait()
-    if resume and not resumed:
-        logger.info(f"{out} has no checkpoint: its first epoch is repeated, with the same rows and settings")
-    seconds = time.perf_counter() - began
-    return Prepared(source, split, job, resume, resumed, out, first, seconds)
+    if part.reopened and not resumed:
+        logger.info(
+            f"{part.folder} has no checkpoint: its first epoch is repeated, with the same rows and settings"
+        )
+    return Prepared(run, part, job, time.perf_counter() - began)

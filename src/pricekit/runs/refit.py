@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from pricekit.config import RunConfig
-from pricekit.errors import TrainingError
+from pricekit.errors import TrainingError, check_intact
 from pricekit.preprocess import without_price
 from pricekit.runs.folder import (
-    REFIT,
+    SOURCE,
     TAKEN_OVER,
-    is_started,
+    Folder,
     read_out_of_fold,
     read_preprocessor,
     read_source,
@@ -30,6 +30,7 @@ from pricekit.runs.folder import (
 from pricekit.runs.seen import read_seen
 from pricekit.runs.split import Source, Split
 from pricekit.support.files import write_atomically
+from pricekit.support.record import REFIT, state_of
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
 from pricekit.training.checkpoint import write_metrics
@@ -59,23 +60,21 @@ class FirstPass:
         return {_KEY: asdict(self)}
 
 
-def open_pass(out: Path, *, resume: bool) -> tuple[Path, FirstPass | None]:
+def open_pass(folder: Folder) -> tuple[Path, FirstPass | None]:
     """Return the folder of the pass to train, and the results of the first pass if that is the second one.
-
-    Args:
-        out: the folder of the run.
-        resume: continue the run; otherwise the first pass begins.
 
     Raises:
         TrainingError: `source.json` is damaged.
     """
-    for folder in (out / REFIT, out) if resume else ():
-        if is_started(folder) and (record := read_source(folder).get(_KEY)) is not None:
-            try:
-                return folder, FirstPass(**record)
-            except TypeError as error:
-                raise TrainingError(f"{folder / 'source.json'} is damaged ({error}); train again") from None
-    return out, None
+    if not folder.resumed or folder.state.phase == "first":
+        return folder.path, None
+    path = folder.path / REFIT
+    path = path if state_of(path).begun else folder.path
+    check_intact(path, [SOURCE])
+    try:
+        return path, FirstPass(**read_source(path)[_KEY])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(f"{path / SOURCE} is damaged ({error}); train again", path=str(path)) from None
 
 
 def refits(config: RunConfig, source: Source) -> bool:

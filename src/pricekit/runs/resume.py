@@ -10,13 +10,12 @@ from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.runs.folder import (
-    is_run,
-    is_started,
-    require_plugins,
-)
+from pricekit.output import check_output
+from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
 from pricekit.support.files import read_json
+from pricekit.support.log import logger
+from pricekit.support.record import continued, state_of
 from pricekit.table import source_name
 
 
@@ -72,23 +71,29 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
         )
 
 
+def to_resume(out: Path, *kinds: str) -> Path | None:
+    """Return the folder to resume: `out`, or its unfinished replacement; None, with a log, if nothing has begun.
+
+    Raises:
+        TrainingError: it is damaged, or of another kind.
+    """
+    folder = continued(out)
+    state = state_of(folder)
+    if state.name == "absent":
+        logger.info(f"there is no {kinds[0]} in {out} to resume yet; a new one starts")
+        return None
+    check_output(folder, state.kind if state.kind in kinds else kinds[0], "resume")
+    return folder
+
+
 def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
     """Return the configuration of the run in a folder, with a new time budget if one is given.
 
     Raises:
-        TrainingError: there is no run to resume.
+        TrainingError: it is damaged.
         PluginError: a plugin that it was started with is not loaded.
     """
-    if not is_run(folder):
-        raise TrainingError(
-            f"there is no run in {folder} to resume; train without resume", parameters=("resume",)
-        )
-    if not is_started(folder):
-        raise TrainingError(
-            f"the run in {folder} was interrupted before its first step; train without resume",
-            parameters=("resume",),
-        )
-    check_intact(folder, ["config.toml"])
+    check_intact(folder, ["config.toml", SOURCE])
     require_plugins(folder)
     return in_budget(folder / "config.toml", time_budget)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Source:
         read_options: how files are read.
         unpriced: tables whose rows without a price are also trained on, with the prices of the `teachers`.
         teachers: folders of runs, ensembles or bundles.
+        allow_leak: train even if columns or texts leak the price.
+        split: the rows, if they have already been read, checked and split; None: they are read from the tables.
     """
 
     table: TableSource
@@ -62,6 +64,8 @@ class Source:
     read_options: ReadOptions = DEFAULT_READ_OPTIONS
     unpriced: tuple[TableSource, ...] = ()
     teachers: tuple[Path, ...] = ()
+    allow_leak: bool = False
+    split: Split | None = field(default=None, repr=False)
 
     @property
     def table_name(self) -> str:
@@ -138,19 +142,17 @@ def load_split(
     source: Source,
     config: RunConfig,
     *,
-    allow_leak: bool = False,
     checked: bool = False,
     seen: Seen | None = None,
     folder: Path | None = None,
 ) -> Split:
-    """Read the tables, reject unusable rows, check for leaks, and split the rest.
+    """Return the rows of a source: read the tables, reject unusable rows, check for leaks, and split the rest.
 
     Near-duplicates stay in one part, as in a cross-validation, unless the texts are labels, each for many products.
 
     Args:
         source: the tables.
         config: of the run.
-        allow_leak: train even if columns or texts leak the price.
         checked: skip the check for leaks, as in a resumed run.
         seen: texts of earlier runs that this one continues; only other rows are validated on.
         folder: where the texts of a large table are stored; None: they are kept in memory.
@@ -158,8 +160,10 @@ def load_split(
     Raises:
         DataError: a table cannot be used, or the price leaks.
     """
+    if source.split is not None:
+        return source.split
     table, rejected = load_rows(source, config, folder)
-    leaks = () if checked else check_leaks(table, config, allow_leak=allow_leak)
+    leaks = () if checked else check_leaks(table, config, allow_leak=source.allow_leak)
     if source.valid is None:
         table = with_duplicates(table)
         parts = split_table(table, config, seen)
@@ -170,7 +174,7 @@ def load_split(
     valid, more = _read(source.valid, source, config, folder)
     require_same_currency(table.currency, valid.currency)
     if not checked:
-        check_shared(table, valid, allow_leak=allow_leak)
+        check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
         raise DataError(
             f"the run to continue from was trained on {known:,} of the {len(valid):,} validation rows; validate on "

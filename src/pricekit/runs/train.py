@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +18,38 @@ from pricekit.errors import PluginError, TrainingError, check_intact, read_intac
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
-from pricekit.formats import FORMAT
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
+from pricekit.output import Mode
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     FILES,
     FINISHED,
     INTERVALS,
-    REFIT,
     REFIT_FINISHED,
     SAMPLE_ROWS,
-    clear_refit,
-    is_own,
-    is_started,
-    publish_refit,
+    keep_files_of_others,
     read_preprocessor,
     read_sketch_of,
     read_source,
-    settle_refit,
-    was_started,
     writing,
 )
 from pricekit.runs.inputs import delete_inputs
-from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare
+from pricekit.runs.opened import open_files, read_sample
+from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare, prepare_refit
 from pricekit.runs.pseudo_labels import add_pseudo_labels
-from pricekit.runs.refit import (
-    FirstPass,
-    all_rows,
-    first_job,
-    job_until,
-    open_pass,
-    refit_job,
-    refits,
-    share_of_first,
-)
-from pricekit.runs.split import Source, Split
+from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit_job, refits, share_of_first
+from pricekit.runs.split import Source, load_split
 from pricekit.support.digests import write_listed
 from pricekit.support.files import write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
-from pricekit.support.staging import keep_others
+from pricekit.support.record import advance_to, clear_away, state_of
+from pricekit.support.staging import publish_pass
 from pricekit.support.text import counted
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
@@ -76,143 +62,125 @@ ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What a search adds to the training of a trial.
+
+    Attributes:
+        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
+        cache: a folder in which several runs on the same rows have their tokens and features.
+    """
+
+    watch: Callable[[EpochResult], None] | None = None
+    cache: Path | None = None
+
+
+NO_TRIAL = Trial()
+
+
 def train(
     source: Source,
     config: RunConfig,
     out: Path,
+    mode: Mode = "new",
     *,
-    split: Split | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
     started: float | None = None,
-    watch: Callable[[EpochResult], None] | None = None,
-    cache: Path | None = None,
+    trial: Trial = NO_TRIAL,
 ) -> dict[str, Any]:
     """Train a model into the folder `out`.
 
     Args:
         source: the tables.
         config: from `pricekit.config.resolve.configure`, which also resolves the options of plugins.
-        out: a new or empty folder.
-        split: the rows of `source`, if they have already been read, checked and split.
-        resume: continue the run in `out` from its last checkpoint, or from its beginning if it has none.
-        overwrite: replace the run in `out`; a finished one stays until the new one is complete.
-        allow_leak: train even if columns or texts leak the price.
+        out: the folder.
+        mode: "new": it is new or empty; "resume": its run is continued from the last checkpoint, or from its beginning
+            if it has none; "overwrite": it is replaced, and what is finished stays until the new run is complete.
         started: `time.perf_counter()` when the work began, from which a time budget counts; None: now.
-        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
-        cache: a folder in which several runs on the same rows share tokens and features; None: no cache.
+        trial: of a search.
 
     Returns:
         The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
 
     Raises:
         DataError: the table cannot be used, or the price leaks.
-        TrainingError: `out` is not empty or is being written, training failed, or the rows differ from those of
+        TrainingError: `out` may not be written or is being written, training failed, or the rows differ from those of
             the run to resume.
         ConfigError, PluginError: a setting or a plugin is invalid.
         KeyboardInterrupt: training was interrupted; a checkpoint was written.
     """
-    started, processes = time.perf_counter() if started is None else started, Processes()
-    begun = is_started if resume else was_started
-    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-    with writing(out, "run", begun, "run.json", is_own, **given, shown=config.speed.progress) as folder:
-        if processes.main:
-            for each in {out, folder}:
-                settle_refit(each)
-        processes.wait()
-        part, first = open_pass(folder, resume=resume)
-        given |= {"allow_leak": allow_leak, "started": started, "cache": cache}
-        prepared = prepare(source, config, part, split=split, first=first, **given)
-        if folder != out and processes.main:
-            keep_others(out, folder, is_own)
-        prepared = replace(prepared, job=replace(prepared.job, watch=watch))
-        return _train(prepared, folder, started)
+    started = time.perf_counter() if started is None else started
+    with writing(out, "run", mode, shown=config.speed.progress) as folder:
+        prepared = prepare(source, config, folder, started, trial.cache)
+        if prepared.job.processes.main:
+            keep_files_of_others(out, folder.path)
+        job, split = replace(prepared.job, watch=trial.watch), prepared.part.split
+        settings = job.config.model_dump(mode="json", exclude_none=True)
+        rows = {"train": len(split.train), "valid": len(split.valid)}
+        start = {"config": settings, "rows": rows, "resumed": folder.resumed}
+        with observed("run", folder.path, enabled=job.processes.main, **start) as facts:
+            facts |= _train(replace(prepared, job=job), started)
+        job.processes.wait()
+        return facts
 
 
-def train_unless_finished(
-    source: Source, config: RunConfig, folder: Path, split: Split, *, resume: bool
-) -> dict[str, Any]:
+def train_unless_finished(source: Source, config: RunConfig, folder: Path, *, resume: bool) -> dict[str, Any]:
     """Train a run that is a part of something larger, or continue it; return its facts.
 
     Args:
-        source: the tables.
+        source: the tables and the rows.
         config: of the run.
         folder: of the run.
-        split: its rows.
         resume: continue it, if it has begun; a finished one is only checked.
 
     Raises:
         PricekitError: as `train`; or a finished run is damaged or has other rows.
     """
-    if not (resume and (folder / "run.json").is_file()):
-        return train(source, config, folder, split=split, resume=resume)
-    main = Processes().main
-    with owned(folder, "run", TrainingError, enabled=main):  # deletes the lock of a killed process
-        if main:
-            settle_refit(folder)
+    if not resume or state_of(folder).name != "finished":
+        return train(source, config, folder, "resume" if resume else "new")
+    with owned(
+        folder, "run", TrainingError, enabled=Processes().main
+    ):  # deletes the lock of a killed process
         check_intact(folder, (*FILES, *assets_in(folder)))
-        check_same_rows(folder, add_pseudo_labels(source, split, config, folder))
+        check_same_rows(folder, add_pseudo_labels(source, load_split(source, config), config, folder))
         return read_intact(folder, "run.json")
 
 
-def _train(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
-    """Fit a prepared run and finish it; return its facts."""
-    job, split = prepared.job, prepared.split
-    settings = job.config.model_dump(mode="json", exclude_none=True)
-    rows = {"train": len(split.train), "valid": len(split.valid)}
-    with observed(
-        "run", out, enabled=job.processes.main, config=settings, rows=rows, resumed=prepared.reopened
-    ) as facts:
-        facts |= _run_passes(prepared, out, started)
-    job.processes.wait()
-    return facts
-
-
-def _run_passes(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
-    """Train the only pass of a run, or both, or the second one of a run that is resumed in it."""
-    job, split, first = prepared.job, prepared.split, prepared.first
-    if not refits(job.config, prepared.source):
-        return _only_pass(prepared, out, started)
-    if first is None:
-        budget = job.config.training.time_budget
-        ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(split))
-        if not job.processes.from_main(float(fits)):
-            return _only_pass(prepared, out, started)
-        state = fit(first_job(job, split, ends), out, resume=prepared.resumed, started=started)
-        facts = measure(prepared, state, out, started)
-        first = FirstPass(facts, state.history, state.position, read_state(out / BEST)["step"])
+def _train(prepared: Prepared, started: float) -> dict[str, Any]:
+    """Train the only pass of a run, or both, or the second one of a run that is resumed in it; return its facts."""
+    part, job = prepared.part, prepared.job
+    budget, first = job.config.training.time_budget, part.first
+    if first is not None:
+        return _refit(prepared, first, started)
+    ends, fits = training_ends(budget, prepared.seconds), False
+    if refits(job.config, part.source):
+        ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(part.split))
+        fits = bool(job.processes.from_main(float(fits)))
+    job = first_job(job, part.split, ends) if fits else job_until(job, ends)
+    state = fit(job, prepared.run, resume=part.resumed, started=started)
+    facts = measure(prepared, state, started)
+    if fits:
+        first = FirstPass(facts, state.history, state.position, read_state(prepared.run / BEST)["step"])
         if job.processes.main:
-            delete_inputs(out)  # the second pass has others
+            delete_inputs(prepared.run)  # the second pass has others
         job.processes.wait()
-        prepared = prepare(
-            prepared.source, job.config, out / REFIT, split=split, first=first, started=started
-        )
-        started = time.perf_counter() - prepared.seconds
-    return _refit(prepared, first, out, started)
-
-
-def _only_pass(prepared: Prepared, out: Path, started: float) -> dict[str, Any]:
-    """Train the only pass of a run, and finish it; raises PluginError as `complete_run`."""
-    job = prepared.job
-    ends = training_ends(job.config.training.time_budget, prepared.seconds)
-    state = fit(job_until(job, ends), out, resume=prepared.resumed, started=started)
-    facts = measure(prepared, state, out, started)
+        return _refit(prepare_refit(prepared, first), first, started)
     if job.processes.main:
-        complete_run(out, facts, job.model, FINISHED)
+        complete_run(prepared.run, facts, job.model, FINISHED)
     return facts
 
 
-def _refit(prepared: Prepared, first: FirstPass, out: Path, started: float) -> dict[str, Any]:
+def _refit(prepared: Prepared, first: FirstPass, started: float) -> dict[str, Any]:
     """Train the second pass of two, on all rows, and finish the run with its weights.
 
     If the time budget leaves it fewer steps than the first pass took, the weights of that pass are kept.
     """
-    part, budget = prepared.folder, prepared.job.config.training.time_budget
-    before = 0.0 if prepared.resumed else first.facts["seconds"]  # a checkpoint contains them
-    job = refit_job(prepared.job, first, out, training_ends(budget, prepared.seconds))
-    state = fit(job, part, resume=prepared.resumed, started=started - before)
-    seconds = round(state.seconds + time.perf_counter() - started + before, 1)
+    run, folder, budget = prepared.run, prepared.part.folder, prepared.job.config.training.time_budget
+    ends, seconds = training_ends(budget, prepared.seconds), first.facts["seconds"]
+    job = refit_job(prepared.job, first, run, ends)
+    if prepared.part.reopened:  # another process trained the first pass
+        job = replace(job, stage=replace(job.stage, earlier_seconds=seconds))
+    state = fit(job, folder, resume=prepared.part.resumed, started=started)
+    seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
     done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
     facts = first.facts | done | {"seconds": seconds}
@@ -222,28 +190,28 @@ def _refit(prepared: Prepared, first: FirstPass, out: Path, started: float) -> d
             f"{first.best_steps:,} until its best epoch: its weights are kept, and no row of the validation is trained "
             "on. Give more time, or train without the refit"
         )
-    if job.processes.main:
-        job.model.cpu()
-        job.model.estimate_share = facts["estimate_share"]
-        if complete:
-            sketch = second_sketch(
-                read_sketch_of(out), all_rows(prepared.split), job.train.inputs, read_preprocessor(part)
-            )
-            write_text(part / SKETCH, sketch.to_text())
-            complete_run(part, facts, job.model, REFIT_FINISHED)
-            if part != out:
-                publish_refit(out)
-        else:
-            complete_run(out, facts, None, FINISHED)
-            clear_refit(out)
+    if not job.processes.main:
+        return facts
+    job.model.cpu()
+    job.model.estimate_share = facts["estimate_share"]
+    if complete:
+        rows = all_rows(prepared.part.split)
+        sketch = second_sketch(read_sketch_of(run), rows, job.train.inputs, read_preprocessor(folder))
+        write_text(folder / SKETCH, sketch.to_text())
+        complete_run(folder, facts, job.model, REFIT_FINISHED)
+        publish_pass(run)
+    else:
+        clear_away(folder)
+        complete_run(run, facts, None, FINISHED)
     return facts
 
 
-def measure(prepared: Prepared, state: TrainingState, out: Path, started: float) -> dict[str, Any]:
+def measure(prepared: Prepared, state: TrainingState, started: float) -> dict[str, Any]:
     """Price the validation rows, and write them and the price intervals; return the facts of the run."""
-    job, split, valid = prepared.job, prepared.split, prepared.job.valid
+    part, job, out = prepared.part, prepared.job, prepared.run
+    split, valid = part.split, job.valid
     assert valid is not None
-    actual, init = split.valid.known_price, read_source(prepared.folder).get("init")
+    actual, init = split.valid.known_price, read_source(out).get("init")
     with (
         _without_compilation(job.config),
         progress("pricing the validation rows", len(actual)) as advance,
@@ -259,15 +227,14 @@ def measure(prepared: Prepared, state: TrainingState, out: Path, started: float)
         sketch = first_sketch(
             split.train,
             job.train.inputs,
-            read_preprocessor(prepared.folder),
+            read_preprocessor(out),
             predicted=prices,
             held_out=valid.inputs.features,
             price=actual,
         )
         write_text(out / SKETCH, sketch.to_text())
     return ({} if init is None else {"init": init}) | {
-        "format": FORMAT,
-        "table": prepared.source.table_name,
+        "table": part.source.table_name,
         "currency": split.train.currency,
         "rows": split.count(),
         "best_epoch": state.best_epoch,
@@ -283,7 +250,7 @@ def measure(prepared: Prepared, state: TrainingState, out: Path, started: float)
 def complete_run(
     folder: Path, facts: dict[str, Any], model: PriceModel | None, finished: Sequence[str]
 ) -> None:
-    """Write `run.json`, and compare the run with the model.
+    """Write `run.json`, compare the run with the model, and mark it as finished.
 
     Args:
         folder: of the pass whose weights are kept.
@@ -295,6 +262,7 @@ def complete_run(
     write_listed(folder, "run.json", facts, finished)
     if model is not None:
         _check_reopened(folder, model)
+    advance_to(folder, "finished")
     for earlier in checkpoints(folder)[1:]:
         earlier.unlink(missing_ok=True)
     warn_if_useless(goal_of(facts))
@@ -349,12 +317,11 @@ def _without_compilation(config: RunConfig) -> AbstractContextManager[object]:
 
 def _check_reopened(out: Path, model: PriceModel) -> None:
     """Check on the sample rows that the run, opened as for prediction, predicts the same prices as the model."""
-    run = open_run(out)
+    run = open_files(out)
     inputs = run.preprocessor(read_sample(run))
     with _without_compilation(run.config):
-        expected, found = (predict(one, inputs, SAMPLE_ROWS) for one in (model, run.model))
-    if not np.allclose(found, expected, rtol=1e-4):
-        (out / "run.json").unlink()
+        expected, reopened = (predict(one, inputs, SAMPLE_ROWS) for one in (model, run.model))
+    if not np.allclose(reopened, expected, rtol=1e-4):
         raise PluginError(
             f"the run {out} predicts different prices after it is reopened: the backbone or the loss stores fitted "
             "values outside of its parameters and buffers; report it to the plugin's author"

@@ -19,11 +19,13 @@ from pricekit.errors import ConfigError, TrainingError, check_intact, read_intac
 from pricekit.features.fit import continue_features, uses_price
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import config_of, layers_of
+from pricekit.output import check_format
 from pricekit.preprocess import Preprocessor, without_price
-from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS, is_ensemble, is_run
+from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS
 from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.runs.seen import Seen, read_seen
 from pricekit.support.log import logger
+from pricekit.support.record import state_of
 from pricekit.support.text import counted, shorten
 from pricekit.table import Table
 from pricekit.table.currency import require_same_currency
@@ -77,27 +79,31 @@ def new_config(options: Mapping[str, Any], init: Path | None = None) -> RunConfi
 
 def _saved(folder: Path, name: str = "config.toml") -> RunConfig:
     """Return the configuration that a finished run or an ensemble was trained with."""
-    if not (folder / "run.json").is_file() or not (folder / name).is_file():
+    state = state_of(folder)
+    if state.name != "finished" or state.kind not in ("run", "ensemble") or not (folder / name).is_file():
         raise TrainingError(
             f"{folder} is not a finished run to continue from; expected the folder that training wrote, not a bundle "
             "or a cross-validation",
             parameters=("init",),
             path=str(folder),
         )
+    check_format(state, folder)
     check_intact(folder, [name])
     return read_saved_config(folder / name)
 
 
 def _members(init: Path) -> dict[str, Path]:
     """Return the folders of the members of a trained ensemble, by name; empty for a run."""
-    if is_ensemble(init) and not (init / CONFIG).is_file():
+    if state_of(init).kind != "ensemble":
+        return {}
+    if not (init / CONFIG).is_file():
         raise TrainingError(
             f"{init} combines runs that were trained apart; continue from each of these runs, and combine the new ones",
             parameters=("init",),
             path=str(init),
         )
-    folders = sorted((init / MEMBERS).glob("*")) if is_ensemble(init) else []
-    return {folder.name: folder for folder in folders if is_run(folder)}
+    folders = sorted((init / MEMBERS).glob("*"))
+    return {folder.name: folder for folder in folders if state_of(folder).kind == "run"}
 
 
 def _layer(config: RunConfig) -> dict[str, Any]:

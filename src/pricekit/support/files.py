@@ -36,8 +36,8 @@ UNKNOWN_OWNER_SECONDS = 86400.0
 
 _OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
 _TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
-_MARKS = ("source.json", "cv.toml", "members.toml", "ensemble.json", "manifest.json", "tune.toml")
-"""Files that tell a run, a cross-validation, an ensemble, a bundle or a search."""
+RECORD = "pricekit.json"
+"""The file that every folder has which pricekit makes, see `pricekit.support.record`."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""
 _LOCK = re.compile(r"\.(?P<name>.+)\.lock\.(?:break|restore)\.(?P<process>\d+)\.[0-9a-f]{32}")
@@ -152,11 +152,6 @@ def is_free(path: Path) -> bool:
 def leftovers(path: Path) -> list[Path]:
     """Return the temporary files in a folder, left by processes that were killed."""
     return [file for file in path.iterdir() if is_temporary(file)]
-
-
-def others(path: Path, known: Iterable[str]) -> list[str]:
-    """Return the sorted names in a folder that are neither `known` nor `leftovers`."""
-    return sorted({file.name for file in path.iterdir() if not is_temporary(file)} - {*known})
 
 
 def replace_folder(new: Path, path: Path) -> None:
@@ -327,9 +322,7 @@ def _is_abandoned(file: Path, *, locked: bool) -> bool:
 
     In a folder that only pricekit writes, the lock proves it. Elsewhere others may write files with such names.
     """
-    own = any((file.parent / name).exists() for name in _MARKS) or file.parent.name.endswith(
-        (".new", ".parts")
-    )
+    own = (file.parent / RECORD).exists() or file.parent.name.endswith((".new", ".parts"))
     if own and locked:
         return True
     return (own or bool(_TEMPORARY.fullmatch(file.name))) and not _is_alive(file)

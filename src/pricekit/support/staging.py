@@ -1,7 +1,7 @@
 """Replacing a folder that takes hours to write: the new one is written beside it, and both change places at the end.
 
-The new folder is `.NAME.new`. A marker in it says that it is complete, so that after a kill at any moment the next
-command knows which of the two folders is the new one.
+The new folder is `.NAME.new`. Its record says when it is complete, so that after a kill at any moment the next command
+knows which of the two folders is the new one. `publish_pass` replaces the files of a run's first pass in the same way.
 """
 
 from __future__ import annotations
@@ -11,43 +11,35 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from pricekit.support.causes import named_in_errors
-from pricekit.support.files import is_temporary, replace_folder, sync, write_text
+from pricekit.support.digests import LISTING, DamagedError, read_listing
+from pricekit.support.files import RECORD, leftovers, new_folder, replace_folder, sync, write_text
 from pricekit.support.log import logger
+from pricekit.support.record import (
+    KEPT,
+    REFIT,
+    Record,
+    files_in,
+    is_own,
+    others_in,
+    read_record,
+    staging_of,
+    write_record,
+)
 
 Item = TypeVar("Item")
 
-_COMPLETE, _KEPT = ".complete", ".kept"
-"""Markers in a replacement: it is complete; the other files of the old folder are in it, see `keep_others`."""
 _READS = 3
-
-
-def staging_of(out: Path) -> Path:
-    """Return the folder in which a replacement of `out` is written."""
-    path = Path(os.path.realpath(out))
-    return path.with_name(f".{path.name}.new")
 
 
 def target_of(folder: Path) -> Path:
     """Return the folder that a folder of `staging_of` replaces, and any other folder unchanged."""
     staged = folder.name.startswith(".") and folder.name.endswith(".new") and len(folder.name) > 5
     return folder.with_name(folder.name[1:-4]) if staged else folder
-
-
-def continued(out: Path, begun: Callable[[Path], bool]) -> Path:
-    """Return the folder to resume: the replacement of `out` if one has begun, otherwise `out`.
-
-    After a kill while the old folder was being deleted, `out` is the new one and the rest of the old one is beside it.
-
-    Args:
-        out: the folder.
-        begun: tells whether a folder contains something to resume.
-    """
-    exchanged = (out / _COMPLETE).exists()
-    return staging if not exchanged and begun(staging := staging_of(out)) else out
 
 
 def can_stage(out: Path) -> bool:
@@ -61,9 +53,7 @@ def can_stage(out: Path) -> bool:
 
 
 @contextmanager
-def replacing(
-    out: Path, folder: Path, own: Callable[[Path], bool], *, enabled: bool = True
-) -> Iterator[None]:
+def replacing(out: Path, folder: Path, *, enabled: bool = True) -> Iterator[None]:
     """Put a folder that the block completes into the place of `out`; after an error, `out` is unchanged.
 
     If the block completes `out` itself, an abandoned replacement is deleted.
@@ -71,7 +61,6 @@ def replacing(
     Args:
         out: the folder to replace.
         folder: as of `staging_of`, or `out` itself.
-        own: tells from a path relative to `out` whether pricekit wrote the file; all others are kept.
         enabled: False in all but the first of several processes that train together.
     """
     if not enabled:
@@ -79,7 +68,7 @@ def replacing(
         return
     if folder == out:
         yield
-        _discard(staging_of(out), out, own)
+        _discard(staging_of(out), out)
         return
     try:
         yield
@@ -88,10 +77,28 @@ def replacing(
         logger.warning(f"{out} is unchanged{where}")
         raise
     with named_in_errors(out):
-        keep_others(out, folder, own)
-        (folder / _COMPLETE).touch()
-        sync(folder)
+        keep_others(out, folder)
+        record = read_record(folder)
+        assert record is not None
+        write_record(folder, replace(record, replaces=True))
         settle(out)
+
+
+@contextmanager
+def new_or_replaced(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder for all files of a new one, as `new_folder`; files of an old one that are not pricekit's
+    are kept.
+    """
+    with named_in_errors(out.resolve()), new_folder(out) as temporary:
+        try:
+            yield temporary
+            for file in others_in(out) if out.is_dir() else ():
+                if not os.path.lexists(copy := temporary / file.relative_to(out)):
+                    _keep(file, copy)
+        except OSError as error:  # such as a full disk
+            if str(error.filename2 or error.filename).startswith(str(temporary)):
+                error.filename, error.filename2 = str(out), None
+            raise
 
 
 def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
@@ -121,32 +128,76 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def settle(out: Path) -> None:
-    """Exchange a folder and its replacement if that is complete, and delete the old one.
+    """Finish what a killed process had begun to publish: a complete replacement of a folder, or a run's second pass.
 
-    After a kill at any moment, the next call continues.
+    The record of a complete replacement says `replaces` until the old folder is deleted. After a kill at any moment,
+    the next call continues.
     """
     staging = staging_of(out)
-    if (staging / _COMPLETE).exists():
+    if (record := _complete(staging)) is not None:
         _keep_later(target_of(staging), staging)
         replace_folder(staging, target_of(staging))
-    if (out / _COMPLETE).exists():
+    if (record := _complete(out)) is not None:
         shutil.rmtree(staging, ignore_errors=True)
-        (out / _KEPT).unlink(missing_ok=True)
-        (out / _COMPLETE).unlink()
+        (out / KEPT).unlink(missing_ok=True)
+        write_record(out, replace(record, replaces=False))
+    for folder in (out, staging):
+        publish_pass(folder)
 
 
-def _discard(staging: Path, out: Path, own: Callable[[Path], bool]) -> None:
+def _complete(folder: Path) -> Record | None:
+    """Return the record of a folder that replaces another one; None for others."""
+    try:
+        record = read_record(folder)
+    except DamagedError:
+        return None
+    return record if record is not None and record.replaces else None
+
+
+def publish_pass(run: Path) -> None:
+    """Put the files of a finished second pass into the places of those of the first one; its record is the last.
+
+    Until then the run is unfinished. After a kill at any moment, the next call continues.
+    """
+    part = run / REFIT
+    if not (part / RECORD).is_file():
+        if part.is_dir() and not any(part.iterdir()):
+            part.rmdir()
+        return
+    try:
+        record = read_record(part)
+    except DamagedError:
+        return
+    if record is None or record.state != "finished":
+        return
+    files = [file for file in files_in(part) if is_own(file.relative_to(part), ["run"])]
+    last = (part / LISTING, part / RECORD)
+    for file in [*(file for file in files if file not in last), last[0]]:
+        if file.exists():
+            os.replace(file, run / file.name)
+    listed = read_listing(run) or {}
+    earlier = [file for file in run.glob("asset-*") if file.name not in listed]
+    for file in [*earlier, *run.glob("last-*.safetensors"), *leftovers(part)]:
+        file.unlink()
+    sync(run)
+    os.replace(last[1], run / RECORD)
+    sync(run)
+    if not any(part.iterdir()):
+        part.rmdir()
+
+
+def _discard(staging: Path, out: Path) -> None:
     """Delete a replacement, unless it contains files that pricekit did not write and that are not in the old folder."""
-    for file in staging.rglob("*"):
-        if (file.is_dir() and not file.is_symlink()) or is_temporary(file) or file.name == _KEPT:
-            continue
+    if not staging.is_dir():
+        return
+    for file in others_in(staging):
         old = out / file.relative_to(staging)
-        if not (own(file.relative_to(staging)) or (old.exists() and file.samefile(old))):
+        if not (old.exists() and file.samefile(old)):
             return
     shutil.rmtree(staging, ignore_errors=True)
 
 
-def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
+def keep_others(old: Path, new: Path) -> None:
     """Link the files that pricekit did not write into the new folder.
 
     A later call adds the files that came since, and replaces those that have changed in the old folder only. A plugin
@@ -154,7 +205,7 @@ def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
 
     The marker lists the files. It first lists those that are about to be linked; after a kill, they are linked again.
     """
-    files = {file.relative_to(old).as_posix(): file for file in _others(old, own)}
+    files = {file.relative_to(old).as_posix(): file for file in others_in(old)}
     kept = _read_kept(new)
     due = [name for name, file in files.items() if _is_due(file, new / name, kept.get(name))]
     if due:
@@ -166,30 +217,21 @@ def keep_others(old: Path, new: Path, own: Callable[[Path], bool]) -> None:
 
 def _keep_later(old: Path, new: Path) -> None:
     """Link the files that users wrote into the old folder after the new one was complete, while nothing ran."""
-    since = (new / _COMPLETE).stat().st_mtime_ns
-    files = {file.relative_to(old).as_posix(): file for file in _others(old, lambda _: False)}
+    since = (new / RECORD).stat().st_mtime_ns
+    files = {file.relative_to(old).as_posix(): file for file in others_in(old)}
     kept = _read_kept(new)
     for name, file in files.items():
         if name in kept:
             due = _is_due(file, new / name, kept[name])
-        else:  # pricekit's own files of the old folder are older
+        else:
             due = not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
         if due:
             _keep(file, new / name)
 
 
-def _others(folder: Path, own: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield the files in a folder that pricekit did not write."""
-    for file in sorted(folder.rglob("*")):
-        lock = file.name.startswith(".") and file.name.endswith(".lock")
-        inner = file.is_dir() and not file.is_symlink()
-        if not (is_temporary(file) or lock or inner or own(file.relative_to(folder))):
-            yield file
-
-
 def _read_kept(new: Path) -> dict[str, list[list[int]]]:
     """Return the names of the files that earlier calls kept, with the marks of `_keep`."""
-    marker = new / _KEPT
+    marker = new / KEPT
     if not marker.exists():
         return {}
     record = json.loads(marker.read_text("utf-8"))
@@ -199,7 +241,7 @@ def _read_kept(new: Path) -> dict[str, list[list[int]]]:
 
 
 def _write_kept(new: Path, kept: Mapping[str, list[list[int]]], begun: Iterable[str] = ()) -> None:
-    write_text(new / _KEPT, json.dumps({"kept": kept, "begun": list(begun)}) + "\n")
+    write_text(new / KEPT, json.dumps({"kept": kept, "begun": list(begun)}) + "\n")
 
 
 def _is_due(file: Path, copy: Path, marks: list[list[int]] | None) -> bool:

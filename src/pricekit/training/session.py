@@ -48,12 +48,14 @@ class Stage:
     Attributes:
         run_folder: the folder that the hooks receive; None means the folder of this training.
         earlier_steps: optimizer steps of the pass before.
+        earlier_seconds: training time of another process, which is in no checkpoint.
         later_steps: optimizer steps of the pass that follows, at most.
         history: the lines of `metrics.jsonl` of the pass before.
     """
 
     run_folder: Path | None = None
     earlier_steps: float = 0.0
+    earlier_seconds: float = 0.0
     later_steps: float = 0.0
     history: Sequence[Mapping[str, Any]] = ()
 
@@ -302,7 +304,9 @@ def start_session(job: Job, folder: Path, *, resume: bool = False, started: floa
         time_budget=TimeBudget(training.time_budget, sum(steps), steps[0]),
         warmup_steps=round(training.warmup_epochs * steps[0]),
         rates=[group["lr"] for group in optimizer.param_groups],
-        state=TrainingState(history=[dict(line) for line in job.stage.history]),
+        state=TrainingState(
+            seconds=job.stage.earlier_seconds, history=[dict(line) for line in job.stage.history]
+        ),
         began=began,
     )
     if resume:

@@ -22,10 +22,10 @@ from pricekit.evaluation.comparison import shared_rows
 from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
 from pricekit.features.assets import assets_in
-from pricekit.formats import FORMAT
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.metrics import SMAPE, Metric, price_metrics
+from pricekit.output import Mode, check_output, finished_record
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,
@@ -35,40 +35,24 @@ from pricekit.runs.folder import (
     INTERVALS,
     MEMBERS,
     SOURCE,
-    check_replaceable,
-    clear_ensemble,
-    clear_run,
-    has_begun,
-    is_ensemble,
-    is_own_of_ensemble,
-    is_run,
-    is_started,
+    Folder,
     read_sketch_of,
     writing,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config
+from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config, to_resume
 from pricekit.runs.seen import earlier_texts
-from pricekit.runs.split import Source, Split, load_split
+from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
-from pricekit.support.causes import named_in_errors
 from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
-from pricekit.support.files import (
-    is_free,
-    others,
-    read_json,
-    replace_folder,
-    sync,
-    temporary_path,
-    write_json,
-    write_text,
-)
+from pricekit.support.files import read_json, write_json, write_text
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import tracked
-from pricekit.support.staging import continued
+from pricekit.support.record import Record, advance_to, clear_away, state_of, write_record
+from pricekit.support.staging import new_or_replaced
 from pricekit.support.text import duration, milliseconds
 from pricekit.training.checkpoint import checkpoints
 from pricekit.training.parallel import Processes
@@ -90,7 +74,7 @@ CALLS, WARM_UP = 30, 5
 
 
 def make_ensemble(
-    paths: Sequence[Path], out: Path, *, overwrite: bool = False, metric: str | None = None
+    paths: Sequence[Path], out: Path, mode: Mode = "new", *, metric: str | None = None
 ) -> dict[str, Any]:
     """Create an ensemble of runs, which predicts the weighted geometric mean of their prices.
 
@@ -99,23 +83,20 @@ def make_ensemble(
 
     Args:
         paths: finished runs or cross-validations, at least two.
-        out: a new or empty folder, or an ensemble to replace.
-        overwrite: replace the ensemble in `out`.
+        out: the folder.
+        mode: "new": it is new or empty; "overwrite": it is replaced.
         metric: to minimise; None: that of the first run.
 
     Returns:
         The content of `ensemble.json`, and `metrics` on the held-out rows.
 
     Raises:
-        TrainingError: `out` exists or is being written, or the runs have too few held-out rows in common or
-            read different columns.
+        TrainingError: `out` may not be written or is being written, or the runs have too few held-out rows in common
+            or read different columns.
         DataError: a folder has no held-out rows.
     """
     with owned(out, "ensemble", TrainingError):
-        if not is_free(out):
-            own = [ENSEMBLE, INTERVALS, HELD_OUT, SKETCH, "run.json", MEMBERS, CONFIG, LISTING]
-            foreign = others(out, own) if out.is_dir() else []
-            check_replaceable(out, "ensemble", own=is_ensemble(out), overwrite=overwrite, foreign=foreign)
+        check_output(out, "ensemble", mode)
         _check_common_rows([_read_input(path) for path in paths])
         combined = combine(paths, metric_of(paths, metric))
         _write_copies(out, combined)
@@ -185,15 +166,13 @@ def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = N
 
 
 def _read_input(path: Path) -> EnsembleInput:
-    held_out = read_held_out(path)
-    if is_ensemble(path):
+    held_out, kind = read_held_out(path), state_of(path).kind
+    if kind == "ensemble":
         raise TrainingError(f"{path} is an ensemble; use the runs that it consists of", path=str(path))
-    runs = (path,) if is_run(path) else tuple(path / f"fold-{fold}" for fold in np.unique(held_out.fold))
-    if unfinished := [run for run in runs if not (run / "run.json").is_file()]:
-        raise TrainingError(
-            f"{unfinished[0]} is not a finished run; repeat the cross-validation", path=str(unfinished[0])
-        )
+    folds = np.unique(held_out.fold).tolist()
+    runs = tuple(path / f"fold-{fold}" for fold in folds) if kind == "cross-validation" else (path,)
     for run in runs:
+        finished_record(run, "run")
         check_intact(run, (*FILES, *assets_in(run)))
     return EnsembleInput(path, runs, held_out)
 
@@ -264,7 +243,6 @@ def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str,
     facts = [read_json(run / "run.json") for run in runs]
     plugins = {json.dumps(plugin, sort_keys=True): plugin for one in facts for plugin in one["plugins"]}
     return {
-        "format": FORMAT,
         "table": facts[0]["table"],
         "currency": facts[0]["currency"],
         "rows": {**facts[0]["rows"], "valid": len(ensemble)},
@@ -280,30 +258,21 @@ def _write_copies(out: Path, combined: Combined) -> None:
 
     The checkpoints to resume from are not copied.
     """
-    out = out.resolve()
-    temporary = temporary_path(out)
-    try:
-        with named_in_errors(out):
-            temporary.mkdir(parents=True)
-            names = [str(number) for number in range(len(combined.runs))]
-            with tracked("copying the runs", list(zip(names, combined.runs, strict=True))) as copied:
-                for name, run in copied:
-                    folder, left_out = temporary / MEMBERS / name, checkpoints(run)
-                    folder.mkdir(parents=True)
-                    for file in run.iterdir():
-                        if file.is_file() and file not in left_out and not file.name.startswith("."):
-                            shutil.copyfile(file, folder / file.name)
-                            sync(folder / file.name)
-                    sync(folder)
-            write_ensemble(temporary, combined, names)
-            sync(temporary)
-            replace_folder(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with new_or_replaced(out) as temporary:
+        names = [str(number) for number in range(len(combined.runs))]
+        write_record(temporary, Record("ensemble", "unfinished"))
+        with tracked("copying the runs", list(zip(names, combined.runs, strict=True))) as copied:
+            for name, run in copied:
+                folder, left_out = temporary / MEMBERS / name, checkpoints(run)
+                folder.mkdir(parents=True)
+                for file in run.iterdir():
+                    if file.is_file() and file not in left_out and not file.name.startswith("."):
+                        shutil.copyfile(file, folder / file.name)
+        write_ensemble(temporary, combined, names)
 
 
 def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> None:
-    """Write the files of an ensemble into the folder that already contains its members; `run.json` is the last.
+    """Write the files of an ensemble into the folder that already contains its members, which is finished then.
 
     Args:
         folder: of the ensemble.
@@ -322,6 +291,7 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
     write_json(folder / ENSEMBLE, combined.record | {"members": members})
     listed = [*(f"{MEMBERS}/{name}/{LISTING}" for name in names), HELD_OUT, INTERVALS, SKETCH, ENSEMBLE]
     write_listed(folder, "run.json", combined.facts, listed)
+    advance_to(folder, "finished")
 
 
 def fit_weights(
@@ -521,11 +491,8 @@ def train_model(
     source: Source,
     config: RunConfig,
     out: Path,
+    mode: Mode = "new",
     *,
-    split: Split | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
     started: float | None = None,
 ) -> dict[str, Any]:
     """Train a run, or an ensemble if the configuration names members.
@@ -535,47 +502,34 @@ def train_model(
     Returns:
         The content of `run.json`.
     """
-    given: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-    more: dict[str, Any] = {"split": split, "allow_leak": allow_leak, "started": started}
-    if not config.members:
-        facts = train(source, config, out, **given, **more)
-        if Processes().main:
-            warn_if_slow(out, config.max_latency)
-        return facts
-    given["shown"] = config.speed.progress
-    with writing(out, "ensemble", has_members, "run.json", is_own_of_ensemble, **given) as folder:
-        return _train(source, config, folder, resume=resume, overwrite=overwrite, **more)
-
-
-def has_members(path: Path) -> bool:
-    """Return whether a folder is an ensemble whose members pricekit trained, or began to train, in it."""
-    return (path / CONFIG).is_file()
-
-
-def is_begun(path: Path) -> bool:
-    """Return whether a folder contains a run or an ensemble that training began, and may have finished."""
-    return has_members(path) or is_started(path)
+    started = time.perf_counter() if started is None else started
+    if config.members:
+        with writing(out, "ensemble", mode, shown=config.speed.progress) as folder:
+            return _train(source, config, folder, started)
+    facts = train(source, config, out, mode, started=started)
+    if Processes().main:
+        warn_if_slow(out, config.max_latency)
+    return facts
 
 
 def config_to_train(
-    out: Path, source: Source, options: Mapping[str, Any], init: Path | None, *, resume: bool
-) -> tuple[RunConfig, bool]:
-    """Return the configuration of a run or an ensemble to train, and whether it is resumed.
+    out: Path, source: Source, options: Mapping[str, Any], init: Path | None, mode: Mode
+) -> tuple[RunConfig, Mode]:
+    """Return the configuration of a run or an ensemble to train, and the mode: "new" if there is nothing to resume.
 
     Args:
         out: its folder.
         source: the tables.
         options: as of `pricekit.options.config_of`.
         init: the folder to continue from.
-        resume: continue what is in `out`, if there is something.
+        mode: how to write it.
 
     Raises:
         ConfigError, TrainingError, PluginError: as of `resumed_model` and `new_config`.
     """
-    begun = continued(out, is_begun) if resume else out
-    if resume and has_begun(out, is_begun(begun), "run"):
-        return resumed_model(begun, source, options, init), True
-    return new_config(options, init), False
+    if mode == "resume" and (folder := to_resume(out, "run", "ensemble")) is not None:
+        return resumed_model(folder, source, options, init), mode
+    return new_config(options, init), "new" if mode == "resume" else mode
 
 
 def resumed_model(
@@ -595,12 +549,18 @@ def resumed_model(
         PluginError: a plugin is not loaded.
     """
     budget = options.get("time_budget")
-    if not has_members(folder):
+    if state_of(folder).kind == "run":
         config, saved, runs = resumed_config(folder, budget), "config.toml", [folder]
     else:
         check_intact(folder, [CONFIG])
+        if not (folder / CONFIG).is_file():
+            raise TrainingError(
+                f"{folder} combines runs that were trained apart, so there is nothing to resume; combine them again",
+                parameters=("resume",),
+                path=str(folder),
+            )
         config, saved = in_budget(folder / CONFIG, budget), CONFIG
-        runs = [run for run in (folder / MEMBERS).glob("*") if is_started(run)]
+        runs = [run for run in (folder / MEMBERS).glob("*") if state_of(run).begun]
     check_agreement(folder / saved, options)
     if init is not None and str(init.absolute()) != config.init:
         raise ConfigError(
@@ -613,38 +573,27 @@ def resumed_model(
     return config
 
 
-def _train(
-    source: Source,
-    config: RunConfig,
-    out: Path,
-    split: Split | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-    allow_leak: bool,
-    started: float | None,
-) -> dict[str, Any]:
+def _train(source: Source, config: RunConfig, folder: Folder, started: float) -> dict[str, Any]:
     """Train the runs of all members in turn and combine them; return the content of `run.json`.
 
     A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
     """
-    started, processes = time.perf_counter() if started is None else started, Processes()
-    configs = _member_configs(config)
-    resume = resume and has_members(out)
-    finished = _finished_facts(out) if resume else None
-    if processes.main and not resume and not is_free(out):
-        begun = has_members(out)
-        own = begun or is_ensemble(out)
-        check_replaceable(out, "ensemble", own=own, overwrite=overwrite, resumable=begun)
-    if split is None:
-        seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if resume else ()))
-        disk = folder_for_files(out)
-        split = load_split(source, config, allow_leak=allow_leak, checked=resume, seen=seen, folder=disk)
-    if processes.main and not resume:
-        clear_ensemble(out)
-        (out / MEMBERS).mkdir(parents=True, exist_ok=True)
+    processes, configs, out = Processes(), _member_configs(config), folder.path
+    finished = None
+    if folder.state.name == "finished":
+        check_intact(out, None)
+        finished = read_intact(out, "run.json")
+    elif folder.resumed and processes.main:
+        unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
+    seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if folder.resumed else ()))
+    split = load_split(source, config, checked=folder.resumed, seen=seen, folder=folder_for_files(out))
+    source = replace(source, split=split)
+    if processes.main and not folder.resumed:
+        folder.begin()
+        (out / MEMBERS).mkdir(exist_ok=True)
         write_text(out / CONFIG, config.to_toml())
         list_files(out, [CONFIG])
+        advance_to(out, "unfinished")
     processes.wait()
     if finished is not None:
         configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
@@ -663,22 +612,13 @@ def _train(
                 logger.info(f"member {name}: {number} of {len(configs)}")
                 if left < np.inf:
                     member = member.with_training(time_budget=left)
-                facts = train_unless_finished(source, member, out / MEMBERS / name, split, resume=resume)
+                run = out / MEMBERS / name
+                facts = train_unless_finished(source, member, run, resume=folder.resumed)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
     if finished is None and processes.main:
         names = [name for name in configs if name not in left_out]
         return _combine(out, names, left_out, config.max_latency, started)
     return finished or {}
-
-
-def _finished_facts(out: Path) -> dict[str, Any] | None:
-    """Return the content of `run.json` of a finished ensemble, None for others."""
-    if not (out / "run.json").is_file():
-        if Processes().main:
-            unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
-        return None
-    check_intact(out, None)
-    return read_intact(out, "run.json")
 
 
 def _combine(
@@ -692,8 +632,7 @@ def _combine(
     kept = [run.name for run in combined.runs]
     write_ensemble(out, combined, kept)
     for name in set(names) - set(kept):
-        clear_run(out / MEMBERS / name)
-        (out / MEMBERS / name).rmdir()
+        clear_away(out / MEMBERS / name)
     warn_if_useless(goal_of(combined.facts))
     return combined.facts
 

@@ -27,6 +27,7 @@ from pricekit.runs.split import (
 from pricekit.storage import Address
 from pricekit.support.files import read_json, write_json, write_parquet
 from pricekit.support.log import logger
+from pricekit.support.record import state_of
 from pricekit.table import Table, source_name
 
 FOLDS, PLAN = "folds.parquet", "plan.json"
@@ -269,7 +270,7 @@ def check_teachers(source: Source, plan: FoldPlan) -> None:
                 teacher,
             )
         for fold in range(plan.folds):
-            if not (teacher / f"fold-{fold}" / "run.json").is_file():
+            if state_of(teacher / f"fold-{fold}").name != "finished":
                 raise _wrong_teacher(
                     f"the teacher {teacher / f'fold-{fold}'} is not a finished run; resume that cross-validation",
                     teacher,

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,10 @@ from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, metric_of
-from pricekit.formats import check_run_format
 from pricekit.metrics import Metric
 from pricekit.support.log import logger
 from pricekit.support.progress import tracked
+from pricekit.support.record import FACTS, state_of
 from pricekit.support.text import counted
 from pricekit.table.currency import may_mean
 
@@ -32,15 +32,8 @@ Kind = Literal["run", "ensemble", "cross-validation"]
 Settings = Mapping[str, Any]
 """Values by dotted name, such as `training.epochs`."""
 
-# The modules that write these files import torch.
-_MARKS: dict[Kind, tuple[str, ...]] = {
-    "cross-validation": ("cv.toml", "cv.json"),
-    "ensemble": ("members.toml", "ensemble.json"),
-    "run": ("source.json",),
-}
-_FACTS: dict[Kind, str] = {"cross-validation": "cv.json", "ensemble": "run.json", "run": "run.json"}
+_KINDS = ("run", "ensemble", "cross-validation")
 _FOR_PREDICTION = ("best.safetensors", "preprocess.json", "tokenizer.json", "backbone.json", "config.toml")
-_SEARCH = "tune.toml"
 
 _WORTH = 2
 """Models are named as odd if the others share so many times the rows without them."""
@@ -260,7 +253,8 @@ def find_contenders(paths: Iterable[Path]) -> list[Contender]:
     """
     found: dict[Path, Contender] = {}
     for path in paths:
-        single = not path.is_dir() or _kind_of(path) is not None or (path / "manifest.json").is_file()
+        state = state_of(path)
+        single = not path.is_dir() or state.kind in (*_KINDS, "bundle") or state.name == "damaged"
         inside = [read_contender(path)] if single else list(_read_children(path))
         if not inside:
             raise DataError(
@@ -274,15 +268,8 @@ def find_contenders(paths: Iterable[Path]) -> list[Contender]:
 
 def read_contender(path: Path) -> Contender:
     """Read a finished model; errors are those of `find_contenders`."""
-    kind = _kind_of(path)
-    if kind is None:
-        held_out = read_held_out(path)  # it says what the folder is
-        raise DataError(f"{path} is not a model, but contains {len(held_out)} held-out rows", path=str(path))
-    if not (path / _FACTS[kind]).is_file():
-        raise TrainingError(f"{path} is not finished: it has no {_FACTS[kind]}; resume it", path=str(path))
-    facts = read_intact(path, _FACTS[kind])
-    check_run_format(facts, path)
-    held_out = read_held_out(path)
+    held_out, kind = read_held_out(path), cast("Kind", state_of(path).kind)
+    facts = read_intact(path, FACTS[kind])
     try:
         parts = _parts(path, kind, facts)
         runs = tuple(_runs(path, kind, parts))
@@ -309,20 +296,16 @@ def read_contender(path: Path) -> Contender:
         raise TrainingError(f"{path} is damaged ({error!r}); train again", path=str(path)) from None
 
 
-def _kind_of(path: Path) -> Kind | None:
-    return next((kind for kind, names in _MARKS.items() if any((path / n).is_file() for n in names)), None)
-
-
 def _read_children(path: Path) -> Iterator[Contender]:
     """Yield the finished models directly inside a folder, and log which ones are left out."""
     unfinished = []
     for child in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
-        kind = _kind_of(child)
-        if (child / _SEARCH).is_file():
+        state = state_of(child)
+        if state.kind == "search":
             logger.info(f"{child} is a search; name {child / 'run'} to rank the model that it found")
-        elif kind is not None and not (child / _FACTS[kind]).is_file():
+        elif state.kind in _KINDS and state.name in ("absent", "unfinished"):
             unfinished.append(str(child))
-        elif kind is not None:
+        elif state.kind in _KINDS or state.name == "damaged":
             try:
                 yield read_contender(child)
             except PricekitError as error:
@@ -352,7 +335,7 @@ def _runs(path: Path, kind: Kind, parts: Sequence[Path]) -> Iterator[Path]:
         yield from parts
     else:
         fold = parts[0]
-        inner: Kind = "ensemble" if _kind_of(fold) == "ensemble" else "run"
+        inner: Kind = "ensemble" if state_of(fold).kind == "ensemble" else "run"
         yield from _runs(fold, inner, _parts(fold, inner, {}))
 
 

@@ -36,14 +36,16 @@ from pricekit.nets.encoder import FLOAT32_ONLY
 from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
+from pricekit.output import Mode, check_output
 from pricekit.preprocess import short_lines_first
-from pricekit.runs.folder import check_replaceable, has_begun
 from pricekit.support.digests import LISTING, listing_of
-from pricekit.support.files import is_free, others, publish_folder, read_json, temporary_path, write_text
+from pricekit.support.files import RECORD, read_json, temporary_path, write_text
 from pricekit.support.interrupts import defer_interrupts
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import Advance, progress
+from pricekit.support.record import Record, advance_to, record_of, staging_of, state_of, write_record
+from pricekit.support.staging import new_or_replaced
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.tokens import Tokens, encode, pad_id_of, pad_rows
 from pricekit.training.batches import epoch_batches
@@ -64,7 +66,6 @@ _PROBE_BYTES = 1 << 20
 
 _START = "start.json"
 _SAVED = ("config.json", "model.safetensors")
-_FILES = (*_SAVED, "tokenizer.json", PRETRAINED, LISTING)
 
 
 @dataclass(frozen=True)
@@ -133,20 +134,18 @@ def pretrain(
     tables: Sequence[TableSource],
     settings: PretrainSettings,
     out: Path,
-    *,
+    mode: Mode = "new",
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
-    resume: bool = False,
-    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Train the encoder of a backbone to predict masked tokens.
 
     Args:
         tables: files or frames; equal texts count once.
         settings: the backbone and the training.
-        out: a new or empty folder; it is written atomically.
+        out: the folder; it is written atomically.
+        mode: "new": it is new or empty; "resume": the last checkpoint is continued, and nothing is done if `out` is
+            finished; "overwrite": `out` is replaced, and the checkpoints of an unfinished pretraining are deleted.
         read_options: how to read the tables; options that are not set are detected.
-        resume: continue from the last checkpoint; start if there is none, and do nothing if `out` is finished.
-        overwrite: replace the weights in `out`, and delete checkpoints of an unfinished pretraining.
 
     Returns:
         The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
@@ -159,17 +158,19 @@ def pretrain(
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
     with owned(out, "pretraining", TrainingError):
-        started, work, processes = time.perf_counter(), _checkpoint_folder(out), Processes()
+        started, work, processes = time.perf_counter(), staging_of(out), Processes()
         backbone = create_backbone(settings)  # fails before the tables are read
-        if resume and (finished := _finished(out, work, with_defaults(backbone, settings))) is not None:
+        if mode == "resume" and (done := _finished(out, work, with_defaults(backbone, settings))) is not None:
             logger.info(f"the pretraining {out} is finished already")
             shutil.rmtree(work, ignore_errors=True)
-            return finished
-        resume = resume and has_begun(out, is_unfinished(out), "pretraining")
-        if not is_free(out):
-            own, foreign = (out / PRETRAINED).is_file(), others(out, _FILES) if out.is_dir() else []
-            check_replaceable(out, "pretraining", own=own, overwrite=overwrite or resume, foreign=foreign)
-        if is_unfinished(out) and not resume and not overwrite:
+            return done
+        unfinished = state_of(out).replacement
+        resume = mode == "resume" and unfinished
+        if mode == "resume" and not unfinished:
+            logger.info(f"there is no pretraining in {out} to resume yet; a new one starts")
+            mode = "new"
+        check_output(out, "pretraining", "overwrite" if resume else mode)
+        if unfinished and mode == "new":
             raise TrainingError(
                 f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
                 parameters=("resume", "overwrite"),
@@ -187,14 +188,11 @@ def pretrain(
         _fit(job, work)
         facts |= {"loss_after": job.loss(), "seconds": round(time.perf_counter() - started, 1)}
         _log_result(facts)
-        publish_folder(out, _files(job, work, facts))
+        with new_or_replaced(out) as folder:
+            for name, content in _files(job, work, facts).items():
+                (folder / name).write_bytes(content)
         shutil.rmtree(work, ignore_errors=True)
         return facts
-
-
-def is_unfinished(out: Path) -> bool:
-    """Return whether an unfinished pretraining of `out` can be resumed."""
-    return last_checkpoint(_checkpoint_folder(out)) is not None
 
 
 def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
@@ -214,15 +212,12 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _checkpoint_folder(out: Path) -> Path:
-    return out.absolute().with_name(f".{out.absolute().name}.pretrain")
-
-
 def _loss_before(job: PretrainJob, work: Path, *, resume: bool) -> float:
     """Return the held-out loss before the first step; a resumed pretraining has stored it."""
     if not resume:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
+        write_record(work, Record("pretraining", "starting"))
         stored = {"digest": job.digest(), "loss_before": job.loss()}
         write_text(work / _START, json.dumps(stored) + "\n")
     stored = read_json(work / _START)
@@ -298,7 +293,7 @@ def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, byt
     files = {name: (saved / name).read_bytes() for name in _SAVED}
     files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
     files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
-    return files | {LISTING: listing_of(files)}
+    return files | {LISTING: listing_of(files), RECORD: record_of("pretraining")}
 
 
 @dataclass(frozen=True)
@@ -506,6 +501,7 @@ class _Trainer(Trainer):
     def _save_checkpoint(self, *args: Any) -> None:
         with explain_write_errors(Path(str(self.args.output_dir))):
             super()._save_checkpoint(*args)
+            advance_to(Path(str(self.args.output_dir)), "unfinished")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.table_cache import trim
 from pricekit.metrics import metric_named
 from pricekit.runs.split import Source, Split
-from pricekit.runs.train import train
+from pricekit.runs.train import Trial, train
 from pricekit.support.causes import causes, is_temporary
 from pricekit.support.cpus import usable_cpus
 from pricekit.support.files import write_atomically
@@ -57,7 +57,7 @@ from pricekit.workflows.study import (
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import Trial
+    from optuna.trial import Trial as OptunaTrial
 
 
 RUNS, PRICES, CACHE = "trials", "prices", "cache"
@@ -154,7 +154,7 @@ def _prices_file(folder: Path, number: int) -> Path:
 
 
 def _score(
-    task: Task, study: Study, trial: Trial, values: Mapping[str, Any], check: Callable[[], None]
+    task: Task, study: Study, trial: OptunaTrial, values: Mapping[str, Any], check: Callable[[], None]
 ) -> tuple[float, np.ndarray]:
     """Train all folds; return the mean of their scores, and the prices of their rows, float64 (N,)."""
     config = task.trial_config(values)
@@ -177,7 +177,7 @@ def _score(
 
 
 def _watch(
-    study: Study, trial: Trial, config: RunConfig, scores: list[float], rows: int
+    study: Study, trial: OptunaTrial, config: RunConfig, scores: list[float], rows: int
 ) -> Callable[[EpochResult], None]:
     """Return what is called after each epoch of a fold: it reports the score so far, and stops a bad trial.
 
@@ -215,8 +215,8 @@ def _run_fold(
     """Train the run of a fold; return its facts and its prices of the held-out rows, and delete it."""
     try:
         with unobserved(), quiet(), use_reporter_here(_Checking(check)):
-            source, cache = Source(Path(task.table)), task.folder / CACHE
-            facts = train(source, config, folder, split=split, watch=watch, cache=cache)
+            source = Source(Path(task.table), split=split)
+            facts = train(source, config, folder, trial=Trial(watch, task.folder / CACHE))
         return facts, read_held_out(folder).predicted
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ config.toml, run         the chosen configuration, and the model trained with it
 default                  the model of the first configuration, if another one was chosen
 trials.csv, importance.csv, final.parquet   all trials, how much each setting mattered, and the prices of both models
 files.json, tune.json    size and SHA-256 of these files; the result, written at the end
+pricekit.json            kind, format and state; written first and last
 """
 
 from __future__ import annotations
@@ -26,31 +27,24 @@ from pricekit.config.layers import read_saved_config
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.evaluation.comparison import BETTER, compare
 from pricekit.evaluation.held_out import held_out_of
-from pricekit.formats import FORMAT
 from pricekit.metrics import Metric, metric_named
-from pricekit.runs.folder import (
-    check_replaceable,
-    clear_run,
-    is_replaceable,
-    is_run,
-    names_rows,
-    writing,
-)
-from pricekit.runs.folder import is_own as is_own_of_run
+from pricekit.options import config_of
+from pricekit.output import Mode
+from pricekit.runs.folder import Folder, writing
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, read_started
+from pricekit.runs.resume import check_agreement, read_started, to_resume
 from pricekit.runs.split import Source
 from pricekit.runs.train import train_unless_finished
-from pricekit.support.digests import LISTING, list_files, unlist_files, write_listed
-from pricekit.support.files import is_free, leftovers, write_json, write_parquet, write_text
+from pricekit.support.digests import list_files, unlist_files, write_listed
+from pricekit.support.files import write_json, write_parquet, write_text
 from pricekit.support.log import logger
+from pricekit.support.record import advance_to, clear_away
 from pricekit.support.text import duration
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
 from pricekit.workflows.folds import check_from_start
 from pricekit.workflows.study import (
     BASE,
-    JOURNAL,
     SECONDS,
     STATES,
     base_trial,
@@ -77,7 +71,6 @@ START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
 CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"
 RUN, DEFAULT = "run", "default"
 
-_FILES = (FACTS, LISTING, CONFIG, TRIALS, IMPORTANCE, FINAL, JOURNAL, START, ROWS)  # in the order of deletion
 WORK = (RUNS, PRICES, CACHE)
 """Folders that a finished search no longer has."""
 
@@ -128,26 +121,15 @@ class Order:
         return cls(folds, float(seconds), trials, processes, began)
 
 
-def tune(
-    source: Source,
-    config: RunConfig,
-    out: Path,
-    order: Order,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
-) -> dict[str, Any]:
+def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode = "new") -> dict[str, Any]:
     """Search for better settings than those of a configuration.
 
     Args:
         source: the table, without a validation table.
         config: that the search starts from.
-        out: a new or empty folder.
+        out: the folder.
         order: folds, time, trials, processes.
-        resume: continue the search in `out`; a finished one is only read.
-        overwrite: replace the search in `out`; a finished one stays until the new one is complete.
-        allow_leak: train even if columns or texts leak the price.
+        mode: as for `pricekit.runs.train.train`; a finished search that is resumed is only read.
 
     Returns:
         The content of `tune.json`.
@@ -163,48 +145,36 @@ def tune(
             "a search starts its own processes; start it without a launcher such as torchrun",
             parameters=("processes",),
         )
-    given = {"resume": resume, "overwrite": overwrite}
-    with writing(out, "search", is_search, FACTS, _is_own, **given, shown=config.speed.progress) as folder:
-        if resume and (folder / FACTS).is_file():
+    with writing(out, "search", mode, shown=config.speed.progress) as folder:
+        if folder.state.name == "finished":
             logger.info(f"the search in {out} is finished")
-            check_intact(folder, None)
-            return read_intact(folder, FACTS)
-        task = _begin(source, config, folder, order, **given, allow_leak=allow_leak)
-        return _search(task, order)
+            check_intact(folder.path, None)
+            return read_intact(folder.path, FACTS)
+        return _search(_begin(source, config, folder, order), order)
 
 
-def resumed_config(folder: Path, options: Mapping[str, Any]) -> RunConfig:
-    """Return the configuration of the search in a folder.
+def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> tuple[RunConfig, Mode]:
+    """Return the configuration that a search starts from, and the mode: "new" if there is nothing to resume.
 
     Raises:
-        ConfigError: an option differs from it.
-        TrainingError: it is damaged.
+        TrainingError: what is to be resumed is damaged.
+        ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
     """
+    if mode != "resume" or (folder := to_resume(out, "search")) is None:
+        return config_of(options), "new" if mode == "resume" else mode
     check_intact(folder, [START], "start again")
     check_agreement(folder / START, options)
-    return read_saved_config(folder / START)
+    return read_saved_config(folder / START), mode
 
 
-def _begin(
-    source: Source,
-    config: RunConfig,
-    out: Path,
-    order: Order,
-    *,
-    resume: bool,
-    overwrite: bool,
-    allow_leak: bool,
-) -> Task:
+def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> Task:
     """Read the rows, and write the folder of a new search or open that of one to resume."""
+    out = folder.path
     check_from_start(config)
     config = with_values(config, {"training.time_budget": None})
     space = dimensions(config)
-    begun = is_search(out)
-    # Without one, the rows are of a search that was interrupted while its folder was created or deleted.
-    if not resume and not is_free(out) and (begun or not names_rows(out / ROWS)):
-        check_replaceable(out, "search", own=begun, overwrite=overwrite, resumable=True)
     saved: dict[str, Any] = {}
-    if resume:
+    if folder.resumed:
         check_intact(out, [START], "start again")
         saved = read_started(out / ROWS)
     folds = int(saved.get("folds", order.folds or 3))
@@ -212,21 +182,21 @@ def _begin(
         raise ConfigError(
             f"a resumed search keeps its {folds} folds; found {order.folds}", parameters=("folds",)
         )
-    rows = load_search_rows(source, config, folds, allow_leak=allow_leak or resume)
-    if resume and saved["digest"] != rows.digest():
+    rows = load_search_rows(source, config, folds, allow_leak=source.allow_leak or folder.resumed)
+    if folder.resumed and saved["digest"] != rows.digest():
         raise TrainingError(
             f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
             "search into a new folder",
             parameters=("table", "out"),
             path=str(out),
         )
-    if not resume:
-        _clear(out)
-        out.mkdir(parents=True, exist_ok=True)
+    if not folder.resumed:
+        folder.begin()
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
         write_json(out / ROWS, facts)
         write_text(out / START, config.to_toml())
         list_files(out, [ROWS, START])
+        advance_to(out, "unfinished")
     repair(out)
     shutil.rmtree(out / RUNS, ignore_errors=True)
     return Task(out, source.table_name, config, space, rows)
@@ -245,7 +215,9 @@ def _search(task: Task, order: Order) -> dict[str, Any]:
     facts = finish(task, study)
     facts["seconds"] = round(time.perf_counter() - order.began, 1)
     write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
-    _clear_work(task.folder)
+    for name in WORK:
+        shutil.rmtree(task.folder / name, ignore_errors=True)
+    advance_to(task.folder, "finished")
     return facts
 
 
@@ -315,7 +287,6 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
     write_text(out / CONFIG, config.to_toml())
     states = {name: (trials["state"] == name).sum() for name in STATES}
     return {
-        "format": FORMAT,
         "table": task.table,
         "metric": metric.name,
         "rows": {
@@ -343,10 +314,10 @@ def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
     run, split = task.folder / name, task.rows.whole(config)
     own, earlier = config.for_rows(len(split.train)).to_toml(), run / "config.toml"
     if earlier.is_file() and earlier.read_text("utf-8") != own:
-        _clear_model(run)
+        clear_away(run)
     which = "original" if config == task.config else "chosen"
     logger.info(f"training with the {which} settings: {run}")
-    train_unless_finished(Source(Path(task.table)), config, run, split, resume=True)
+    train_unless_finished(Source(Path(task.table), split=split), config, run, resume=True)
     return np.asarray(load_model(run).predict(task.rows.final), np.float64)
 
 
@@ -384,41 +355,3 @@ def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[
     found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
     result = difference(metric, task.rows.plan.table.take(scored), found, other)
     return (best if result["verdict"] == BETTER else base), result
-
-
-def is_search(path: Path) -> bool:
-    """Return whether a folder is a search that has begun, and may be finished."""
-    return (path / START).is_file() and (path / ROWS).is_file()
-
-
-def _is_own(file: Path) -> bool:
-    """Return whether a path relative to a search's folder is one of its files."""
-    first, *rest = file.parts
-    if not rest:
-        return first in _FILES or first.startswith(f"{JOURNAL}.lock")
-    return first in WORK or (first in (RUN, DEFAULT) and is_own_of_run(Path(*rest)))
-
-
-def _clear(out: Path) -> None:
-    """Delete the files of a search and nothing else."""
-    if not out.is_dir():
-        return
-    _clear_work(out)
-    for name in (RUN, DEFAULT):
-        _clear_model(out / name)
-    for file in [*leftovers(out), *out.glob(f"{JOURNAL}.lock*"), *(out / name for name in _FILES)]:
-        file.unlink(missing_ok=True)
-
-
-def _clear_work(out: Path) -> None:
-    """Delete what only trials need."""
-    for name in WORK:
-        shutil.rmtree(out / name, ignore_errors=True)
-
-
-def _clear_model(run: Path) -> None:
-    """Delete the run of a model, if there is one."""
-    if run.is_dir() and (is_run(run) or is_replaceable(run)):
-        clear_run(run)
-        if not any(run.iterdir()):
-            run.rmdir()
