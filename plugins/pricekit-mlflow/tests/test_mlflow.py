@@ -59,7 +59,7 @@ def tiny_config(*layers):
 
 
 def run_id(out):
-    return json.loads((out / "mlflow.json").read_text())["run_id"]
+    return json.loads((out / FILE).read_text())["run_id"]
 
 
 def history(client, out, name):
@@ -140,7 +140,8 @@ def test_a_resumed_run_without_its_mlflow_run_gets_a_new_one(client, tmp_path):
     client.delete_run(deleted)
     forged = [{"run_id": i} for i in (of_another.info.run_id, deleted, "0" * 32, "../../other", 7)]
     for text in [*map(json.dumps, forged), "[]", "no json"]:
-        (tmp_path / "mlflow.json").write_text(text)
+        (tmp_path / FILE).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / FILE).write_text(text)
         run_through(tmp_path, resumed=True)
         assert run_id(tmp_path) not in text
         assert client.get_run(run_id(tmp_path)).info.status == "KILLED"
@@ -161,7 +162,7 @@ def test_a_run_that_does_not_ask_is_not_logged(catalog, logged, monkeypatch):
     train(Source(catalog), tiny_config_of({"training": {"epochs": 1}}), out)
     export_run(out, Path("bundle"))
     assert sorted(path.name for path in Path().iterdir()) == ["bundle", "run"]
-    assert not (out / "mlflow.json").exists()
+    assert not (out / FILE).exists()
     assert "MLflow" not in logged()
 
 
@@ -293,7 +294,7 @@ def test_a_new_run_that_could_not_be_logged_keeps_nothing_of_the_old_one(catalog
     assert run_id(out)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server[0])
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, mode="overwrite")
-    assert not (out / "mlflow.json").exists()
+    assert not (out / FILE).exists()
 
 
 def test_any_settings_are_parameters_that_mlflow_takes(client, tmp_path):

@@ -13,6 +13,7 @@ from pricekit.runs.train import train
 from pricekit.training import session
 
 pytest.importorskip("tensorboard")
+FOLDER = "observers/tensorboard"
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def tiny_config(*layers):
 def events(out):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    return EventAccumulator(str(out / "tensorboard"), size_guidance={"scalars": 0}).Reload()
+    return EventAccumulator(str(out / FOLDER), size_guidance={"scalars": 0}).Reload()
 
 
 def scalars(out, tag):
@@ -55,7 +56,7 @@ def test_each_epoch_is_written_at_its_number(catalog, tmp_path, logged):
     }.items():
         assert [value for _, value in scalars(out, tag)] == pytest.approx([line[key] for line in written])
     assert "epoch" not in events(out).Tags()["scalars"]
-    assert logged().count(f"tensorboard --logdir '{out}/tensorboard'") == 1
+    assert logged().count(f"tensorboard --logdir '{out}/{FOLDER}'") == 1
 
 
 def test_the_numbers_of_a_gpu_have_a_group(tmp_path):
@@ -103,7 +104,7 @@ def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_p
             train(Source(catalog), config, out)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
     facts = train(Source(catalog), config, out, mode="resume")
-    assert len(list((out / "tensorboard").iterdir())) == 2
+    assert len(list((out / FOLDER).iterdir())) == 2
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2, 3, 4]
     assert [value for _, value in scalars(out, "loss/train")] == pytest.approx(
         [line["loss"] for line in lines(out)]
@@ -115,27 +116,27 @@ def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_p
 def test_a_new_run_in_the_same_folder_leaves_no_event_of_the_old_one(catalog, tmp_path):
     out = tmp_path / "run"
     train(Source(catalog), tiny_config(), out)
-    other = out / "tensorboard" / "events.out.tfevents.1700000000.host.1.0"
-    kept = [other, out / "tensorboard" / "notes.txt", out / "events.out.tfevents.1.h.1.0.pricekit"]
+    other = out / FOLDER / "events.out.tfevents.1700000000.host.1.0"
+    kept = [other, out / FOLDER / "notes.txt", out / "events.out.tfevents.1.h.1.0.pricekit"]
     for path in kept:
         path.write_bytes(b"")
     train(Source(catalog), tiny_config({"training": {"epochs": 2}}), out, mode="overwrite")
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
     assert all(path.exists() for path in kept)
-    assert len(list((out / "tensorboard").iterdir())) == 3
+    assert len(list((out / FOLDER).iterdir())) == 3
 
 
 def test_an_unwritable_log_does_not_stop_training(catalog, tmp_path, caplog):
     out = tmp_path / "run"
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
-    for path in (out / "tensorboard").iterdir():
+    for path in (out / FOLDER).iterdir():
         path.unlink()
-    (out / "tensorboard").rmdir()
-    (out / "tensorboard").write_text("a file")
+    (out / FOLDER).rmdir()
+    (out / FOLDER).write_text("a file")
     caplog.clear()
     train(Source(catalog), tiny_config(), out, mode="overwrite")
     assert len(lines(out)) == 3
-    assert (out / "tensorboard").read_text() == "a file"
+    assert (out / FOLDER).read_text() == "a file"
     assert caplog.text.count("failed to observe") == 1
 
 

@@ -94,7 +94,8 @@ def pricekit_run_started(
     """Observe the start of training, after the table was read and every plugin was tried on a batch.
 
     Args:
-        folder: of the run; while it replaces a finished run, a hidden folder beside that.
+        folder: of the run; while it replaces a finished run, a hidden folder beside that. An observer writes its files
+            below `observers/NAME` in it, which pricekit keeps.
         config: the complete configuration as nested tables, without settings that are None.
         rows: the numbers of rows: `train` and `valid`.
         resumed: the run continues from its last checkpoint.
@@ -147,7 +148,8 @@ def pricekit_cross_validation_started(
     """Observe the start of a cross-validation; the runs of its folds follow, in folders below its own.
 
     Args:
-        folder: of the cross-validation; while it replaces a finished one, a hidden folder beside that.
+        folder: of the cross-validation; while it replaces a finished one, a hidden folder beside that. An observer
+            writes its files below `observers/NAME` in it.
         config: of each fold, as for `pricekit_run_started`.
         folds: their number.
         resumed: the cross-validation continues; the runs of finished folds are not observed again.

@@ -29,9 +29,6 @@ Step = Literal["starting", "unfinished", "finished"]
 REFIT = "refit"
 """The folder of the second pass of a run, until its files replace those of the first one."""
 
-OBSERVERS = "observers"
-"""The folder below which each observer of a training has a folder of its own."""
-
 KEPT = ".kept"
 """A list of the files of others that a replacement contains, see `pricekit.support.staging`."""
 

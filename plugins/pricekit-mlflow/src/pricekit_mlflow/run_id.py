@@ -1,4 +1,4 @@
-"""The id of the MLflow run of a run folder, stored in `mlflow.json`."""
+"""The id of the MLflow run of a run folder, stored in `observers/mlflow/run_id.json`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from pricekit.support.files import write_text
 
-FILE = "mlflow.json"
+FILE = Path("observers", "mlflow", "run_id.json")
 
 
 def save_run_id(folder: Path, run_id: str) -> None:
     """Store the id of the MLflow run, but not its server, because a folder may come from somebody else."""
+    (folder / FILE).parent.mkdir(parents=True, exist_ok=True)
     write_text(folder / FILE, json.dumps({"run_id": run_id}) + "\n")
 
 

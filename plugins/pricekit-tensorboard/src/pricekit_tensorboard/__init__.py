@@ -1,4 +1,4 @@
-"""TensorBoard for pricekit: writes the metrics of each epoch to the run folder."""
+"""TensorBoard for pricekit: writes the metrics of each epoch below the run folder."""
 
 from __future__ import annotations
 

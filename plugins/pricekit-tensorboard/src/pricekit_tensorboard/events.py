@@ -1,4 +1,4 @@
-"""The events of runs in progress, written to `<run>/tensorboard/`."""
+"""The events of runs in progress, written to `<run>/observers/tensorboard/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils.tensorboard.summary import hparams
 
 from pricekit.support.log import logger
 
-FOLDER = "tensorboard"
+FOLDER = Path("observers", "tensorboard")
 SUFFIX = ".pricekit"
 """The suffix of the event files of this package."""
 
