@@ -28,8 +28,9 @@ from pricekit.config.resolve import configure
 from pricekit.core.contracts import Batch
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
-from pricekit.evaluation.held_out import HeldOut
+from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.storage import connect
+from pricekit.support.record import Record, write_record
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
 hypothesis.settings.load_profile("pricekit")
@@ -40,6 +41,13 @@ TINY = {
     "training": {"epochs": 3, "learning_rate": 0.01, "refit": False},
     "max_length": 64,
 }
+
+
+def write_judged(folder: Path, rows: HeldOut, kind: str = "run") -> None:
+    """Write a finished folder that has held-out rows, and nothing else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(folder, Record(kind, "finished"))
+    write_held_out(folder, rows)
 
 
 def held_out_rows(

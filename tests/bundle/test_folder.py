@@ -83,7 +83,7 @@ def test_an_altered_bundle_is_refused_and_names_the_file(copy, name, harm, raise
         "{}",
         "[" * 100_000,
         '{"schema_version": 1e999}',
-        '{"schema_version": [4]}',
+        '{"schema_version": [5]}',
         f'{{"schema_version": {FORMAT}}}',
     ],
 )
@@ -196,7 +196,7 @@ def test_inspect_shows_and_checks_the_files(pricekit, copy):
     assert "README.md was altered" in err
 
 
-@pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1, "4", True])
+@pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1, "5", True])
 def test_another_schema_is_refused_with_advice(copy, version, raises):
     _edit(copy, schema_version=version)
     with raises(BundleError):

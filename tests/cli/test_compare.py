@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pricekit.evaluation.held_out import write_held_out
+from conftest import write_judged
 
 
 def moved(held_out, factor, seed=0):
@@ -21,7 +21,7 @@ def folders(tmp_path, rows):
     better = rows(300, folds=3)
     for name, held_out in {"old": moved(better, 0.1), "new": better, "part": rows(60, seed=8)}.items():
         (tmp_path / name).mkdir()
-        write_held_out(tmp_path / name, held_out)
+        write_judged(tmp_path / name, held_out)
     return tmp_path
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from pricekit.evaluation.held_out import read_held_out, write_held_out
+from conftest import write_judged
+from pricekit.evaluation.held_out import read_held_out
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def folder(tmp_path, rows):
     some = rows(80, kind=["tea", "ink"] * 40)
     some.text[:] = "Tea [bold]strong[/bold]\r\nin\x1b[31m lines " + some.text
     some.predicted[7] = 40 * some.price[7]
-    write_held_out(tmp_path, some)
+    write_judged(tmp_path, some)
     return tmp_path
 
 
@@ -44,7 +45,7 @@ def test_all_rows_are_written(pricekit, folder):
 
 def test_a_wide_terminal_shows_more_of_a_text(pricekit, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    write_held_out(
+    write_judged(
         folder, _named(folder, "A long name of a product that does not fit into a narrow terminal at all")
     )
     assert "into a narrow terminal at all" in pricekit("errors", folder, "--worst", "1")[2]
@@ -56,7 +57,7 @@ def _named(folder, name):
 
 
 def test_one_row(pricekit, tmp_path, rows):
-    write_held_out(tmp_path, rows(1))
+    write_judged(tmp_path, rows(1))
     code, _, err = pricekit("errors", tmp_path)
     assert code == 0, err
     assert "1 row, SMAPE 6.28, 100.0% of all error in the worst 1 row" in err

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from pricekit.evaluation.held_out import write_held_out
+from conftest import write_judged
 from pricekit.metrics import smape
 
 
 def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
-    write_held_out(tmp_path, rows(100, **{"[red]kind[/red]": ["[bold]tea[/bold]", "ink"] * 50}))
+    write_judged(tmp_path, rows(100, **{"[red]kind[/red]": ["[bold]tea[/bold]", "ink"] * 50}))
     code, out, err = pricekit("evaluate", tmp_path)
     assert (code, out) == (0, "")
     for words in ("SMAPE, %", "95% interval", "R² of the log price", "[red]kind[/red]", "[bold]tea[/bold]"):
@@ -25,7 +25,7 @@ def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
 
 def test_evaluate_prints_everything_as_json(pricekit, tmp_path, rows):
     some = rows(120, folds=4, kind=["tea", "ink"] * 60)
-    write_held_out(tmp_path, some)
+    write_judged(tmp_path, some)
     code, out, err = pricekit("evaluate", tmp_path, "--json")
     assert (code, err.count("\n")) == (0, 1)
     found = json.loads(out)
@@ -40,7 +40,7 @@ def test_evaluate_prints_everything_as_json(pricekit, tmp_path, rows):
 def test_evaluate_without_scipy_omits_only_the_interval(pricekit, tmp_path, rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    write_held_out(tmp_path, rows(100))
+    write_judged(tmp_path, rows(100))
     code, out, err = pricekit("evaluate", tmp_path, "--json")
     assert code == 0
     assert err.count("pip install scipy") == 1
@@ -49,7 +49,7 @@ def test_evaluate_without_scipy_omits_only_the_interval(pricekit, tmp_path, rows
 
 
 def test_evaluate_of_one_row(pricekit, tmp_path, rows):
-    write_held_out(tmp_path, rows(1))
+    write_judged(tmp_path, rows(1))
     code, _, err = pricekit("evaluate", tmp_path)
     assert code == 0, err
     assert "interval" not in err
@@ -59,18 +59,19 @@ def test_evaluate_of_one_row(pricekit, tmp_path, rows):
 def test_evaluate_rejects_what_it_cannot_score(pricekit, tmp_path, rows):
     code, _, err = pricekit("evaluate", tmp_path)
     assert (code, "held_out.parquet" in err) == (1, True)
-    write_held_out(tmp_path, rows(20))
+    write_judged(tmp_path, rows(20))
     code, _, err = pricekit("evaluate", tmp_path, "--text", "title")
     assert (code, "Check --text." in err) == (2, True)
 
 
-def test_evaluating_the_training_table_causes_a_warning(pricekit, bundle, catalog, tmp_path, rows):
-    folder = shutil.copytree(bundle, tmp_path / "model")
+def test_evaluating_the_training_table_causes_a_warning(pricekit, run, catalog, tmp_path, rows):
+    folder = shutil.copytree(run, tmp_path / "model")
+    (folder / "files.json").unlink()
     frame = pd.read_csv(catalog).head(100)
-    write_held_out(folder, replace(rows(100), text=frame["catalog_content"], price=frame["price"].to_numpy()))
+    write_judged(folder, replace(rows(100), text=frame["catalog_content"], price=frame["price"].to_numpy()))
     code, _, err = pricekit("evaluate", folder, catalog)
     assert code == 0, err
     assert "contains 100 of the 100 held-out rows" in " ".join(err.split())
-    write_held_out(folder, rows(100))
+    write_judged(folder, rows(100))
     code, _, err = pricekit("evaluate", folder, catalog)
     assert (code, "of the 100 held-out rows" in err) == (0, False)

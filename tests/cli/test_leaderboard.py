@@ -78,7 +78,7 @@ def test_wrong_input_is_one_sentence(pricekit, folders):
     for argument, said in {
         "nothing": "does not exist",
         "empty": "contains no finished model",
-        "begun": "is not finished",
+        "begun": "is not a finished run",
     }.items():
         code, out, err = pricekit("leaderboard", "runs", argument)
         assert (code, out, err.count("pricekit: ")) == (1, "", 1)

@@ -47,7 +47,7 @@ def test_train_export_and_predict_need_no_path(pricekit, shop):
     assert sorted(path.name for path in (shop / "runs").iterdir()) == ["quick-1", "quick-2"]
     config = tomllib.loads((shop / "runs" / "quick-1" / "config.toml").read_text())
     assert (config["training"]["epochs"], config["loss"]["name"]) == (1, "focal-smape")
-    os.utime(shop / "runs" / "quick-1" / "run.json", (2e9, 2e9))
+    os.utime(shop / "runs" / "quick-1" / "pricekit.json", (2e9, 2e9))
     code, _, err = pricekit("export")
     assert code == 0, err
     assert "using runs/quick-1, the latest in runs/" in err

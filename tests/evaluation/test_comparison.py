@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import write_judged
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.comparison import common_rows, compare, compare_folders, verdict_of
-from pricekit.evaluation.held_out import write_held_out
 from pricekit.evaluation.scores import held_out_interval
 from pricekit.metrics import METRICS, SMAPE, smape
 
@@ -63,7 +63,7 @@ def test_any_metric_decides(rows, name):
 def test_the_first_model_names_the_metric(rows, tmp_path, raises):
     for name, metric in (("a", "rmsle"), ("b", "mae")):
         (tmp_path / name).mkdir()
-        write_held_out(tmp_path / name, rows(50))
+        write_judged(tmp_path / name, rows(50))
         (tmp_path / name / "run.json").write_text(json.dumps({"metric": metric}))
     folders = [tmp_path / "a", tmp_path / "b"]
     assert compare_folders(folders).metric.name == "rmsle"

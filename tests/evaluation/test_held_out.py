@@ -1,10 +1,10 @@
-import json
 from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from conftest import write_judged
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import (
     HELD_OUT,
@@ -12,8 +12,9 @@ from pricekit.evaluation.held_out import (
     count_shared_rows,
     held_out_of,
     read_held_out,
-    write_held_out,
 )
+from pricekit.support.files import RECORD
+from pricekit.support.record import Record, write_record
 from pricekit.table import Table
 
 
@@ -42,22 +43,22 @@ def equal(a, b):
 
 def test_weights_are_read_back_beside_a_column_of_that_name(tmp_path, rows, raises):
     written = rows(20, sample_weight_=["a", "b"] * 10)
-    write_held_out(tmp_path, replace(written, weight=np.arange(20.0)))
+    write_judged(tmp_path, replace(written, weight=np.arange(20.0)))
     found = read_held_out(tmp_path)
     assert found.weight.tolist() == list(range(20))
     assert list(found.groups) == ["sample_weight_"]
     assert found.take(np.array([3, 1])).weight.tolist() == [3, 1]
     damaged = replace(written, weight=np.full(20, -1.0))
-    write_held_out(tmp_path, damaged)
+    write_judged(tmp_path, damaged)
     with raises(DataError):
         read_held_out(tmp_path)
 
 
 def test_written_rows_are_read_back(tmp_path, rows):
     written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
-    write_held_out(tmp_path, written)
+    write_judged(tmp_path, written)
     assert equal(read_held_out(tmp_path), written)
-    assert [path.name for path in tmp_path.iterdir()] == [HELD_OUT]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [HELD_OUT, RECORD]
     frame = pd.read_parquet(tmp_path / HELD_OUT)
     assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "kind", "shade"]
     assert frame.dtypes.astype(str).tolist() == [
@@ -73,7 +74,7 @@ def test_written_rows_are_read_back(tmp_path, rows):
 
 
 def test_rows_without_any_group_are_kept(tmp_path, rows):
-    write_held_out(tmp_path, rows(20))
+    write_judged(tmp_path, rows(20))
     assert len(read_held_out(tmp_path)) == 20
 
 
@@ -119,23 +120,35 @@ def test_shared_rows_are_counted(rows):
 
 
 @pytest.mark.parametrize(
-    "files",
+    "record",
     [
         None,
-        [],
-        ["config.toml", "source.json"],
-        ["config.toml", "source.json", "run.json"],
-        ["manifest.json"],
+        Record("run", "starting"),
+        Record("run", "unfinished"),
+        Record("search", "finished"),
+        Record("bundle", "finished"),
+        "damaged",
     ],
+    ids=str,
 )
-def test_a_folder_without_held_out_rows_is_an_error(tmp_path, files, raises):
+def test_a_folder_without_held_out_rows_is_an_error(tmp_path, record, raises):
     folder = tmp_path / "folder"
-    if files is not None:
-        folder.mkdir()
-    for name in files or []:
-        (folder / name).write_text(json.dumps({}))
     with raises(DataError):
         read_held_out(folder)
+    folder.mkdir()
+    if record == "damaged":
+        (folder / RECORD).write_text("{")
+    elif record is not None:
+        write_record(folder, record)
+    with raises(DataError):
+        read_held_out(folder)
+
+
+def test_missing_held_out_rows_are_named(tmp_path, rows, raises):
+    write_judged(tmp_path, rows(20))
+    (tmp_path / HELD_OUT).unlink()
+    with raises(DataError):
+        read_held_out(tmp_path)
 
 
 def test_a_file_instead_of_a_folder(tmp_path, raises):
@@ -162,7 +175,7 @@ def _with(**columns):
     ids=["cut off", "no fold", "no rows", "infinite", "price 0", "no number", "row twice"],
 )
 def test_a_damaged_file_is_named(tmp_path, rows, spoil, raises):
-    write_held_out(tmp_path, rows(20))
+    write_judged(tmp_path, rows(20))
     spoil(tmp_path / HELD_OUT, pd.read_parquet(tmp_path / HELD_OUT))
     with raises(DataError):
         read_held_out(tmp_path)

@@ -77,12 +77,13 @@ def test_a_folder_that_is_not_a_bundle_is_never_replaced(run, tmp_path, manifest
     assert (tmp_path / "mine.txt").read_text() == "x"
 
 
-def test_a_foreign_file_in_a_bundle_is_not_deleted(run, bundle, tmp_path, raises):
+def test_a_foreign_file_in_a_bundle_is_kept(run, bundle, tmp_path):
     out = shutil.copytree(bundle, tmp_path / "bundle")
     (out / "prices.csv").write_text("x")
-    with raises(ExportError, "out", files=["prices.csv"]):
-        export_run(run, out, overwrite=True)
+    (out / "9-model.onnx").write_text("of a bundle with more members")
+    export_run(run, out, overwrite=True)
     assert (out / "prices.csv").read_text() == "x"
+    assert {file.name for file in out.iterdir()} == {file.name for file in bundle.iterdir()} | {"prices.csv"}
 
 
 def test_a_folder_that_is_not_a_run_is_rejected(tmp_path, raises):

@@ -42,7 +42,7 @@ from types import ModuleType
 from typing import Any
 
 FAULTS = (
-    *("kill", "signals", "together", "concurrent", "full_disk"),
+    *("states", "kill", "signals", "together", "concurrent", "full_disk"),
     *("damage", "nonfinite", "memory"),
     *("hostile_bundles", "manifests"),
     *("tables", "settings", "environment"),

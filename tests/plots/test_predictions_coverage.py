@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pricekit as pk
+from conftest import write_judged
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.held_out import write_held_out
 from pricekit.plots import CoverageDisplay
 from pricekit.prediction.intervals import Intervals
 
@@ -58,8 +58,7 @@ def test_the_held_out_rows_of_a_run_fitted_its_intervals(run, logged):
 
 def test_a_cross_validation_uses_the_intervals_of_each_fold(rows, tmp_path, logged, raises):
     held_out = rows(100, folds=2)
-    write_held_out(tmp_path, held_out)
-    (tmp_path / "cv.json").write_text("{}")
+    write_judged(tmp_path, held_out, "cross-validation")
     write_intervals(tmp_path / "fold-0", 50.0)
     write_intervals(tmp_path / "fold-1", 0.0, levels=(0.9, 0.95))
     shown = CoverageDisplay.from_model(tmp_path)
@@ -79,7 +78,7 @@ def test_weights_count(rows):
 
 
 def test_unusable_models_and_bounds_are_refused(rows, tmp_path, raises):
-    write_held_out(tmp_path, rows(100))
+    write_judged(tmp_path, rows(100))
     with raises(ConfigError):
         CoverageDisplay.from_model(tmp_path)
     with raises(DataError, "bounds"):

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
+from conftest import write_judged
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.groups import OTHER, by_price
-from pricekit.evaluation.held_out import write_held_out
 from pricekit.evaluation.scores import held_out_interval
 from pricekit.metrics import METRICS, SMAPE
 from pricekit.plots import DecileDisplay, GroupDisplay
@@ -56,7 +56,7 @@ def test_each_group_has_its_range_and_the_interval_of_its_rows(rows):
 def test_groups_without_weight_are_left_out(rows, tmp_path):
     held_out = rows(200)
     codes = by_price(held_out.price).codes
-    write_held_out(tmp_path, replace(held_out, weight=np.where(codes == 2, 0.0, 1.0)))
+    write_judged(tmp_path, replace(held_out, weight=np.where(codes == 2, 0.0, 1.0)))
     shown = DecileDisplay.from_model(tmp_path)
     assert shown.scores.index.tolist() == [0, 1, *range(3, 10)]
     inside = codes == 4
@@ -81,7 +81,7 @@ def test_an_unknown_metric_is_refused(run, raises):
 
 
 def test_the_largest_groups_come_first_with_their_rows(rows, tmp_path):
-    write_held_out(tmp_path, rows(200, shelf=["a"] * 50 + ["b"] * 145 + ["c"] * 5))
+    write_judged(tmp_path, rows(200, shelf=["a"] * 50 + ["b"] * 145 + ["c"] * 5))
     shown = GroupDisplay.from_model(tmp_path, by="shelf")
     assert shown.scores["group"].tolist() == ["b", "a", OTHER]
     assert [t.get_text() for t in shown.ax_.get_yticklabels()] == ["b  (145)", "a  (50)", "(other)  (5)"]
@@ -92,7 +92,7 @@ def test_the_largest_groups_come_first_with_their_rows(rows, tmp_path):
 
 
 def test_unknown_and_single_groups_are_refused(rows, tmp_path, raises):
-    write_held_out(tmp_path, rows(200, shelf=["a", "b"] * 100, brand=["x", "y"] + ["z", "z"] * 99))
+    write_judged(tmp_path, rows(200, shelf=["a", "b"] * 100, brand=["x", "y"] + ["z", "z"] * 99))
     with raises(DataError, "by", column="shelves", candidates=["shelf", "brand"]):
         GroupDisplay.from_model(tmp_path, by="shelves")
     with raises(DataError, "groups"):

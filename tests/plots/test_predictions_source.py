@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
+from conftest import write_judged
 from pricekit import plots
 from pricekit.errors import ConfigError, DataError, PricekitError
-from pricekit.evaluation.held_out import read_held_out, write_held_out
+from pricekit.evaluation.held_out import read_held_out
 from pricekit.plots.predictions import currency_of, judge
+from pricekit.support.record import Record, write_record
 
 BY_PREDICTION = [plots.PredictionDisplay, plots.ResidualDisplay, plots.DecileDisplay]
 
@@ -20,7 +22,7 @@ def folder(rows, tmp_path):
     """Return a function that writes a folder with held-out rows."""
 
     def write(count):
-        write_held_out(tmp_path, rows(count))
+        write_judged(tmp_path, rows(count))
         return tmp_path
 
     return write
@@ -98,7 +100,13 @@ def test_prices_that_cannot_be_drawn_are_refused(kind, price, predicted, paramet
 def test_the_currency_is_that_of_the_run_or_of_the_folds(tmp_path):
     assert currency_of(tmp_path) is None
     (tmp_path / "fold-0").mkdir()
-    (tmp_path / "fold-0" / "run.json").write_text(json.dumps({"currency": "EUR"}))
-    assert currency_of(tmp_path) == "EUR"
+    for folder, kind, currency in (
+        (tmp_path / "fold-0", "run", "EUR"),
+        (tmp_path, "cross-validation", "EUR"),
+    ):
+        write_record(folder, Record(kind, "finished"))
+        (folder / "run.json").write_text(json.dumps({"currency": currency}))
+        assert currency_of(folder) == currency
     (tmp_path / "run.json").write_text(json.dumps({"currency": "USD"}))
+    write_record(tmp_path, Record("run", "finished"))
     assert currency_of(tmp_path) == "USD"

@@ -19,6 +19,7 @@ from pricekit.training import session
 from pricekit.workflows.cross_validation import cross_validate
 
 pytest.importorskip("mlflow")
+FILE = "observers/mlflow/run_id.json"
 # MLflow's own tables, with SQLAlchemy 2.1
 pytestmark = [
     pytest.mark.filterwarnings(

@@ -37,10 +37,11 @@ from pricekit.nets.network import PriceModel
 from pricekit.output import check_output, kind_of
 from pricekit.prediction.self_test import SELF_TEST, make_self_test
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
-from pricekit.support.files import temporary_folder
+from pricekit.support.files import RECORD, temporary_folder
 from pricekit.support.locks import owned
 from pricekit.support.log import logger
 from pricekit.support.progress import progress, tracked
+from pricekit.support.record import record_of
 from pricekit.table import Table, TableSource, read_usable
 from pricekit.table.currency import require_same_currency
 
@@ -110,7 +111,7 @@ def export_run(
             files |= files_of(products, members)
             facts |= {"comparables": len(products)}
             files[CARD] += comparables_section(len(products)).encode()
-        files |= {INVENTORY: make_inventory(files, facts, runs)}
+        files |= {INVENTORY: make_inventory({RECORD: record_of("bundle"), **files}, facts, runs)}
         with _within_limits():
             manifest = write_bundle(out, files, facts, key=key)
         with tracked_by(runs[0].config.track):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from onnxscript import ir
 from onnxscript import opset20 as op
 
 from pricekit.core.contracts import Batch
@@ -129,19 +130,20 @@ def export_graph(
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # the exporter's own deprecations; verification checks the result
-            torch.onnx.export(
+            program = torch.onnx.export(
                 model.eval().merged(),
                 tuple(tensors[name] for name in INPUTS),
-                path,
                 input_names=list(INPUTS),
                 output_names=["price"],
                 dynamic_shapes=shapes,
                 opset_version=OPSET,
                 dynamo=True,
-                external_data=separate_weights,
                 verbose=False,
                 custom_translation_table=dict(translations),
             )
+            assert program is not None
+            _forget_sources(program.model)
+            program.save(path, external_data=separate_weights)
     except Exception as error:
         raise_outside_cause(error)
         cause = error.__cause__ or error
@@ -151,3 +153,11 @@ def export_graph(
             f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export "
             f"supports, and newer versions than torch {torch.__version__} may support more"
         ) from error
+
+
+def _forget_sources(model: Any) -> None:
+    """Delete what torch notes of the Python code behind each node: its lines, with the paths of their files."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        node.metadata_props.clear()
+        for value in node.outputs:
+            value.metadata_props.clear()

@@ -10,6 +10,7 @@ replaced and deleted. All other files are of the user or of observers, and stay.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,7 @@ KEPT = ".kept"
 """A list of the files of others that a replacement contains, see `pricekit.support.staging`."""
 
 _MOST_BYTES = 4096
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 LAYOUT: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "run": (
         "source.json config.toml split.parquet seen.parquet rejected.parquet sample.parquet out_of_fold.parquet "
@@ -122,9 +124,9 @@ def read_record(folder: Path) -> Record | None:
         known = record.kind in LAYOUT and record.state in ("starting", "unfinished", "finished")
         if known and isinstance(record.format, int) and record.to_json() == content:
             return record
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except OSError as error:
+        if error.errno in _NO_FOLDER:
+            return None
         if not tells_damage(error):
             raise
     except (ValueError, KeyError, TypeError, AttributeError):

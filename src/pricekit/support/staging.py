@@ -172,6 +172,8 @@ def publish_pass(run: Path) -> None:
         return
     files = [file for file in files_in(part) if is_own(file.relative_to(part), ["run"])]
     last = (part / LISTING, part / RECORD)
+    if last[0].exists():  # without digests, nothing in the run counts as damaged meanwhile
+        (run / LISTING).unlink(missing_ok=True)
     for file in [*(file for file in files if file not in last), last[0]]:
         if file.exists():
             os.replace(file, run / file.name)

@@ -149,6 +149,7 @@ def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode 
         if folder.state.name == "finished":
             logger.info(f"the search in {out} is finished")
             check_intact(folder.path, None)
+            _delete_work(folder.path)  # a killed process may have left it
             return read_intact(folder.path, FACTS)
         return _search(_begin(source, config, folder, order), order)
 
@@ -215,10 +216,15 @@ def _search(task: Task, order: Order) -> dict[str, Any]:
     facts = finish(task, study)
     facts["seconds"] = round(time.perf_counter() - order.began, 1)
     write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
-    for name in WORK:
-        shutil.rmtree(task.folder / name, ignore_errors=True)
     advance_to(task.folder, "finished")
+    _delete_work(task.folder)
     return facts
+
+
+def _delete_work(folder: Path) -> None:
+    """Delete what only trials need."""
+    for name in WORK:
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
