@@ -97,7 +97,9 @@ def new_or_replaced(out: Path) -> Iterator[Path]:
                     _keep(file, copy)
         except OSError as error:  # such as a full disk
             if str(error.filename2 or error.filename).startswith(str(temporary)):
-                error.filename, error.filename2 = str(out), None
+                error.filename = str(out)
+                if error.filename2 is not None:
+                    error.filename2 = str(out)
             raise
 
 
