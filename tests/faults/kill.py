@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from pricekit.support.record import state_of
 from tests.faults.campaign import Case
 from tests.faults.commands import Command, Ended, run, succeed
 from tests.faults.models import (
@@ -89,7 +90,7 @@ def repeated(kind: str, attempt: int, folder: Path) -> list[str]:
     words = command_of("train" if kind == "overwrite" else kind)
     if kind == "overwrite":
         words += ["--overwrite", "--set", "training.learning_rate=0.02"]
-    begun = kind != "overwrite" or (folder / ".run.new/backbone.json").exists()
+    begun = kind != "overwrite" or state_of(folder / "run").replacement
     if attempt and begun and kind in RESUMED:
         words = [word for word in words if word != "--overwrite"] + ["--resume"]
     return words
