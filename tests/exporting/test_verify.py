@@ -10,7 +10,8 @@ from pricekit.errors import ExportError
 from pricekit.exporting import verify
 from pricekit.exporting.export import export_run
 from pricekit.exporting.priced_once import PricedOnce
-from pricekit.exporting.verify import verify_graph
+from pricekit.exporting.verify import Sample, verify_graph
+from pricekit.nets.inference import torch_engine
 from pricekit.runs.opened import open_run, read_sample
 
 
@@ -18,13 +19,15 @@ def test_a_graph_that_differs_is_caught(run, bundle, raises):
     """Alter one weight of the model: the verification must fail against the old graph."""
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened))
-    checks = verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
+    checks = verify_graph(
+        torch_engine(opened.model), (bundle / "model.onnx").read_bytes(), Sample(inputs, 64)
+    ).checks
     assert max(c.difference for c in checks) < 1e-4
     assert {(c.rows, c.length) for c in checks} >= {(1, 1), (64, 17), (32, 64), (2, 17)}
     with torch.no_grad():
         opened.model.heads[0][-1].bias += 0.01
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+        verify_graph(torch_engine(opened.model), (bundle / "model.onnx").read_bytes(), Sample(inputs, 64))
 
 
 def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle, raises):
@@ -37,28 +40,29 @@ def test_a_graph_that_fails_at_a_shape_is_named_with_its_node(run, bundle, raise
     )
     inputs = opened.preprocessor(read_sample(opened))
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, model.SerializeToString(), inputs, 64)
+        verify_graph(torch_engine(opened.model), model.SerializeToString(), Sample(inputs, 64))
 
 
-def test_a_model_that_returns_no_price_fails(run, bundle, monkeypatch, raises):
+def test_a_model_that_returns_no_price_fails(run, bundle, raises):
     """At one shape only, and not the first: no comparison with NaN is true."""
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened))
-    true = verify.torch_engine(opened.model)
+    true = torch_engine(opened.model)
 
     def price(batch):
         found = true(batch)
         return found * np.nan if batch["input_ids"].shape == (7, 17) else found
 
-    monkeypatch.setattr(verify, "torch_engine", lambda _: price)
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64)
+        verify_graph(price, (bundle / "model.onnx").read_bytes(), Sample(inputs, 64))
 
 
 def test_a_single_sample_row_is_enough(run, bundle):
     opened = open_run(run)
     inputs = opened.preprocessor(read_sample(opened).take(np.array([0])))
-    assert verify_graph(opened.model, (bundle / "model.onnx").read_bytes(), inputs, 64).checks
+    assert verify_graph(
+        torch_engine(opened.model), (bundle / "model.onnx").read_bytes(), Sample(inputs, 64)
+    ).checks
 
 
 def test_a_change_of_smape_over_the_limit_is_refused(run, tmp_path, monkeypatch, raises):
@@ -83,7 +87,7 @@ def test_a_price_that_depends_on_other_rows_is_rejected(run, bundle, monkeypatch
         lambda graph: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
     )
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, graph, inputs, 64)
+        verify_graph(torch_engine(opened.model), graph, Sample(inputs, 64))
 
 
 def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch, raises):
@@ -101,7 +105,7 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch, r
     monkeypatch.setattr(verify, "SINGLE_ROWS", 7)
     monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
     with raises(ExportError, "precision", precision="fp16"):
-        verify_graph(opened.model, b"", inputs, 64, sample.price, precision="fp16")
+        verify_graph(torch_engine(opened.model), b"", Sample(inputs, 64, sample.price), "fp16")
 
 
 def test_a_batch_of_long_rows_has_fewer_of_them(run):
@@ -125,7 +129,9 @@ def test_a_graph_for_one_number_of_rows_or_tokens_is_refused(run, bundle, consta
         return honest(batch) * (1 if batch["input_ids"].shape[axis] == size else 1.1)
 
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, b"", inputs, 64, engine=PricedOnce(lambda: of_one_size))
+        verify_graph(
+            torch_engine(opened.model), b"", Sample(inputs, 64), engine=PricedOnce(lambda: of_one_size)
+        )
 
 
 def test_only_a_batch_of_many_rows_that_differs_is_refused(run, bundle, raises):
@@ -137,7 +143,9 @@ def test_only_a_batch_of_many_rows_that_differs_is_refused(run, bundle, raises):
         return honest(batch) * (1 + 1e-3 * (len(batch["features"]) == 64))
 
     with raises(ExportError, precision="fp32"):
-        verify_graph(opened.model, b"", inputs, 512, engine=PricedOnce(lambda: careless))
+        verify_graph(
+            torch_engine(opened.model), b"", Sample(inputs, 512), engine=PricedOnce(lambda: careless)
+        )
 
 
 @pytest.mark.parametrize("share", [1.5e-5, 9e-5])
@@ -149,7 +157,13 @@ def test_smape_in_float32_may_change_by_rounding_and_not_by_a_shift_of_all_price
     price = np.concatenate([engine(inputs.batch(np.array([row]))) for row in range(len(inputs))]) * 1.5
     shifted = PricedOnce(lambda: lambda batch: engine(batch) * (1 + share))
     if share < 2e-5:
-        assert 1e-3 < verify_graph(opened.model, b"", inputs, 64, price, engine=shifted).smape_change < 2e-3
+        assert (
+            1e-3
+            < verify_graph(
+                torch_engine(opened.model), b"", Sample(inputs, 64, price), engine=shifted
+            ).smape_change
+            < 2e-3
+        )
     else:
         with raises(ExportError, precision="fp32"):
-            verify_graph(opened.model, b"", inputs, 64, price, engine=shifted)
+            verify_graph(torch_engine(opened.model), b"", Sample(inputs, 64, price), engine=shifted)

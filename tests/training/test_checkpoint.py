@@ -5,7 +5,7 @@ from torch import nn
 
 from pricekit.errors import TrainingError
 from pricekit.optim.optimizers import RowwiseAdagrad
-from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 
 def _trained(seed=0):
@@ -19,9 +19,11 @@ def _trained(seed=0):
 
 def test_a_checkpoint_restores_everything(tmp_path):
     model, optimizer = _trained()
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, {"epoch": 3, "best_score": float("inf")})
+    save_checkpoint(
+        tmp_path / "c.safetensors", Parts(model, optimizer), {"epoch": 3, "best_score": float("inf")}
+    )
     other, other_optimizer = _trained(seed=1)
-    state = load_checkpoint(tmp_path / "c.safetensors", other, other_optimizer)
+    state = load_checkpoint(tmp_path / "c.safetensors", Parts(other, other_optimizer))
     assert state == {"epoch": 3, "best_score": float("inf")}
     assert all(
         torch.equal(a, b)
@@ -44,7 +46,7 @@ def test_a_checkpoint_restores_everything(tmp_path):
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error, raises):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
-    save_checkpoint(path, model, None, {"epoch": 1})
+    save_checkpoint(path, Parts(model), {"epoch": 1})
 
     def cut_short(tensors, target, metadata):
         target.write_bytes(b"half")
@@ -52,9 +54,9 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch, error, 
 
     monkeypatch.setattr("pricekit.training.checkpoint.save_file", cut_short)
     with raises(TrainingError, "resume", "out") as raised:
-        save_checkpoint(path, model, None, {"epoch": 2})
+        save_checkpoint(path, Parts(model), {"epoch": 2})
     assert raised.value.__cause__.errno == 28  # so that the command line exits with 4
-    assert load_checkpoint(path, model) == {"epoch": 1}
+    assert load_checkpoint(path, Parts(model)) == {"epoch": 1}
     assert [f.name for f in tmp_path.iterdir()] == ["c.safetensors"]
 
 
@@ -62,10 +64,10 @@ def test_damaged_files_and_other_models_are_reported(tmp_path, raises):
     path = tmp_path / "c.safetensors"
     model, _ = _trained()
     with raises(TrainingError, "out"):
-        load_checkpoint(path, model)
-    save_checkpoint(path, model, None, {})
+        load_checkpoint(path, Parts(model))
+    save_checkpoint(path, Parts(model), {})
     with raises(TrainingError, "out"):
-        load_checkpoint(path, nn.Linear(7, 7))
+        load_checkpoint(path, Parts(nn.Linear(7, 7)))
     path.write_bytes(path.read_bytes()[:50])
     with raises(TrainingError, "overwrite"):
-        load_checkpoint(path, model)
+        load_checkpoint(path, Parts(model))

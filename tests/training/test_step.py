@@ -10,7 +10,7 @@ from pricekit.config.resolve import configure
 from pricekit.errors import TrainingError
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
-from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 from pricekit.training.guard import gradient_norms
 from pricekit.training.step import MAX_SKIPPED, Objective, Stepper, _pieces, clip_gradients, seed_torch
 
@@ -134,9 +134,13 @@ def test_a_resumed_run_that_left_fp16_stays_in_fp32(tmp_path, monkeypatch):
     monkeypatch.setattr(Objective, "forward", overflow)
     for _ in range(MAX_SKIPPED):
         stepper.take([(0, batch_of(4), 1.0)], "k")
-    save_checkpoint(tmp_path / "c", model, stepper.optimizer, stepper.state_dict(), scaler=stepper.scaler)
+    save_checkpoint(
+        tmp_path / "c", Parts(model, stepper.optimizer, scaler=stepper.scaler), stepper.state_dict()
+    )
     again, resumed = make("fp16", speed={"precision": "auto"})
-    resumed.load_state_dict(load_checkpoint(tmp_path / "c", again, resumed.optimizer, scaler=resumed.scaler))
+    resumed.load_state_dict(
+        load_checkpoint(tmp_path / "c", Parts(again, resumed.optimizer, scaler=resumed.scaler))
+    )
     assert resumed.objective.precision == "fp32"
     assert not resumed.scaler.is_enabled()
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,14 @@ from pricekit.exporting.inventory import INVENTORY, make_inventory
 from pricekit.exporting.precision import convert
 from pricekit.exporting.priced_once import PricedOnce, RowPrices
 from pricekit.exporting.tensors import in_file, token_count
-from pricekit.exporting.verify import VerificationReport, fit_length, sample_batches, shapes, verify_graph
+from pricekit.exporting.verify import (
+    Sample,
+    VerificationReport,
+    fit_length,
+    sample_batches,
+    shapes,
+    verify_graph,
+)
 from pricekit.features.assets import is_asset
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
@@ -194,22 +200,16 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
         files = {"model.onnx": converted.model, **texts, **run.preprocessor.features.assets()}
         _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
-        verify = partial(
-            verify_graph,
-            run.model,
-            inputs=inputs,
-            max_length=run.config.max_length,
-            price=sample.price,
-            precision=precision,
-            float32=None if precision == "fp32" else float32,
-            reference=reference,
-        )
+        rows = Sample(inputs, run.config.max_length, sample.price)
+        before = None if precision == "fp32" else float32
         # The report is that of the simulation of the target hardware.
-        report = verify(in_file(converted.simulated, folder / "simulated.onnx"), engine=converted.engine)
-        if converted.engine is not None:
-            converted.engine.close()
+        graph, engine = in_file(converted.simulated, folder / "simulated.onnx"), converted.engine
+        report = verify_graph(reference, graph, rows, precision, float32=before, engine=engine)
+        if engine is not None:
+            engine.close()
         if converted.model != converted.simulated:
-            verify(in_file(converted.model, folder / "converted.onnx"))
+            graph = in_file(converted.model, folder / "converted.onnx")
+            verify_graph(reference, graph, rows, precision, float32=before)
     return ExportedModel(files, converted.float32_nodes, report)
 
 

@@ -15,8 +15,6 @@ from pricekit.errors import ExportError
 from pricekit.exporting.priced_once import PricedOnce
 from pricekit.exporting.tensors import Stored, first_difference, token_count, worst_piece
 from pricekit.metrics import smape
-from pricekit.nets.inference import torch_engine
-from pricekit.nets.network import PriceModel
 from pricekit.preprocess import Inputs
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.progress import tracked
@@ -125,40 +123,46 @@ class _Pair:
         )
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The rows on which a graph is compared with its model.
+
+    Attributes:
+        inputs: N real rows, at least one; few rows are repeated to fill a batch.
+        max_length: the longest length to check, in tokens.
+        price: true prices of the rows, (N,).
+    """
+
+    inputs: Inputs
+    max_length: int
+    price: np.ndarray | None = None
+
+
 def verify_graph(
-    model: PriceModel,
+    reference: PriceBatch,
     graph: Stored,
-    inputs: Inputs,
-    max_length: int,
-    price: np.ndarray | None = None,
-    *,
+    sample: Sample,
     precision: str = "fp32",
+    *,
     float32: Path | None = None,
     engine: PricedOnce | None = None,
-    reference: PriceBatch | None = None,
 ) -> VerificationReport:
     """Compare the graph in ONNX Runtime with the model in torch over many batch shapes and all sample rows.
 
     Args:
-        model: the reference, float32.
+        reference: prices batches with the model in float32.
         graph: the contents of the exported file, or the file.
-        inputs: real rows, at least one; small inputs are repeated to fill a batch.
-        max_length: the longest length to check, in tokens.
-        price: true prices of the rows, (N,).
+        sample: the rows.
         precision: of the graph; a key of `LIMITS`.
         float32: the graph before its conversion, to locate the first node that differs.
         engine: prices batches with the graph; None: the graph is loaded.
-        reference: prices batches with the model; None: each batch as it is, once.
 
     Raises:
         ExportError: a difference exceeds its limit, a price is not finite or not positive, or the graph fails for a
             batch shape.
     """
-    pair = _Pair(
-        reference or PricedOnce(lambda: torch_engine(model)),
-        engine or PricedOnce(lambda: load_cpu(graph)),
-        precision,
-    )
+    pair = _Pair(reference, engine or PricedOnce(lambda: load_cpu(graph)), precision)
+    inputs, max_length, price = sample.inputs, sample.max_length, sample.price
     checks = _check_shapes(pair, inputs, max_length, graph, float32)
     expected, found = _check_rows(pair, inputs)
     change = 0.0 if price is None else abs(smape(expected, price) - smape(found, price))

@@ -163,7 +163,6 @@ def _training(
     weight_decay: float,
     *,
     warmup_epochs: int,
-    max_grad_norm: float | None = None,
 ) -> dict[str, Any]:
     """Return the training settings of a published system; all validate in batches twice as large."""
     return {
@@ -175,7 +174,7 @@ def _training(
         "weight_decay": weight_decay,
         "decay_biases_and_norms": True,  # AdamW over all parameters, as published
         "warmup_epochs": float(warmup_epochs),
-        "max_grad_norm": max_grad_norm,
+        "max_grad_norm": None,
     }
 
 
@@ -249,7 +248,7 @@ class Blazing(_AdamW):
         "loss": {"name": "smape"},
         "head": {"widths": [384, 192], "dropout": [0.2, 0.15], "norm": "layer", "activation": "gelu"},
         "max_length": 256,
-        "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1, max_grad_norm=1.0),
+        "training": _training(16, 8, 10, 3e-4, 0.01, warmup_epochs=1) | {"max_grad_norm": 1.0},
     }
 
 
@@ -273,7 +272,7 @@ class Optimized(_AdamW):
             "activation": "gelu",
         },
         "max_length": 256,
-        "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2, max_grad_norm=1.0),
+        "training": _training(16, 8, 25, 3e-5, 0.02, warmup_epochs=2) | {"max_grad_norm": 1.0},
     }
 
 

@@ -36,7 +36,7 @@ from pricekit.support.digests import LISTING
 from pricekit.support.files import read_json
 from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table
-from pricekit.training.checkpoint import BEST, load_checkpoint
+from pricekit.training.checkpoint import BEST, Parts, load_checkpoint
 
 _READ = (SOURCE, "config.toml", *FILES_OF_PREPROCESSOR, BACKBONE, BEST, INTERVALS, SKETCH, "run.json")
 
@@ -116,7 +116,7 @@ def open_files(path: Path) -> LoadedRun:
     config = read_saved_config(path / "config.toml")
     preprocessor = read_preprocessor(path)
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_intact(path, BACKBONE), None)
-    load_checkpoint(path / BEST, model, run=run_id(path))
+    load_checkpoint(path / BEST, Parts(model), run=run_id(path))
     model.estimate_share = float(facts["estimate_share"])
     intervals = read_intervals(read_kept(path, INTERVALS), path)
     return LoadedRun(path, config, preprocessor, model, facts, intervals, read_sketch_of(path))

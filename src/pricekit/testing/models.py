@@ -20,7 +20,7 @@ from pricekit.nets.network import PriceModel
 from pricekit.nets.transformer import SmallTransformer
 from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
 from pricekit.testing.runner import Check, Make, fail, named
-from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 
 def seeded(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Check]:
@@ -86,9 +86,9 @@ def stored_into(fresh: nn.Module, module: nn.Module) -> None:
     """Copy weights and buffers from `module` to `fresh` through a checkpoint file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "module.safetensors"
-        save_checkpoint(path, module, None, {})
+        save_checkpoint(path, Parts(module), {})
         try:
-            load_checkpoint(path, fresh)
+            load_checkpoint(path, Parts(fresh))
         except TrainingError as error:
             fail(
                 f"a new instance cannot load the weights and buffers: {error.__cause__}",

@@ -20,7 +20,7 @@ from pricekit.nets.network import PriceModel
 from pricekit.testing.data import batch
 from pricekit.testing.models import seeded, small_model
 from pricekit.testing.runner import Check, Make, fail, require_methods, shown
-from pricekit.training.checkpoint import load_checkpoint, save_checkpoint
+from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 STEPS = 6
 
@@ -161,8 +161,8 @@ def _resumes(make: Make) -> None:
     again = _optimizer(second, resumed)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "last.safetensors"
-        save_checkpoint(path, stopped, optimizer, {})
-        load_checkpoint(path, resumed, again)
+        save_checkpoint(path, Parts(stopped, optimizer), {})
+        load_checkpoint(path, Parts(resumed, again))
     _train(second, resumed, again, range(STEPS // 2, STEPS))
     for (name, found), expected in zip(resumed.named_parameters(), model.parameters(), strict=True):
         if not torch.equal(found, expected):

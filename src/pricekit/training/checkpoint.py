@@ -86,33 +86,40 @@ def checkpoints(folder: Path) -> list[Path]:
     return [*([last] if last.is_file() else []), *(path for _, path in earlier)]
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The objects whose states a checkpoint stores.
+
+    Attributes:
+        model: with its parameters and buffers.
+        optimizer: of its parameters; None stores none.
+        ema: the moving average of the weights; None stores none.
+        scaler: of the loss; None stores none.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer | None = None
+    ema: nn.Module | None = None
+    scaler: torch.amp.GradScaler | None = None
+
+
 def save_checkpoint(
-    path: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
-    state: Mapping[str, Any],
-    ema: nn.Module | None = None,
-    scaler: torch.amp.GradScaler | None = None,
-    *,
-    run: str = "",
-    keep: int = 1,
+    path: Path, parts: Parts, state: Mapping[str, Any], *, run: str = "", keep: int = 1
 ) -> None:
     """Write a checkpoint atomically.
 
     Args:
         path: of the file.
-        model: its parameters and buffers are written.
-        optimizer: its state is written if it is given.
+        parts: their states are written.
         state: JSON values.
-        ema: moving average of the weights, written if it is given.
-        scaler: the loss scaler, written if it is given.
         run: the id of the run.
         keep: the number of checkpoints to keep: the earlier ones get the names of `checkpoints`.
 
     Raises:
         TrainingError: the file cannot be written; earlier files stay unchanged.
     """
-    tensors = _prefixed(_MODEL, model) | (_prefixed(_EMA, ema) if ema is not None else {})
+    optimizer, scaler = parts.optimizer, parts.scaler
+    tensors = _prefixed(_MODEL, parts.model) | ({} if parts.ema is None else _prefixed(_EMA, parts.ema))
     record: dict[str, Any] = {
         "state": dict(state),
         "scaler": scaler.state_dict() if scaler else {},
@@ -161,16 +168,8 @@ def _make_room(path: Path, keep: int) -> None:
             os.replace(newer, older)
 
 
-def load_checkpoint(
-    path: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer | None = None,
-    ema: nn.Module | None = None,
-    scaler: torch.amp.GradScaler | None = None,
-    *,
-    run: str = "",
-) -> dict[str, Any]:
-    """Load a file of `save_checkpoint` into the given objects and return its JSON values.
+def load_checkpoint(path: Path, parts: Parts, *, run: str = "") -> dict[str, Any]:
+    """Load a file of `save_checkpoint` into the objects of its parts and return its JSON values.
 
     Raises:
         TrainingError: the file is missing, damaged or of another run, or its tensors do not match the objects.
@@ -179,9 +178,10 @@ def load_checkpoint(
         record = _read_record(path, run)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        model.load_state_dict(_under(tensors, _MODEL))
-        if ema is not None:
-            ema.load_state_dict(_under(tensors, _EMA))
+        parts.model.load_state_dict(_under(tensors, _MODEL))
+        if parts.ema is not None:
+            parts.ema.load_state_dict(_under(tensors, _EMA))
+        optimizer, scaler = parts.optimizer, parts.scaler
         if scaler is not None and scaler.is_enabled() and record["scaler"]:
             scaler.load_state_dict(record["scaler"])
         if optimizer is not None:

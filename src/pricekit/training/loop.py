@@ -24,6 +24,7 @@ from pricekit.training.checkpoint import (
     BEST,
     LAST,
     EpochResult,
+    Parts,
     TrainingState,
     load_checkpoint,
     write_metrics,
@@ -97,7 +98,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     advice = session.monitor.advice()
     if advice and job.valid is not None:  # once, and not again by the second pass
         logger.info(advice)
-    load_checkpoint(folder / BEST, job.model, run=job.run)
+    load_checkpoint(folder / BEST, Parts(job.model), run=job.run)
     return session.state
 
 

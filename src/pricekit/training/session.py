@@ -26,6 +26,7 @@ from pricekit.training.checkpoint import (
     BEST,
     LAST,
     EpochResult,
+    Parts,
     TrainingState,
     load_checkpoint,
     restore_metrics,
@@ -154,6 +155,11 @@ class Session:
         return self.job.model if self.ema is None else self.ema.module
 
     @property
+    def parts(self) -> Parts:
+        """What a checkpoint to resume from stores, besides the state."""
+        return Parts(self.job.model, self.optimizer, self.ema, self.stepper.scaler)
+
+    @property
     def schedule_ended(self) -> bool:
         """Whether the schedule has no steps left."""
         return self.state.position >= self.time_budget.total_steps
@@ -231,12 +237,11 @@ class Session:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
             if name == LAST:
-                scaler, keep = self.stepper.scaler, self.config.training.keep_checkpoints
-                model, run = self.job.model, self.job.run
-                save_checkpoint(path, model, self.optimizer, record, self.ema, scaler, run=run, keep=keep)
+                keep = self.config.training.keep_checkpoints
+                save_checkpoint(path, self.parts, record, run=self.job.run, keep=keep)
             else:
                 del record["history"]
-                save_checkpoint(path, self.scored_model, None, record, run=self.job.run)
+                save_checkpoint(path, Parts(self.scored_model), record, run=self.job.run)
             notify("checkpoint_saved", folder=self.run_folder, path=path)
         self.processes.wait()
 
@@ -249,8 +254,7 @@ class Session:
 
     def load(self, path: Path) -> None:
         """Continue from a checkpoint; raises TrainingError."""
-        run = self.job.run
-        record = load_checkpoint(path, self.job.model, self.optimizer, self.ema, self.stepper.scaler, run=run)
+        record = load_checkpoint(path, self.parts, run=self.job.run)
         self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
         self.stepper.load_state_dict(record)
         self.stepper.taken = self.state.step
