@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from pricekit.errors import PricekitError, TrainingError
 from pricekit.support.digests import DamagedError
-from pricekit.support.files import RECORD
 from pricekit.support.record import FORMAT, Record, State, read_record, state_of
 
 Mode = Literal["new", "resume", "overwrite"]
@@ -99,13 +99,24 @@ def finished_record(folder: Path, *kinds: str, error: type[PricekitError] = Trai
 
 def kind_of(folder: Path, error: type[PricekitError] = TrainingError) -> str:
     """Return the kind of a folder, "" if pricekit did not make it; raises an error if its record is damaged."""
-    state = state_of(folder)
-    if state.name == "damaged":
-        raise error(
-            f"{folder / RECORD} was altered or damaged; restore it from a copy, or train again",
-            path=str(folder),
-        )
-    return state.kind
+    try:
+        record = read_record(folder)
+    except DamagedError as damage:
+        raise error(f"{damage}; restore it from a copy, or train again", path=str(folder)) from None
+    return "" if record is None else record.kind
+
+
+def check_apart(out: Path, inputs: Iterable[Path], error: type[PricekitError] = TrainingError) -> None:
+    """Raise an error if an output is or contains the folder of an input, which it would replace."""
+    place = out.resolve()
+    for each in inputs:
+        source = each.resolve()
+        if place == source or place in source.parents:
+            raise error(
+                f"the output {out} would replace {each}, from which it is made; choose another folder",
+                parameters=("out",),
+                path=str(out),
+            )
 
 
 def with_article(kind: str) -> str:

@@ -1,13 +1,17 @@
 """Commands in a folder with a project file, and the folders that they choose."""
 
 import os
+import shutil
 import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import pricekit as pk
+from pricekit.cli.project import interrupted_run
 from pricekit.datasets import make_catalog
+from pricekit.support.record import advance_to
 
 SETTINGS = """
 features = ["optimized22", "columns"]
@@ -133,6 +137,14 @@ def test_a_mistake_in_the_project_file_is_wrong_usage(pricekit, shop):
 
 def test_resume_uses_the_latest_run(pricekit, shop):
     assert pricekit("train")[0] == 0
+    newer = shutil.copytree(shop / "runs" / "quick-1", shop / "runs" / "quick-0")
+    advance_to(newer, "unfinished")
+    shutil.copytree(newer, shop / "runs" / ".quick-1.new")
+    for name, time in (("quick-1", 1e9), ("quick-0", 2e9), (".quick-1.new", 3e9)):
+        os.utime(shop / "runs" / name / "config.toml", (time, time))
+    assert interrupted_run() == Path("runs", "quick-1")
+    for folder in (".quick-1.new", "quick-0"):
+        shutil.rmtree(shop / "runs" / folder)
     (shop / "runs" / "quick-1" / "run.json").unlink()
     code, _, err = pricekit("train", "--resume")
     assert code == 0, err

@@ -86,6 +86,14 @@ def test_a_foreign_file_in_a_bundle_is_kept(run, bundle, tmp_path):
     assert {file.name for file in out.iterdir()} == {file.name for file in bundle.iterdir()} | {"prices.csv"}
 
 
+@pytest.mark.parametrize("place", [".", ".."])
+def test_a_bundle_does_not_replace_the_run_that_it_is_made_from(run, tmp_path, place, raises):
+    copy = shutil.copytree(run, tmp_path / "cv" / "run")
+    with raises(ExportError, "out"):
+        export_run(copy, copy / place, overwrite=True)
+    assert (copy / "best.safetensors").exists()
+
+
 def test_a_folder_that_is_not_a_run_is_rejected(tmp_path, raises):
     with raises(TrainingError):
         export_run(tmp_path, tmp_path / "bundle")

@@ -21,6 +21,8 @@ from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.support.record import state_of
+from pricekit.training import loop
+from pricekit.training.session import start_session
 
 
 class MeanEncoder(nn.Module):
@@ -246,3 +248,31 @@ def test_a_training_warns_of_such_rates(tmp_path, logged):
     config = tiny_config({"backbone": "lstm", "training": {"learning_rate": 5e-3}})
     train(Source(make_catalog(60, seed=1)), config, tmp_path / "run")
     assert "choose the policy scratch" in logged()
+
+
+class Learning(SmapeLoss):
+    """A loss with a weight of its own."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.shift = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, raw, price):
+        return super().forward(raw + self.shift, price)
+
+
+def test_the_second_pass_begins_with_the_loss_as_it_was_created(catalog, tmp_path, register, monkeypatch):
+    register("loss", Learning)
+    begun = []
+
+    def start(job, *args, **given):
+        begun.append(float(job.model.loss.shift.detach()))
+        return start_session(job, *args, **given)
+
+    monkeypatch.setattr(loop, "start_session", start)
+    train(
+        Source(catalog),
+        tiny_config({"training": {"epochs": 1, "refit": True}}, {"loss": {"name": "toy"}}),
+        tmp_path / "run",
+    )
+    assert begun == [0.0, 0.0]

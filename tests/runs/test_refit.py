@@ -23,7 +23,7 @@ from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
 from pricekit.support.progress import use_reporter
-from pricekit.support.record import REFIT, is_own, staging_of
+from pricekit.support.record import REFIT, is_own, staging_of, state_of
 from pricekit.training import loop
 from pricekit.training.machine import Monitor
 from pricekit.training.session import Session, start_session
@@ -191,7 +191,7 @@ def killed_and_resumed(catalog, out, refitted, replace_file):
         patch.setattr(os, "replace", replace_file)
         with pytest.raises(Killed):
             train(Source(catalog), tiny_config(REFITTED), out)
-    assert not (out / "run.json").exists()
+    assert state_of(out).name == "unfinished"
     resumed_equals(catalog, out, refitted)
 
 
@@ -378,6 +378,45 @@ def test_without_time_for_the_second_pass_the_first_weights_are_kept(
     assert not (tmp_path / "run" / REFIT).exists()
     assert_weights(tmp_path / "run", single)
     check_intact(tmp_path / "run", None)
+
+
+def test_a_finished_run_whose_second_pass_no_longer_fits_is_kept(
+    catalog, refitted, tmp_path, monkeypatch, raises
+):
+    """Its checkpoint is gone, so the second pass would begin again."""
+    out = shutil.copytree(refitted, tmp_path / "run")
+    (out / "last.safetensors").unlink()
+    monkeypatch.setattr(TimeBudget, "must_stop", lambda self, seconds, epoch_ends=False: True)
+    with raises(TrainingError, "time_budget"):
+        pk.train(catalog, out=out, resume=True, time_budget=1e6)
+    assert (out / "held_out.parquet").exists()
+    assert state_of(out).name == "unfinished"
+
+
+def test_the_seconds_of_an_interrupted_first_pass_count_in_the_second_one(catalog, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with killed_after(2, Session, "save", Session.save), pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), out)
+    monkeypatch.setattr(
+        Session,
+        "load",
+        lambda self, path, call=Session.load: call(self, path) or setattr(self.state, "seconds", 1000.0),
+    )
+    facts = train(Source(catalog), tiny_config(REFITTED), out, mode="resume")
+    assert 1000 < facts["seconds"] < 1100
+
+
+def test_a_finished_run_that_is_only_measured_again_stays_finished(catalog, refitted, tmp_path, monkeypatch):
+    out = shutil.copytree(refitted, tmp_path / "run")
+
+    def interrupted(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr("pricekit.runs.train.second_sketch", interrupted)
+    with pytest.raises(Killed):
+        train(Source(catalog), tiny_config(REFITTED), out, mode="resume")
+    assert state_of(out).name == "finished"
+    assert_weights(out, refitted)
 
 
 def test_resuming_keeps_the_choice(catalog, refitted, raises):

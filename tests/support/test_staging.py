@@ -11,10 +11,19 @@ from pricekit.errors import TrainingError
 from pricekit.support import files, staging
 from pricekit.support.files import RECORD
 from pricekit.support.locks import owned
-from pricekit.support.record import Record, continued, read_record, staging_of, write_record
+from pricekit.support.record import (
+    Record,
+    advance_to,
+    begin,
+    continued,
+    read_record,
+    staging_of,
+    write_record,
+)
 from pricekit.support.staging import (
     can_stage,
     keep_others,
+    new_or_replaced,
     read_whole,
     replacing,
     settle,
@@ -334,3 +343,28 @@ def test_files_that_come_after_a_replacement_was_complete_are_kept(tmp_path, mon
         "later.txt": "new",
     }
     assert not folder.exists()
+
+
+def test_what_a_user_changes_between_two_replacements_that_begin_is_kept(tmp_path):
+    """The second one begins anew: what the first one linked is older."""
+    out = tmp_path / "run"
+    _write(out, "old")
+    (out / "notes.txt").write_text("first version")
+    for _ in range(2):
+        begin(staging_of(out), "run")
+        keep_others(out, staging_of(out))
+        _edit(out / "notes.txt", "second version")
+    advance_to(staging_of(out), "finished")
+    with replacing(out, staging_of(out)):
+        pass
+    assert (out / "notes.txt").read_text() == "second version"
+
+
+def test_files_that_cannot_be_read_are_kept_in_a_folder_that_appears_at_once(tmp_path):
+    out = tmp_path / "bundle"
+    _write(out, "old", "model.onnx")
+    os.mkfifo(out / "pipe")
+    (out / "nowhere").symlink_to(tmp_path / "missing")
+    with new_or_replaced(out) as folder:
+        (folder / "pricekit.json").write_text("new")
+    assert {file.name for file in out.iterdir()} == {"pricekit.json", "pipe", "nowhere", "model.onnx"}

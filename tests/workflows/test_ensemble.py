@@ -8,7 +8,7 @@ import pytest
 from conftest import tiny_config
 from pricekit.api.models import export
 from pricekit.bundle import MANIFEST, limits, open_bundle
-from pricekit.errors import BundleError, ExportError
+from pricekit.errors import BundleError, ExportError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import read_bundle
@@ -176,6 +176,13 @@ def test_a_run_that_is_better_alone_is_an_ensemble_of_one(pricekit, run, catalog
     found = Predictor.load(tmp_path / "bundle", "ort-cpu").predict(texts)
     assert found == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
     assert "the price of its only member" in (tmp_path / "bundle" / "README.md").read_text()
+
+
+def test_an_ensemble_does_not_replace_one_of_its_runs(run, other, tmp_path, raises):
+    copy = shutil.copytree(run, tmp_path / "run")
+    with raises(TrainingError, "out"):
+        make_ensemble([copy, other], copy, mode="overwrite")
+    assert (copy / "last.safetensors").exists()
 
 
 def test_a_full_disk_is_named(run, other, tmp_path, monkeypatch, raises):

@@ -148,7 +148,8 @@ def _latest(
         shown = target_of(file.parent) if began else file.parent  # it may have a replacement
         if state.kind in kinds and state.name in states and not shown.name.startswith("."):
             settings = [file.with_name(name) for name in _WRITTEN_AT_START] if began else []
-            times[shown] = next(each for each in (*settings, file) if each.exists()).stat().st_mtime
+            time = next(each for each in (*settings, file) if each.exists()).stat().st_mtime
+            times[shown] = max(times.get(shown, 0.0), time)
     if not times:
         raise click.UsageError(f"Missing {argument}, and {folder}/ has none. Name one, or {remedy}.")
     latest = max(times, key=times.__getitem__)

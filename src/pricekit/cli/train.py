@@ -130,7 +130,7 @@ def _dry_run(flags: dict[str, Any]) -> None:
     init = model_path(flags["init"], "init") if flags["init"] else None
     out = Path(flags["out"] or interrupted_run()) if flags["resume"] else Path()
     config, mode = config_to_train(out, source, options, init, "resume" if flags["resume"] else "new")
-    out = continued(out)
+    out = continued(out) if mode == "resume" else out
     resumed = [out, *out.glob("members/*")] if mode == "resume" else []
     run = out if resumed and not config.members else None
     seen = earlier_texts(config.init, *resumed)

@@ -40,7 +40,7 @@ from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import PriceModel
-from pricekit.output import check_output, kind_of
+from pricekit.output import check_apart, check_output, kind_of
 from pricekit.prediction.self_test import SELF_TEST, make_self_test
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
 from pricekit.support.files import RECORD, temporary_folder
@@ -96,6 +96,7 @@ def export_run(
         DataError: the table of comparables cannot be used.
     """
     with owned(out, "bundle", ExportError):
+        check_apart(out, [path], ExportError)
         check_output(out, "bundle", "overwrite" if overwrite else "new", ExportError)
         opened = open_ensemble(path) if kind_of(path) == "ensemble" else open_run(path)
         runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from pricekit.bundle import open_bundle
+from pricekit.bundle import files_of_bundle, open_bundle
 from pricekit.errors import ExportError
 from pricekit.output import kind_of
 from pricekit.prediction.intervals import BOUNDS
@@ -151,8 +151,7 @@ def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
     Returns:
         The folder of the version.
     """
-    open_bundle(bundle)
-    contents = {f"bundle/{file.name}": file.read_bytes() for file in bundle.iterdir() if file.is_file()}
+    contents = {f"bundle/{name}": data for name, data in files_of_bundle(open_bundle(bundle)).items()}
     code = files("pricekit.exporting").joinpath("triton_model.py.txt").read_bytes()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).exists():

@@ -181,7 +181,7 @@ class ModelPlugins:
 
     Attributes:
         backbone: makes the tokenizer and the encoder.
-        loss: a new `torch.nn.Module`, which becomes a part of the network.
+        loss: a new `torch.nn.Module`; a copy of it becomes a part of the network.
     """
 
     backbone: Backbone
@@ -207,7 +207,7 @@ def build_model(
     """Build a network.
 
     Args:
-        plugins: of the configuration; the loss becomes a part of the network.
+        plugins: of the configuration; a copy of the loss becomes a part of the network.
         config: of the run.
         preprocessor: provides the tokenizer and the number of features.
         architecture: the values that the backbone stored to rebuild its encoder.
@@ -220,4 +220,5 @@ def build_model(
         tokens = train.tokens if train else None
         encoder = plugins.backbone.encoder(architecture, preprocessor.tokenizer, tokens)
     features = preprocessor.features
-    return PriceModel(encoder, config.head, plugins.loss, len(features.names), features.log_price)
+    loss = copy.deepcopy(plugins.loss)  # a second pass begins with the loss as it was created
+    return PriceModel(encoder, config.head, loss, len(features.names), features.log_price)

@@ -574,13 +574,13 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | N
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
     resumed = part.reopened and (part.folder / LAST).exists()
-    warm = None if init is None or resumed else part.warm or WarmStart.open(Path(init))
-    part = replace(part, resumed=resumed, warm=warm)
+    part = replace(part, resumed=resumed)
+    warm = None if init is None or resumed else WarmStart.open(Path(init))
     new = not part.reopened and processes.main
     with InputFiles(part.folder, new, processes.main, cache) as files:
-        job = prepare_new_run(part, files, feature_limit) if new else reopen_run(part, files)
+        opened = replace(part, warm=warm)
+        job = prepare_new_run(opened, files, feature_limit) if new else reopen_run(opened, files)
     if processes.main and part.reopened:
-        advance_to(run, "unfinished")
         unlist_files(part.folder, REFIT_FINISHED if part.first else FINISHED)  # they are written again
     if processes.main:
         processes.wait()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +136,10 @@ def train_unless_finished(source: Source, config: RunConfig, folder: Path, *, re
     Raises:
         PricekitError: as `train`; or a finished run is damaged or has other rows.
     """
-    if not resume or state_of(folder).name != "finished":
+    processes = Processes()
+    if not (resume and processes.from_main(float(state_of(folder).name == "finished"))):
         return train(source, config, folder, "resume" if resume else "new")
-    with owned(
-        folder, "run", TrainingError, enabled=Processes().main
-    ):  # deletes the lock of a killed process
+    with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
         check_intact(folder, (*FILES, *assets_in(folder)))
         check_same_rows(folder, add_pseudo_labels(source, load_split(source, config), config, folder))
         return read_intact(folder, "run.json")
@@ -150,40 +150,59 @@ def _train(prepared: Prepared, started: float) -> dict[str, Any]:
     part, job = prepared.part, prepared.job
     budget, first = job.config.training.time_budget, part.first
     if first is not None:
-        return _refit(prepared, first, started)
+        return _refit(prepared, first, started, first.facts["seconds"])
     ends, fits = training_ends(budget, prepared.seconds), False
     if refits(job.config, part.source):
         ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(part.split))
         fits = bool(job.processes.from_main(float(fits)))
     job = first_job(job, part.split, ends) if fits else job_until(job, ends)
-    state = fit(job, prepared.run, resume=part.resumed, started=started)
+    begins = partial(_mark_unfinished, prepared)
+    state = fit(job, prepared.run, resume=part.resumed, started=started, begins=begins)
     facts = measure(prepared, state, started)
     if fits:
         first = FirstPass(facts, state.history, state.position, read_state(prepared.run / BEST)["step"])
         if job.processes.main:
             delete_inputs(prepared.run)  # the second pass has others
         job.processes.wait()
-        return _refit(prepare_refit(prepared, first), first, started)
+        return _refit(prepare_refit(prepared, first), first, started, state.seconds)
     if job.processes.main:
         complete_run(prepared.run, facts, job.model, FINISHED)
     return facts
 
 
-def _refit(prepared: Prepared, first: FirstPass, started: float) -> dict[str, Any]:
+def _mark_unfinished(prepared: Prepared) -> None:
+    """Mark a finished run that is resumed as unfinished, before it is trained further."""
+    if prepared.job.processes.main:
+        advance_to(prepared.run, "unfinished")
+
+
+def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float) -> dict[str, Any]:
     """Train the second pass of two, on all rows, and finish the run with its weights.
 
     If the time budget leaves it fewer steps than the first pass took, the weights of that pass are kept.
+
+    Args:
+        prepared: the second pass.
+        first: the results of the first one.
+        started: `time.perf_counter()` when this process began.
+        earlier: seconds of training in other processes, which a checkpoint of the second pass contains.
     """
     run, folder, budget = prepared.run, prepared.part.folder, prepared.job.config.training.time_budget
-    ends, seconds = training_ends(budget, prepared.seconds), first.facts["seconds"]
-    job = refit_job(prepared.job, first, run, ends)
-    if prepared.part.reopened:  # another process trained the first pass
-        job = replace(job, stage=replace(job.stage, earlier_seconds=seconds))
-    state = fit(job, folder, resume=prepared.part.resumed, started=started)
+    job = refit_job(prepared.job, first, run, training_ends(budget, prepared.seconds))
+    job = replace(job, stage=replace(job.stage, earlier_seconds=earlier))
+    begins = partial(_mark_unfinished, prepared)
+    state = fit(job, folder, resume=prepared.part.resumed, started=started, begins=begins)
     seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
     done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
     facts = first.facts | done | {"seconds": seconds}
+    if not complete and folder == run:
+        raise TrainingError(
+            f"the time budget leaves {counted(state.step, 'step')} for the second pass of {run}, and the weights of "
+            "the first one no longer exist; give more time",
+            parameters=("time_budget",),
+            path=str(run),
+        )
     if not complete:
         logger.warning(
             f"the time budget leaves {counted(state.step, 'step')} for the refit, and the first pass took "

@@ -16,7 +16,7 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,10 +118,11 @@ def write_parquet(path: Path, frame: pd.DataFrame) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, finish: Callable[[Path], None] | None = None) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; sync it with its files and rename it on success, delete it on failure.
 
     An existing folder, or the target of a symbolic link at `path`, is replaced once the new folder is complete.
+    `finish` is called with the synced folder before that.
     """
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +132,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in (*temporary.rglob("*"), temporary):
             sync(file)
+        if finish is not None:
+            finish(temporary)
         replace_folder(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

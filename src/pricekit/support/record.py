@@ -13,9 +13,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,43 +34,52 @@ REFIT = "refit"
 KEPT = ".kept"
 """A list of the files of others that a replacement contains, see `pricekit.support.staging`."""
 
+WHOLE = "*"
+"""The kind of a folder in which everything is pricekit's."""
+
 _MOST_BYTES = 4096
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_ASSET = "asset-[0-9a-f]{64}.(onnx|bin)"
 LAYOUT: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "run": (
         "source.json config.toml split.parquet seen.parquet rejected.parquet sample.parquet out_of_fold.parquet "
-        "pseudo_labelled.parquet tokenizer.json preprocess.json asset-*.onnx asset-*.bin backbone.json metrics.jsonl "
-        "train.inputs valid.inputs last.safetensors last-*.safetensors best.safetensors intervals.json "
-        "held_out.parquet sketch.json run.json files.json",
+        "pseudo_labelled.parquet tokenizer.json preprocess.json backbone.json metrics.jsonl (train|valid).inputs "
+        "(last|last-[1-9][0-9]*|best).safetensors intervals.json held_out.parquet sketch.json run.json files.json "
+        + _ASSET,
         {REFIT: ("run",)},
     ),
     "ensemble": (
         "members.toml ensemble.json run.json intervals.json held_out.parquet sketch.json files.json",
         {"members": ("members",)},
     ),
-    "members": ("", {"*": ("run",)}),
+    "members": ("", {"[^/]+": ("run",)}),
     "cross-validation": (
         "cv.toml plan.json folds.parquet held_out.parquet cv.json files.json",
-        {"fold-*": ("run", "ensemble")},
+        {"fold-[0-9]+": ("run", "ensemble")},
     ),
     "search": (
-        "tune.toml search.json study.log study.log.lock* config.toml trials.csv importance.csv final.parquet tune.json "
+        "tune.toml search.json study.log(.lock[^/]*)? config.toml trials.csv importance.csv final.parquet tune.json "
         "files.json",
-        {"run": ("run",), "default": ("run",), "trials": ("*",), "prices": ("*",), "cache": ("*",)},
+        {"run|default": ("run",), "trials|prices|cache": (WHOLE,)},
     ),
     "pretraining": (
         "config.json model.safetensors tokenizer.json pretrain.json files.json start.json",
-        {"checkpoint-*": ("*",), "model": ("*",)},
+        {"checkpoint-[0-9]+": (WHOLE,)},
     ),
     "bundle": (
-        "manifest.json signature.json model.onnx tokenizer.json preprocess.json *-model.onnx *-tokenizer.json "
-        "*-preprocess.json asset-*.onnx asset-*.bin intervals.json comparables.parquet comparables.json sketch.json "
-        "self_test.json README.md inventory.cdx.json",
+        "manifest.json signature.json ([0-9]+-)?(model.onnx|tokenizer.json|preprocess.json) intervals.json sketch.json "
+        "comparables.(parquet|json) self_test.json README.md inventory.cdx.json " + _ASSET,
         {},
     ),
-    "demo": ("products.csv new.csv prices.csv", {"run": ("run",), "bundle": ("bundle",)}),
+    "demo": ("(products|new|prices).csv", {"run": ("run",), "bundle": ("bundle",)}),
 }
-"""Of each kind: patterns of its files' names, and by patterns of the names of folders in it, their kinds; `*`: any."""
+"""Of each kind: patterns of its files' names, and by patterns of the names of the folders in it, their kinds.
+
+Patterns are regular expressions in which a dot is a dot.
+"""
+
+_OF_DAMAGED = [kind for kind in LAYOUT if kind not in ("demo", "members", "search", "pretraining")]
+"""The kinds whose files are deleted where a damaged record does not tell the kind."""
 
 
 FACTS = {
@@ -110,15 +120,19 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """Return the record of a folder; None if it has none.
+    """Return the record of a folder; None if it has none, or a file of that name that is none.
 
     Raises:
         DamagedError: it cannot be read, or says what no record says.
     """
     file = folder / RECORD
     try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            return None
         with file.open("rb") as stream:
             content = json.loads(stream.read(_MOST_BYTES))
+        if isinstance(content, dict) and not content.keys() & {"kind", "format", "state"}:
+            return None  # of another program
         second, replaces = content.get("pass") == "second", content.get("replaces", False)
         record = Record(content["kind"], content["state"], second, replaces, content["format"])
         known = record.kind in LAYOUT and record.state in ("starting", "unfinished", "finished")
@@ -129,7 +143,7 @@ def read_record(folder: Path) -> Record | None:
             return None
         if not tells_damage(error):
             raise
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise DamagedError(f"{file} was altered or damaged")
 
@@ -161,7 +175,7 @@ def advance_to(folder: Path, state: Step) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete the files that pricekit wrote in a folder, and nothing else; a kill leaves a folder that is starting."""
+    """Delete the files that pricekit wrote in a folder, and nothing else; what is left is a folder that is starting."""
     if not (folder / RECORD).exists():
         return
     try:
@@ -170,20 +184,20 @@ def clear(folder: Path) -> None:
         record = None
     if record is not None:
         write_record(folder, replace(record, state="starting", replaces=False))
-    kinds = LAYOUT if record is None else (record.kind,)
+    kinds = _OF_DAMAGED if record is None else [record.kind]
     own = [file for file in files_in(folder) if is_temporary(file) or is_own(file.relative_to(folder), kinds)]
     for file in own:
-        if file.name != RECORD or file.parent != folder:
+        if file.parent != folder or file.name not in (RECORD, KEPT):
             file.unlink(missing_ok=True)
     for inner in sorted({parent for file in own for parent in file.parents}, reverse=True):
         if folder in inner.parents and not any(inner.iterdir()):
             inner.rmdir()
-    (folder / RECORD).unlink(missing_ok=True)
 
 
 def clear_away(folder: Path) -> None:
     """Delete the files that pricekit wrote in a folder, and the folder if nothing else is in it."""
     clear(folder)
+    (folder / RECORD).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
@@ -201,14 +215,18 @@ def is_own(file: Path, kinds: Iterable[str]) -> bool:
     for names, inner in (LAYOUT[kind] for kind in kinds):
         if not rest:
             locks = head.startswith(".") and head.endswith(".lock")
-            if head in (RECORD, KEPT) or locks or any(fnmatchcase(head, name) for name in names.split()):
+            if head in (RECORD, KEPT) or locks or any(_fits(head, name) for name in names.split()):
                 return True
         elif any(
-            fnmatchcase(head, name) and ("*" in parts or is_own(Path(*rest), parts))
+            _fits(head, name) and (WHOLE in parts or is_own(Path(*rest), parts))
             for name, parts in inner.items()
         ):
             return True
     return False
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return re.fullmatch(pattern.replace(".", r"\."), name) is not None
 
 
 def others_in(folder: Path) -> Iterator[Path]:
@@ -217,7 +235,7 @@ def others_in(folder: Path) -> Iterator[Path]:
         record = read_record(folder)
         kinds: Iterable[str] = () if record is None else (record.kind,)
     except DamagedError:
-        kinds = LAYOUT
+        kinds = _OF_DAMAGED
     for file in files_in(folder):
         if not (is_temporary(file) or is_own(file.relative_to(folder), kinds)):
             yield file
@@ -267,7 +285,7 @@ ABSENT = State("absent")
 
 def state_of(folder: Path) -> State:
     """Return the state of a folder."""
-    beside = _record_or_none(staging_of(folder))
+    beside = _record_or_none(staging_of(folder)) if folder.resolve().name else None  # the root has no name
     replacement = beside is not None and beside.state != "starting"
     try:
         record = read_record(folder)
@@ -290,5 +308,5 @@ def state_of(folder: Path) -> State:
 def _record_or_none(folder: Path) -> Record | None:
     try:
         return read_record(folder)
-    except DamagedError:
+    except (DamagedError, OSError):  # such as a folder of another user
         return None

@@ -89,12 +89,15 @@ def new_or_replaced(out: Path) -> Iterator[Path]:
     """Yield a temporary folder for all files of a new one, as `new_folder`; files of an old one that are not pricekit's
     are kept.
     """
-    with named_in_errors(out.resolve()), new_folder(out) as temporary:
+
+    def keep(new: Path) -> None:
+        for file in others_in(out) if out.is_dir() else ():
+            if not os.path.lexists(copy := new / file.relative_to(out)):
+                _keep(file, copy)
+
+    with named_in_errors(out.resolve()), new_folder(out, keep) as temporary:
         try:
             yield temporary
-            for file in others_in(out) if out.is_dir() else ():
-                if not os.path.lexists(copy := temporary / file.relative_to(out)):
-                    _keep(file, copy)
         except OSError as error:  # such as a full disk
             if str(error.filename2 or error.filename).startswith(str(temporary)):
                 error.filename = str(out)
@@ -162,15 +165,15 @@ def publish_pass(run: Path) -> None:
     Until then the run is unfinished. After a kill at any moment, the next call continues.
     """
     part = run / REFIT
-    if not (part / RECORD).is_file():
-        if part.is_dir() and not any(part.iterdir()):
-            part.rmdir()
-        return
     try:
-        record = read_record(part)
+        whole, record = read_record(run), read_record(part)
     except DamagedError:
         return
-    if record is None or record.state != "finished":
+    if whole is None or whole.kind != "run" or whole.state == "finished":
+        return
+    if record is None and part.is_dir() and not any(part.iterdir()):
+        part.rmdir()
+    if record is None or not (record.kind == "run" and record.second and record.state == "finished"):
         return
     files = [file for file in files_in(part) if is_own(file.relative_to(part), ["run"])]
     last = (part / LISTING, part / RECORD)
@@ -180,8 +183,11 @@ def publish_pass(run: Path) -> None:
         if file.exists():
             os.replace(file, run / file.name)
     listed = read_listing(run) or {}
-    earlier = [file for file in run.glob("asset-*") if file.name not in listed]
-    for file in [*earlier, *run.glob("last-*.safetensors"), *leftovers(part)]:
+    for file in run.iterdir():
+        own = is_own(Path(file.name), ["run"])
+        if own and file.name.startswith(("asset-", "last-")) and file.name not in listed:
+            file.unlink()
+    for file in leftovers(part):
         file.unlink()
     sync(run)
     os.replace(last[1], run / RECORD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,14 @@ class _StopError(Exception):
     """A signal came during the validation."""
 
 
-def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> TrainingState:
+def fit(
+    job: Job,
+    folder: Path,
+    *,
+    resume: bool = False,
+    started: float | None = None,
+    begins: Callable[[], None] = lambda: None,
+) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
     Afterwards the model has the best weights, on its device: those with the best validation score, or the last
@@ -59,6 +67,7 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
         folder: of the run.
         resume: continue from `last.safetensors`.
         started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.
+        begins: called before the first step; not called if the training that is resumed is complete.
 
     Raises:
         TrainingError: a loss, gradient or weight is not finite, memory ran out, or the checkpoint to resume from is
@@ -68,6 +77,8 @@ def fit(job: Job, folder: Path, *, resume: bool = False, started: float | None =
     """
     session = start_session(job, folder, resume=resume, started=started)
     log_plan(session)
+    if not session.finished:
+        begins()
     with (
         defer_interrupts(alone=job.processes.count == 1) as noticed,
         fast_math(job.config.speed),

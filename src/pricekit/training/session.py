@@ -49,7 +49,7 @@ class Stage:
     Attributes:
         run_folder: the folder that the hooks receive; None means the folder of this training.
         earlier_steps: optimizer steps of the pass before.
-        earlier_seconds: training time of another process, which is in no checkpoint.
+        earlier_seconds: training time of other processes, which is in no checkpoint of this training.
         later_steps: optimizer steps of the pass that follows, at most.
         history: the lines of `metrics.jsonl` of the pass before.
     """

@@ -37,7 +37,7 @@ from pricekit.support.files import read_json, write_text
 from pricekit.support.log import logger
 from pricekit.support.mapped import folder_for_files
 from pricekit.support.progress import tracked
-from pricekit.support.record import advance_to
+from pricekit.support.record import advance_to, state_of
 from pricekit.training.parallel import Processes
 from pricekit.workflows.ensemble import train_model
 from pricekit.workflows.folds import (
@@ -156,7 +156,8 @@ def _begin(source: Source, config: RunConfig, folder: Folder, folds: int | None)
         source = replace(source, unpriced=source.unpriced or paths["unpriced"], teachers=paths["teachers"])
         check_teachers(source, plan)
         if processes.main:
-            advance_to(out, "unfinished")
+            if any(state_of(out / f"fold-{fold}").name != "finished" for fold in range(plan.folds)):
+                advance_to(out, "unfinished")
             unlist_files(out, [FACTS, HELD_OUT])
         return plan, source
     plan = make_plan(table, rejected, config, 5 if folds is None else folds, allow_leak=source.allow_leak)

@@ -25,7 +25,7 @@ from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.metrics import SMAPE, Metric, price_metrics
-from pricekit.output import Mode, check_output, finished_record
+from pricekit.output import Mode, check_apart, check_output, finished_record
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,
@@ -96,6 +96,7 @@ def make_ensemble(
         DataError: a folder has no held-out rows.
     """
     with owned(out, "ensemble", TrainingError):
+        check_apart(out, paths)
         check_output(out, "ensemble", mode)
         _check_common_rows([_read_input(path) for path in paths])
         combined = combine(paths, metric_of(paths, metric))
@@ -596,7 +597,8 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
         advance_to(out, "unfinished")
     processes.wait()
     if finished is not None:
-        configs = {name: member for name, member in configs.items() if (out / MEMBERS / name).is_dir()}
+        kept = [name for name in configs if state_of(out / MEMBERS / name).name == "finished"]
+        configs = {name: configs[name] for name in kept}
     budget = None if finished is not None else config.training.time_budget
     left_out, longest = dict[str, str](), 0.0
     with tracked("members", configs.items()) as members:

@@ -36,7 +36,7 @@ from pricekit.nets.encoder import FLOAT32_ONLY
 from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
-from pricekit.output import Mode, check_output
+from pricekit.output import Mode, check_output, kind_of
 from pricekit.preprocess import short_lines_first
 from pricekit.support.digests import LISTING, listing_of
 from pricekit.support.files import RECORD, read_json, temporary_path, write_text
@@ -165,6 +165,12 @@ def pretrain(
             shutil.rmtree(work, ignore_errors=True)
             return done
         unfinished = state_of(out).replacement
+        if unfinished and kind_of(work) != "pretraining":
+            raise TrainingError(
+                f"{work} is an unfinished {kind_of(work)} that replaces {out}; complete it, or delete it",
+                parameters=("out",),
+                path=str(work),
+            )
         resume = mode == "resume" and unfinished
         if mode == "resume" and not unfinished:
             logger.info(f"there is no pretraining in {out} to resume yet; a new one starts")
