@@ -26,7 +26,7 @@ from pricekit.datasets import make_catalog
 
 GOOD = """
 import pricekit
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("{name}", "{name}:Loss", "a toy")
 """

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import pricekit as pk
-from pricekit.errors import BundleError, PluginError
+from pricekit.plugin import BundleError, PluginError
 
 # %%
 # The engine
@@ -51,7 +51,7 @@ class OneCore:
         return lambda batch: session.run(["price"], dict(batch))[0]
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_register_engines(register):
     """Tell pricekit the name of the engine, and where its class is."""
     register("one-core", f"{__name__}:OneCore", "ONNX Runtime on one core")

@@ -46,7 +46,7 @@ class DaysOnSale:
         return pd.to_datetime(written.astype("str"), format="%Y-%m-%d", errors="coerce")
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_register_features(register):
     """Tell pricekit the name of the feature, and where its class is."""
     register("days-on-sale", f"{__name__}:DaysOnSale", "days since the launch of a product")

@@ -15,9 +15,7 @@ import torch
 from pydantic import BaseModel, Field
 
 import pricekit as pk
-from pricekit.nets.losses import LogPrice
-from pricekit.optim.optimizers import adamw
-from pricekit.tokens import train_bpe
+from pricekit.plugin import LogPrice, adamw, train_bpe
 
 # %%
 # A policy for a short look
@@ -135,25 +133,25 @@ class Tiny:
 # keeps a diary in the folder of the run. pricekit sends what a plugin prints to stderr, because stdout is for data.
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_register_policies(register):
     """Register the policy."""
     register("glance", f"{__name__}:Glance", "a first look in four epochs")
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_register_losses(register):
     """Register the loss."""
     register("cautious", f"{__name__}:Cautious", "prices that are too high count several times")
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_register_backbones(register):
     """Register the backbone."""
     register("tiny", f"{__name__}:Tiny", "mean of hashed embeddings")
 
 
-@pk.hookimpl
+@pk.plugin.hookimpl
 def pricekit_epoch_ended(folder, record):
     """Write the score of each epoch on the held-out rows into a file."""
     with open(folder / "diary.txt", "a") as file:

@@ -65,7 +65,7 @@ def test_a_run_is_scored_exported_and_loaded(trained, frame, tmp_path):
     between = model.predict(frame, interval=0.8)
     assert (between["price_low"] < between["price"]).all()
     assert (between["price"] < between["price_high"]).all()
-    assert pk.inspect(tmp_path / "bundle").manifest["table"] == "DataFrame"
+    assert pk.bundles.inspect(tmp_path / "bundle").manifest["table"] == "DataFrame"
 
 
 def test_a_file_is_priced_like_a_frame(trained, frame, tmp_path):
@@ -299,7 +299,7 @@ NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
         (pk.Run, "path"),
         (pk.CrossValidation, "path"),
         (pk.Predictor.load, "path"),
-        (pk.inspect, "bundle"),
+        (pk.bundles.inspect, "bundle"),
         (pk.evaluate, "model"),
         (pk.worst_rows, "model"),
         (lambda path: pk.compare(path, "run"), "runs"),

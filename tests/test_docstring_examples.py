@@ -44,7 +44,7 @@ def test_the_example_of_a_docstring_runs(example, tmp_path, monkeypatch):
     assert runner.failures == 0, "".join(seen)
 
 
-NEED_THE_HUB = {"pricekit.push", "pricekit.pull"}
+NEED_THE_HUB = {"pricekit.bundles.push", "pricekit.bundles.pull"}
 """Functions whose examples need a network and a repository; tests/bundle/test_hub.py tests them with a server."""
 
 

@@ -28,7 +28,7 @@ def test_public_names_are_documented():
 
 def test_no_module_replaces_the_function_of_its_name():
     modules = {module.name for module in pkgutil.iter_modules(pricekit.__path__)}
-    assert modules & set(pricekit.__all__) == {"plots"}
+    assert modules & set(pricekit.__all__) == {"bundles", "plots", "plugin"}
 
 
 def test_importing_pricekit_stays_light():

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("pricekit", "pricekit.plots", "pricekit.testing")
+PACKAGES = ("pricekit", "pricekit.bundles", "pricekit.plots", "pricekit.testing")
 CONTRACTS = ("pricekit.core.contracts", "pricekit.core.hookspecs")
 
 

@@ -35,20 +35,14 @@ _PUBLIC = {
     "evaluate": "pricekit.api.models",
     "explain": "pricekit.api.insight",
     "export": "pricekit.api.models",
-    "hookimpl": "pricekit.core.hookspecs",
     "importance": "pricekit.api.insight",
-    "inspect": "pricekit.api.models",
     "leaderboard": "pricekit.api.models",
     "load": "pricekit.api.models",
     "make_catalog": "pricekit.datasets",
     "predict": "pricekit.api.models",
     "pretrain": "pricekit.api.training",
-    "pull": "pricekit.api.publishing",
-    "push": "pricekit.api.publishing",
-    "read_bundle": "pricekit.prediction.members",
     "read_table": "pricekit.table",
     "report": "pricekit.api.models",
-    "sign": "pricekit.api.publishing",
     "smape": "pricekit.metrics",
     "train": "pricekit.api.training",
     "tune": "pricekit.api.training",
@@ -57,13 +51,13 @@ _PUBLIC = {
     "worst_rows": "pricekit.api.models",
 }
 
-_PACKAGES = ("plots",)
+_MODULES = ("bundles", "plots", "plugin")
 
-__all__ = ["__version__", *_PUBLIC, *_PACKAGES]
+__all__ = ["__version__", *_PUBLIC, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
+    if name in _MODULES:
         return import_module(f"pricekit.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'pricekit' has no attribute '{name}'")

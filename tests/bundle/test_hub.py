@@ -33,8 +33,8 @@ def put(hub, files, *names):
 
 
 def test_a_bundle_is_the_same_after_push_and_pull(hub, bundle, tmp_path):
-    address = pk.push(bundle, "shop/tea")
-    commit = pk.pull("shop/tea", tmp_path / "tea")
+    address = pk.bundles.push(bundle, "shop/tea")
+    commit = pk.bundles.pull("shop/tea", tmp_path / "tea")
     assert address == f"{hub.url}/shop/tea/commit/{commit}"
     assert contents(tmp_path / "tea") == contents(bundle)
     assert list(tmp_path.iterdir()) == [tmp_path / "tea"]
@@ -42,7 +42,7 @@ def test_a_bundle_is_the_same_after_push_and_pull(hub, bundle, tmp_path):
 
 
 def test_a_new_repository_is_public_only_if_asked(hub, bundle):
-    pk.push(bundle, "shop/open", public=True)
+    pk.bundles.push(bundle, "shop/open", public=True)
     assert hub.private == {"shop/open": False}
 
 
@@ -53,10 +53,10 @@ def test_a_push_sends_only_files_of_the_bundle_and_removes_an_old_signature(hub,
     copy = shutil.copytree(bundle, tmp_path / "copy")
     (copy / "notes.txt").write_text("secret")
     sign_bundle(copy, read_signing_key(key_pair(tmp_path / "keys")[0], "sign"))
-    pk.push(copy, "shop/tea")
+    pk.bundles.push(copy, "shop/tea")
     names = {*contents(bundle), SIGNATURE}
     assert set(hub.repositories["shop/tea"]["main"]) == names
-    pk.push(bundle, "shop/tea")
+    pk.bundles.push(bundle, "shop/tea")
     assert set(hub.repositories["shop/tea"]["main"]) == names - {SIGNATURE}
 
 
@@ -66,7 +66,7 @@ def test_a_push_deletes_the_files_of_the_bundle_before_it_and_no_others(hub, bun
     for name, content in products.items():
         earlier = _list(earlier, name, content)
     put(hub, {**earlier, SIGNATURE: b"{}", ".gitattributes": b"x", "notes.md": b"mine"})
-    pk.push(bundle, "shop/tea")
+    pk.bundles.push(bundle, "shop/tea")
     assert set(hub.repositories["shop/tea"]["main"]) == {*contents(bundle), ".gitattributes", "notes.md"}
 
 
@@ -75,7 +75,7 @@ def test_a_push_deletes_the_files_of_the_bundle_before_it_and_no_others(hub, bun
 )
 def test_a_push_over_a_damaged_manifest_warns_of_what_may_remain(hub, bundle, caplog, manifest):
     put(hub, {MANIFEST: manifest, "comparables.parquet": b"x", SIGNATURE: b"{}"})
-    pk.push(bundle, "shop/tea")
+    pk.bundles.push(bundle, "shop/tea")
     assert set(hub.repositories["shop/tea"]["main"]) == {*contents(bundle), "comparables.parquet"}
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "manifest.json of shop/tea was damaged" in warning
@@ -83,7 +83,7 @@ def test_a_push_over_a_damaged_manifest_warns_of_what_may_remain(hub, bundle, ca
 
 def test_a_pull_fetches_only_files_of_the_bundle(hub, bundle, tmp_path):
     put(hub, {**contents(bundle), "model.pkl": b"x", "code.py": b"x", "sub/x.bin": b"x"})
-    pk.pull("shop/tea", tmp_path / "tea")
+    pk.bundles.pull("shop/tea", tmp_path / "tea")
     assert contents(tmp_path / "tea") == contents(bundle)
     assert set(hub.asked) == set(contents(bundle))
 
@@ -92,11 +92,11 @@ def test_a_revision_is_pulled(hub, bundle, tmp_path, raises):
     first = put(hub, contents(bundle), "v1")
     put(hub, {"README.md": b"moved"})
     for number, revision in enumerate(("v1", first)):
-        assert pk.pull(f"shop/tea@{revision}", tmp_path / str(number)) == first
+        assert pk.bundles.pull(f"shop/tea@{revision}", tmp_path / str(number)) == first
     with raises(BundleError):
-        pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.pull("shop/tea", tmp_path / "tea")
     with raises(BundleError, "repository"):
-        pk.pull("shop/tea@v3", tmp_path / "tea")
+        pk.bundles.pull("shop/tea@v3", tmp_path / "tea")
 
 
 def _list(files, name, content=b"x"):
@@ -123,7 +123,7 @@ def test_a_damaged_bundle_is_not_pulled(hub, bundle, tmp_path, harm, raises):
     spoil = HARMS[harm]
     put(hub, spoil(contents(bundle)))
     with raises(BundleError):
-        pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.pull("shop/tea", tmp_path / "tea")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -131,7 +131,7 @@ def test_a_cut_connection_leaves_nothing(hub, bundle, tmp_path, raises):
     put(hub, contents(bundle))
     hub.cut = "model.onnx"
     with raises(BundleError, "repository") as caught:
-        pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.pull("shop/tea", tmp_path / "tea")
     assert str(tmp_path) not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -141,12 +141,14 @@ def test_a_wrong_token_is_named(hub, bundle, tmp_path, monkeypatch, act, raises)
     put(hub, contents(bundle))
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with raises(BundleError, "repository"):
-        pk.push(bundle, "shop/tea") if act == "push" else pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.push(bundle, "shop/tea") if act == "push" else pk.bundles.pull(
+            "shop/tea", tmp_path / "tea"
+        )
 
 
 def test_a_missing_or_private_repository_is_named(hub, bundle, tmp_path, monkeypatch, raises):
     with raises(BundleError, "repository"):
-        pk.pull("shop/wine", tmp_path / "tea")
+        pk.bundles.pull("shop/wine", tmp_path / "tea")
 
 
 def test_a_hub_that_is_away_is_named(bundle, tmp_path, monkeypatch, raises):
@@ -154,7 +156,7 @@ def test_a_hub_that_is_away_is_named(bundle, tmp_path, monkeypatch, raises):
         monkeypatch.setenv("HF_ENDPOINT", gone.url)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with raises(BundleError, "repository"):
-        pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.pull("shop/tea", tmp_path / "tea")
 
 
 def test_nothing_is_replaced(hub, bundle, tmp_path, raises):
@@ -162,7 +164,7 @@ def test_nothing_is_replaced(hub, bundle, tmp_path, raises):
     (tmp_path / "tea").mkdir()
     (tmp_path / "tea" / "mine").write_text("kept")
     with raises(BundleError, "out"):
-        pk.pull("shop/tea", tmp_path / "tea")
+        pk.bundles.pull("shop/tea", tmp_path / "tea")
     assert contents(tmp_path / "tea") == {"mine": b"kept"}
     assert hub.asked == []
 
@@ -174,12 +176,12 @@ def test_an_untrusted_bundle_is_refused_before_its_files_are_fetched(hub, bundle
     private, public = key_pair(tmp_path / "keys")
     put(hub, contents(bundle))
     with raises(BundleError, "trust"):
-        pk.pull("shop/tea", tmp_path / "tea", trust=public)
+        pk.bundles.pull("shop/tea", tmp_path / "tea", trust=public)
     assert hub.asked == [MANIFEST]
     copy = shutil.copytree(bundle, tmp_path / "copy")
     sign_bundle(copy, read_signing_key(private, "sign"))
     put(hub, contents(copy))
-    pk.pull("shop/tea", tmp_path / "tea", trust=public)
+    pk.bundles.pull("shop/tea", tmp_path / "tea", trust=public)
     assert contents(tmp_path / "tea") == contents(copy)
 
 
@@ -188,16 +190,16 @@ def test_an_untrusted_bundle_is_refused_before_its_files_are_fetched(hub, bundle
 )
 def test_other_names_are_refused(bundle, tmp_path, name, raises):
     with raises(ConfigError, "repository"):
-        pk.pull(name, tmp_path / "tea")
+        pk.bundles.pull(name, tmp_path / "tea")
     with raises(ConfigError, "repository"):
-        pk.push(bundle, name)
+        pk.bundles.push(bundle, name)
 
 
 def test_a_damaged_bundle_is_not_pushed(hub, bundle, tmp_path, raises):
     copy = shutil.copytree(bundle, tmp_path / "copy")
     (copy / "README.md").write_text("better")
     with raises(BundleError):
-        pk.push(copy, "shop/tea")
+        pk.bundles.push(copy, "shop/tea")
     assert hub.repositories == {}
 
 

@@ -122,7 +122,7 @@ def test_functions_that_open_models_refuse_it(signed, pairs, harm, catalog, tmp_
         lambda model: pk.evaluate(model, catalog, **key),
         lambda model: pk.evaluate(model, **key),
         lambda model: pk.explain(model, catalog, **key),
-        lambda model: pk.inspect(model, **key),
+        lambda model: pk.bundles.inspect(model, **key),
     ):
         with raises(BundleError, "trust"):
             refused(signed)
@@ -143,7 +143,7 @@ def test_only_an_intact_bundle_is_signed(signed, pairs, raises):
     before = (signed / SIGNATURE).read_bytes()
     (signed / "README.md").write_text("better")
     with raises(BundleError):
-        pk.sign(signed, pairs[1][0])
+        pk.bundles.sign(signed, pairs[1][0])
     assert (signed / SIGNATURE).read_bytes() == before
 
 

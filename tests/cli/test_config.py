@@ -172,7 +172,7 @@ def test_the_schema_is_json_on_stdout(pricekit):
 
 
 def _toys(folder, *targets):
-    source = "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register):\n"
+    source = "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses(register):\n"
     source += "".join(f"    register('toy{i}', '{target}', 'a toy')\n" for i, target in enumerate(targets))
     (folder / "toys.py").write_text(source)
     return folder / "toys.py"

@@ -9,7 +9,7 @@ import pytest
 
 from pricekit.core.registry import KINDS
 
-HOOK = "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses({}):\n    {}\n"
+HOOK = "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses({}):\n    {}\n"
 
 BROKEN = {
     "absent": ("import does_not_exist", "pip install does_not_exist"),
@@ -18,10 +18,13 @@ BROKEN = {
     "syntax": ("def broken(:", "SyntaxError"),
     "argument": (HOOK.format("rigister", "pass"), "rigister"),
     "unknown": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_lossses(register): pass",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_lossses(register): pass",
         "unknown hook",
     ),
-    "undecorated": ("def pricekit_register_losses(register): pass", "decorate it with @pricekit.hookimpl"),
+    "undecorated": (
+        "def pricekit_register_losses(register): pass",
+        "decorate it with @pricekit.plugin.hookimpl",
+    ),
     "interface": ("pricekit_api = 2", "upgrade pricekit"),
     "duplicate": (HOOK.format("register", "register('smape', 'a:B', '')"), "registered twice"),
     "spelled": (HOOK.format("register", "register('My Loss', 'a:B', '')"), "lower-case letters"),
@@ -132,7 +135,7 @@ class Characters:
     def transform(self, table, state):
         return table.text.str.len().to_numpy(np.float32)[:, None]
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("characters", f"{__name__}:Characters", "how long a text is")
 """
@@ -253,7 +256,7 @@ def test_a_file_s_error_has_its_line(pricekit, tmp_path):
 
 def test_an_observer_is_listed(pricekit, tmp_path):
     file = tmp_path / "watch.py"
-    file.write_text("import pricekit\n@pricekit.hookimpl\ndef pricekit_run_ended(folder): pass\n")
+    file.write_text("import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_run_ended(folder): pass\n")
     assert "observes runs" in pricekit("plugins", "list", "--plugin", file)[1]
     code, _, err = pricekit("plugins", "check", file)
     assert (code, "registers no plugin" in err) == (3, True)

@@ -13,7 +13,7 @@ class Rank:
     def transform(self, table, state):
         return table.text.str.len().rank().to_numpy(np.float32)[:, None]
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("rank", f"{__name__}:Rank", "depends on the rows beside it")
 """

@@ -50,16 +50,16 @@ class Policy:
         "training": {"epochs": 7, "patience": 4},
     }
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("toy", __name__ + ":Loss", "a toy")
     register("other", __name__ + ":Other", "a toy")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("toy", __name__ + ":Feature", "a toy")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_policies(register):
     register("toy", __name__ + ":Policy", "a toy")
 """

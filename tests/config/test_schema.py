@@ -35,13 +35,13 @@ class Feature:
     names = ("x",)
     Options = Rule
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("mine", __name__ + ":Mine", "a toy")
     register("odd", __name__ + ":Odd", "options without a schema")
     register("lost", "does_not_exist.at_all:Lost", "needs a library that is missing")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("mine", __name__ + ":Feature", "a toy")
 """

@@ -17,24 +17,24 @@ def note(event, **facts):
     with Path({log!r}).open("a") as file:
         print(json.dumps([event, facts], default=str), file=file)
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_run_started(folder, config, rows, resumed):
     config["backbone"]["name"] = "changed by an observer"
     note("started", folder=folder, rows=rows, resumed=resumed, epochs=config["training"]["epochs"])
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_epoch_ended(record):
     note("epoch", **record)
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_checkpoint_saved(path):
     note("saved", path=path.name, there=path.is_file())
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_run_ended(outcome, facts):
     note("ended", outcome=outcome, metrics=facts.get("metrics"))
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_bundle_exported(folder, bundle, manifest):
     note("exported", folder=folder, bundle=bundle, precision=manifest["precision"])
 """
@@ -111,9 +111,9 @@ def test_observers_see_interrupted_and_resumed_runs(pricekit, catalog, tmp_path,
 def test_a_failing_observer_is_reported_once_and_stops_nothing(pricekit, catalog, tmp_path):
     file = tmp_path / "failing.py"
     file.write_text(
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_epoch_ended(record):\n"
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_epoch_ended(record):\n"
         "    raise OSError(f'the server is away in epoch {record[\"epoch\"]}')\n"
-        "@pricekit.hookimpl\ndef pricekit_run_ended(outcome): raise SystemExit(outcome)\n"
+        "@pricekit.plugin.hookimpl\ndef pricekit_run_ended(outcome): raise SystemExit(outcome)\n"
     )
     code, _, err = pricekit(
         "train", catalog, "--out", tmp_path / "run", "--epochs", 3, *SMALL, "--plugin", file
@@ -136,19 +136,19 @@ def note(text):
     with Path({log!r}).open("a") as file:
         print(text, file=file)
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_cross_validation_started(folder, config, folds, resumed):
     note(f"{{folder.name}} of {{folds}}")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_cross_validation_ended(folder, outcome, facts):
     note(f"{{folder.name}} {{outcome}} {{len(facts['folds'])}}")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_run_started(folder):
     note(f"{{folder.name}} started")
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_bundle_exported(bundle):
     note(f"{{bundle.name}} exported")
 """

@@ -15,7 +15,7 @@ import pricekit
 class Mine:
     pass
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("{name}", f"{{__name__}}:Mine", "a toy")
 """

@@ -27,7 +27,7 @@ class Mine:
 class Plain:
     pass
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("mine", "toy_good:Mine", "a toy")
     register("plain", "toy_good:Plain", "a toy without options")
@@ -38,27 +38,27 @@ BROKEN = {
     "import error": ("import does_not_exist", "No module named 'does_not_exist'"),
     "exit": ("raise SystemExit(3)", "SystemExit: 3"),
     "unknown hook": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_lossses(register): pass",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_lossses(register): pass",
         "unknown hook",
     ),
     "wrong argument": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(rigister): pass",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses(rigister): pass",
         "rigister",
     ),
     "failing hook": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): raise OSError('disk')",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses(register): raise OSError('disk')",
         "OSError: disk",
     ),
     "missing argument": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): register('x', 'a:B')",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses(register): register('x', 'a:B')",
         r"TypeError: register\(\) missing 1 required positional argument: 'summary'",
     ),
     "bad target": (
-        "import pricekit\n@pricekit.hookimpl\ndef pricekit_register_losses(register): register('x', 'y', 'z')",
+        "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses(register): register('x', 'y', 'z')",
         "expected 'package.module:Attribute'",
     ),
     "duplicate of a built-in": (
-        "import pricekit\n@pricekit.hookimpl\n"
+        "import pricekit\n@pricekit.plugin.hookimpl\n"
         "def pricekit_register_losses(register): register('new', 'a:B', ''); register('smape', 'a:B', '')",
         "registered twice, by pricekit .* and by toy_broken",
     ),
@@ -118,10 +118,10 @@ def test_a_broken_plugin_does_not_affect_other_plugins(plugin, way, logged, rais
 def test_plugins_of_different_kinds_can_share_a_name(plugin, raises):
     source = """
 import pricekit
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register("twin", "a:Loss", "")
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("twin", "a:Feature", "")
 """
@@ -150,7 +150,7 @@ def test_names_are_lower_case_words(plugin, name):
     source = f"""
 import pricekit
 print("noise")
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_losses(register):
     register({name!r}, "a:B", "a toy")
 """

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pricekit.engines.ort import INPUTS
+from pricekit.engines.ort import GRAPH_INPUTS
 from pricekit.errors import ExportError
 from pricekit.exporting.graph import OPSET, TRANSLATIONS, export_graph
 from pricekit.nets.lstm import Lstm, LstmEncoder
@@ -79,7 +79,7 @@ def test_an_lstm_is_one_operation_in_every_export_of_a_process(tmp_path):
     torch.manual_seed(0)
     model = Recurrent().eval()
     batch, shorter = lstm_batch(3, 9), lstm_batch(2, 4)
-    expected = model(*(torch.from_numpy(shorter[name]) for name in INPUTS)).detach().numpy()
+    expected = model(*(torch.from_numpy(shorter[name]) for name in GRAPH_INPUTS)).detach().numpy()
     for number in range(2):
         path = tmp_path / f"{number}.onnx"
         export_graph(model, batch, path)

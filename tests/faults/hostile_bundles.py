@@ -50,7 +50,7 @@ def _inspect(bundle: Path) -> str:
     """Inspect a bundle; return the paragraph about it, "" if it can be used."""
     began = time.perf_counter()
     try:
-        message = pricekit.inspect(bundle).note
+        message = pricekit.bundles.inspect(bundle).note
     except PricekitError as error:
         message = str(error)
     seconds = time.perf_counter() - began

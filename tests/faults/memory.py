@@ -103,7 +103,7 @@ def _continue(kind: str, case: Case) -> str:
 
 def _compare(kind: str, case: Case, *, exact: bool) -> None:
     if kind == "export":
-        assert pk.inspect(case.folder / "bundle")
+        assert pk.bundles.inspect(case.folder / "bundle")
     elif kind in ("predict", "engine"):
         expected = np.asarray(pk.load(case.shared / "run").predict(pk.make_catalog(50, seed=5)))
         assert np.allclose(np.load(case.folder / "prices.npy"), expected, rtol=1e-4)

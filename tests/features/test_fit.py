@@ -25,7 +25,7 @@ class Known:
     def transform(self, table, state):
         return np.array([[state.get(text, 0)] for text in table.text], np.float32).reshape(-1, 1)
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("known", f"{__name__}:Known", "leaks, were it not for the folds")
 """

@@ -58,7 +58,7 @@ class ForeignGraph(LengthByTable):
         return np.ones((len(table), 1), np.float32)
 
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("by-table", f"{__name__}:LengthByTable", "length of the text")
     register("by-price", f"{__name__}:LengthByPrice", "length of the text")

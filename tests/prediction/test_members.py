@@ -20,7 +20,7 @@ def texts(catalog):
 def test_the_prepared_inputs_give_the_graph_the_prices_of_predict(bundle, texts, monkeypatch):
     model = pk.load(bundle, engine="ort-cpu")
     monkeypatch.setattr("pricekit.prediction.members.open_engine", None)
-    (inputs,) = pk.read_bundle(bundle).prepare(texts)
+    (inputs,) = pk.bundles.read(bundle).prepare(texts)
     batch = inputs.batch(np.arange(len(texts)), multiple_of=32)
     assert batch["input_ids"].shape[1] % 32 == 0
     (prices,) = onnxruntime.InferenceSession(bundle / "model.onnx").run(["price"], dict(batch))
@@ -28,7 +28,7 @@ def test_the_prepared_inputs_give_the_graph_the_prices_of_predict(bundle, texts,
 
 
 def test_a_reader_takes_frames_and_names_a_missing_column(bundle, texts, raises):
-    reader = pk.read_bundle(str(bundle))
+    reader = pk.bundles.read(str(bundle))
     (inputs,) = reader.prepare(pd.DataFrame({"catalog_content": texts, "price": 1.0}))
     assert len(inputs) == len(texts)
     with raises(DataError, "text", column="catalog_content", candidates=["title"], suggestion=None):
@@ -40,4 +40,4 @@ def test_a_bundle_with_options_that_its_feature_does_not_take_is_damaged(bundle,
     copy = shutil.copytree(bundle, tmp_path / "copy")
     change(copy, "preprocess.json", lambda record: record["features"][0].update(options=options))
     with raises(BundleError):
-        pk.read_bundle(copy)
+        pk.bundles.read(copy)

@@ -53,7 +53,7 @@ def copy(tmp_path):
 def test_the_memory_of_the_process_that_inspects_does_not_count():
     script = (
         "import numpy, pricekit as pk; held = numpy.ones(150_000_000)\n"
-        "print(pk.inspect('tests/golden/bundle').megabytes)"
+        "print(pk.bundles.inspect('tests/golden/bundle').megabytes)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert 10 < float(done.stdout) < 1000

@@ -182,7 +182,7 @@ class Stock:
         shelf = table.frame["shelf"].str.len()
         return np.stack([table.frame["stock"] / FACTOR, shelf], 1).astype(np.float32)
 
-@pricekit.hookimpl
+@pricekit.plugin.hookimpl
 def pricekit_register_features(register):
     register("stock", f"{__name__}:Stock", "of a column")
 """
@@ -333,8 +333,8 @@ def test_inspect_runs_the_self_test_when_asked(pricekit, copy, record):
     code, out, _ = pricekit("inspect", copy, "--self-test", "--engine", ENGINE)
     assert code == 0
     assert "self-test passed │ 11 rows in ort-cpu" in " ".join(out.split())
-    assert pk.inspect(copy).self_test is None
-    assert pk.inspect(copy, self_test=True, engine=ENGINE).self_test.rows == 11
+    assert pk.bundles.inspect(copy).self_test is None
+    assert pk.bundles.inspect(copy, self_test=True, engine=ENGINE).self_test.rows == 11
     change(copy, SELF_TEST, lambda saved: saved["prices"].__setitem__(0, 2 * record["prices"][0]))
     code, out, err = pricekit("inspect", copy, "--self-test", "--engine", ENGINE)
     assert (code, out) == (1, "")
@@ -349,5 +349,5 @@ def test_inspect_of_a_bundle_without_a_self_test_says_so(pricekit, copy):
 
 def test_an_engine_is_for_the_self_test(bundle, pricekit, raises):
     with raises(ConfigError, "self_test", "engine"):
-        pk.inspect(bundle, engine=ENGINE)
+        pk.bundles.inspect(bundle, engine=ENGINE)
     assert pricekit("inspect", bundle, "--engine", ENGINE)[0] == 2

@@ -108,7 +108,7 @@ def test_a_loss_without_terms_cannot_weigh_rows(tmp_path, raises):
         "class Plain(LogPrice):\n"
         "    def forward(self, raw, price):\n        return (self.log_price(raw) - price.log()).abs().mean()\n\n"
         "    def to_price(self, raw):\n        return self.log_price(raw).exp()\n\n\n"
-        "@pricekit.hookimpl\ndef pricekit_register_losses(register):\n"
+        "@pricekit.plugin.hookimpl\ndef pricekit_register_losses(register):\n"
         '    register("plain", f"{__name__}:Plain", "without terms")\n'
     )
     from pricekit.core.loader import registry

@@ -4,7 +4,7 @@ import pytest
 from pricekit_images.unusable import UnusableError
 from pricekit_images.web.addresses import ALLOW, is_allowed, is_public, resolve
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 
 PRIVATE = [
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),

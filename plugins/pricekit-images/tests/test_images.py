@@ -22,8 +22,7 @@ from shop import jpeg
 
 import pricekit as pk
 from pricekit.core.loader import load
-from pricekit.errors import ConfigError
-from pricekit.table import table_of_texts
+from pricekit.plugin import ConfigError, table_of_texts
 from pricekit.testing import check_feature
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (120, 120, 40)]

@@ -11,7 +11,7 @@ from pricekit_images.web import hosts
 from pricekit_images.web.fetch import Limits
 from shop import jpeg
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.plugin import ConfigError, DataError
 
 QUICK = Limits(seconds=2, pause=0.001, rate=10_000, attempts=2)
 

@@ -9,7 +9,7 @@ from pricekit_images.unusable import UnusableError
 from pricekit_images.web.fetch import Downloader, Limits
 from shop import jpeg
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 
 QUICK = Limits(seconds=0.5, pause=0.001, rate=10_000, attempts=2)
 

@@ -7,7 +7,7 @@ import pytest
 from pricekit_images.encoder import Encoder
 from pricekit_images.weights import _read_once, read_weights
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 
 torch = pytest.importorskip("torch")
 

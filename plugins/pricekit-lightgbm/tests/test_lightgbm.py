@@ -10,8 +10,7 @@ from pricekit_lightgbm import feature
 from pricekit_lightgbm.feature import LightGbm
 
 from pricekit.core.loader import load
-from pricekit.errors import ConfigError
-from pricekit.table import table_of_texts
+from pricekit.plugin import ConfigError, table_of_texts
 from pricekit.testing import check_feature
 
 SMALL = LightGbm.Options(rounds=8, leaves=4)

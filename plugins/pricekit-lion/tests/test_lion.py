@@ -6,9 +6,8 @@ from pricekit_lion.policy import Lion
 from torch import nn
 
 from conftest import tiny_config
-from pricekit.config import TrainingConfig
 from pricekit.core.loader import load
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError, TrainingConfig
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train

@@ -6,7 +6,7 @@ from pricekit_minilm.backbone import ALL_MINILM_L6_V2
 from pricekit_minilm.policy import MiniLM
 
 from pricekit.core.loader import load
-from pricekit.nets.transformer import PretrainedPlugin
+from pricekit.plugin import PretrainedPlugin
 from pricekit.testing import check_backbone, check_policy
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}

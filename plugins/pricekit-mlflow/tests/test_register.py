@@ -9,7 +9,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.datasets import make_catalog
-from pricekit.errors import BundleError, ConfigError
+from pricekit.plugin import BundleError, ConfigError
 
 pytest.importorskip("mlflow")
 pytestmark = [
@@ -126,7 +126,7 @@ def test_a_signature_travels_with_the_model(store, bundle, tmp_path, raises):
 
     copy = shutil.copytree(bundle, tmp_path / "signed")
     (private, public), (_, other) = (key_pair(tmp_path / "keys", number) for number in (1, 2))
-    pk.sign(copy, private)
+    pk.bundles.sign(copy, private)
     uri = log_bundle(copy)
     trusting = pyfunc.load_model(uri, model_config={"engine": "ort-cpu", "trust": str(public)})
     assert trusting.predict(pd.DataFrame({"catalog_content": ["tea"]}))[0] > 0

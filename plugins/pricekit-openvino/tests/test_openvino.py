@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from pricekit_openvino.engine import OpenVino, _core
 
-from pricekit.core.contracts import Graph
 from pricekit.core.loader import load
-from pricekit.errors import BundleError, PluginError
+from pricekit.plugin import BundleError, Graph, PluginError
 from pricekit.testing import check_engine
 
 pytest.importorskip("openvino")

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import pricekit as pk
-from pricekit.errors import ConfigError, DataError, PluginError
-from pricekit.support.cpus import CPUS
+from pricekit.plugin import CPUS, ConfigError, DataError, PluginError
 
 ray = pytest.importorskip("ray")
 ray_data = pytest.importorskip("ray.data")

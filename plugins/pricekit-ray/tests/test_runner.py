@@ -13,10 +13,9 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.errors import BundleError, ConfigError, DataError, PluginError
+from pricekit.plugin import Address, BundleError, ConfigError, DataError, Job, Outcome, Part, PluginError
 from pricekit.prediction import folders as job_module
-from pricekit.prediction.folders import Job, Outcome, Part, parts_of
-from pricekit.storage import Address
+from pricekit.prediction.folders import parts_of
 
 ray = pytest.importorskip("ray")
 from pricekit_ray import cluster, runner  # noqa: E402

@@ -10,7 +10,7 @@ from pricekit_serve.access.token import read_token
 from pricekit_serve.models.queue import PriceQueue
 from starlette.testclient import TestClient
 
-from pricekit.errors import ConfigError, PluginError
+from pricekit.plugin import ConfigError, PluginError
 
 TOKEN = "0123456789abcdef0123"
 ROWS = {"rows": [{"catalog_content": "Secret Tea, 20 Count"}]}

@@ -16,7 +16,7 @@ from pricekit_serve.models.served import Models, file_states, named
 from pricekit_serve.requests.rows import Rows
 from starlette.testclient import TestClient
 
-from pricekit.errors import BundleError, ConfigError
+from pricekit.plugin import BundleError, ConfigError
 from tests.bundle.hostile import change, write_manifest
 
 ROWS = {"rows": [{"catalog_content": "Green Tea, 20 Count"}]}

@@ -23,8 +23,7 @@ from pricekit_serve.command import serve as command
 from pricekit_serve.limits import Limits
 from pricekit_serve.server import _listen, graceful_seconds
 
-from pricekit.errors import ConfigError
-from pricekit.insight.priced_rows import WAIT_SECONDS
+from pricekit.plugin import WAIT_SECONDS, ConfigError
 
 ROW = {"catalog_content": "Green Tea, 20 Count"}
 

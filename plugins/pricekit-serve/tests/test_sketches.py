@@ -19,10 +19,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from pricekit.errors import ConfigError, DataError
 from pricekit.insight import counts as count_module
 from pricekit.insight import priced_rows as priced_module
-from pricekit.insight.priced_rows import BusyError, add_to_file, read_priced_rows
+from pricekit.insight.priced_rows import add_to_file, read_priced_rows
+from pricekit.plugin import BusyError, ConfigError, DataError
 from pricekit.support.locks import owned
 
 

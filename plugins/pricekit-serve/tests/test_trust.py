@@ -7,7 +7,7 @@ from pricekit_serve import app
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from pricekit.errors import BundleError
+from pricekit.plugin import BundleError
 
 pytest.importorskip("cryptography")
 from tests.bundle.signed import key_pair
@@ -20,7 +20,7 @@ def test_only_a_signed_bundle_is_served_and_an_unsigned_new_one_is_refused(
     path = shutil.copytree(bundle, tmp_path / "bundle")
     with raises(BundleError, "trust"):
         app(path, engine="ort-cpu", trust=public)
-    pk.sign(path, private)
+    pk.bundles.sign(path, private)
     with TestClient(app(path, engine="ort-cpu", trust=public)) as client:
         models = client.app.state.models
         old = models.get(None).version
@@ -29,6 +29,6 @@ def test_only_a_signed_bundle_is_served_and_an_unsigned_new_one_is_refused(
         models.reload()
         assert models.get(None).version == old
         assert "is refused: the bundle" in logged()
-        pk.sign(path, private)
+        pk.bundles.sign(path, private)
         models.reload()
         assert models.get(None).version != old

@@ -10,8 +10,7 @@ import pytest
 from pricekit_spark.parcel import call, check_workers, parcel_of
 
 import pricekit as pk
-from pricekit.errors import BundleError, ConfigError, DataError, PluginError
-from pricekit.prediction.folders import Job
+from pricekit.plugin import BundleError, ConfigError, DataError, Job, PluginError
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
 
         from pricekit_spark.parcel import Parcel
 
-        from pricekit.support.cpus import usable_cpus
+        from pricekit.plugin import usable_cpus
 
         Parcel(content)()
         return json.dumps({"cpus": usable_cpus(), "tokenizers": os.environ["RAYON_NUM_THREADS"]})

@@ -6,7 +6,7 @@ from pricekit_spark.parcel import last_words
 from pricekit_spark.rows import PriceRows, windows
 
 import pricekit as pk
-from pricekit.prediction.folders import Job
+from pricekit.plugin import Job
 
 
 def _batches(*sizes):

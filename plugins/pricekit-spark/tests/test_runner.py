@@ -12,8 +12,8 @@ from pricekit_spark.runner import Task, _outcomes
 from pricekit_spark.session import session_of
 
 import pricekit as pk
-from pricekit.errors import ConfigError, DataError
-from pricekit.prediction.folders import Job, parts_of
+from pricekit.plugin import ConfigError, DataError, Job
+from pricekit.prediction.folders import parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pricekit.evaluation.scores import Scores
     from pricekit.exporting.verify import VerificationReport
     from pricekit.prediction.predictor import Predictor
-    from pricekit.prediction.sandbox import Inspection
     from pricekit.table import TableSource
     from pricekit.workflows.leaderboard import Leaderboard
 
@@ -254,50 +253,6 @@ def export(
         version = add_version(bundle, folder, interface)
     logger.info(f"the model for Triton is in {version}")
     return report
-
-
-@clear_errors
-def inspect(
-    bundle: PathLike, *, self_test: bool = False, engine: str | None = None, trust: Keys | None = None
-) -> Inspection:
-    """Check a bundle, which may be a stranger's, and return its manifest and files.
-
-    The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
-    10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
-    process in this way; elsewhere the `note` of the result says that this did not happen.
-
-    Args:
-        bundle: its folder.
-        self_test: then also open the bundle in this process, without limits, and check that the engine gives the
-            invented rows in it the prices that they had at its export; see `Predictor.self_test`.
-        engine: for the self-test, as for `load`.
-        trust: as for `load`.
-
-    Raises:
-        BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
-            within the limits; or no trusted key has signed it; or the self-test fails, or there is none.
-        ConfigError: an engine is given without the self-test.
-        PluginError: the self-test needs a feature or an engine that is not installed.
-
-    Example:
-        >>> import pricekit as pk, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(folder)
-        >>> pk.inspect(folder).manifest["precision"]
-        'fp32'
-    """
-    from pricekit.bundle import open_bundle
-    from pricekit.bundle.keys import read_trust
-    from pricekit.prediction.sandbox import inspect_bundle, with_self_test
-
-    if engine is not None and not self_test:
-        raise ConfigError(
-            f"the engine {engine} is for the self-test, which was not asked for; ask for it, or leave the engine out",
-            parameters=("self_test", "engine"),
-        )
-    keys = read_trust(trust)
-    found = inspect_bundle(open_bundle(model_path(bundle, "bundle", keys), keys))
-    return with_self_test(found, engine) if self_test else found
 
 
 @clear_errors

@@ -40,7 +40,7 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     """
     import pricekit as pk
 
-    inspection = pk.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
+    inspection = pk.bundles.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
     if inspection.note:
         logger.warning(f"the bundle was not opened: {inspection.note}")
     if as_json:
@@ -107,7 +107,7 @@ def sign(bundle: str, key: str) -> None:
     """
     import pricekit as pk
 
-    signer = pk.sign(bundle, key)
+    signer = pk.bundles.sign(bundle, key)
     show_result(f"{bundle} is signed with the key {signer}", bundle=bundle, key=signer)
 
 
@@ -129,7 +129,7 @@ def push(bundle: str, repository: str, public: bool) -> None:
     begin(f"pushing {bundle}", "huggingface_hub")
     import pricekit as pk
 
-    address = pk.push(bundle, repository, public=public)
+    address = pk.bundles.push(bundle, repository, public=public)
     show_result(f"{bundle} is in {address}", bundle=bundle, address=address)
 
 
@@ -150,7 +150,7 @@ def pull(repository: str, out: str, trust: list[str] | None) -> None:
     begin(f"fetching {repository}", "huggingface_hub")
     import pricekit as pk
 
-    commit = pk.pull(repository, out, trust=trust)
+    commit = pk.bundles.pull(repository, out, trust=trust)
     show_result(
         f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit inspect {quote(out)}",
         bundle=out,

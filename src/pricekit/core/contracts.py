@@ -264,7 +264,7 @@ class Policy(Protocol):
     """How to train: optimizer, schedule, and defaults for all settings.
 
     Example:
-        >>> from pricekit.optim.optimizers import adamw, warmup_cosine
+        >>> from pricekit.plugin import adamw, warmup_cosine
         >>> class Patient:
         ...     defaults = {"training": {"epochs": 12, "patience": 6}}
         ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)

@@ -5,7 +5,7 @@ A plugin is a module named in the entry-point group `pricekit`. Each registering
 
     import pricekit
 
-    @pricekit.hookimpl
+    @pricekit.plugin.hookimpl
     def pricekit_register_losses(register):
         register("log-mse", "my_package.losses:LogMse", "mean squared error of the log price")
 
@@ -34,7 +34,7 @@ hookimpl = pluggy.HookimplMarker("pricekit")
 
 Example:
     >>> import pricekit
-    >>> @pricekit.hookimpl
+    >>> @pricekit.plugin.hookimpl
     ... def pricekit_register_losses(register):
     ...     register("log-mse", "my_package.losses:LogMse", "mean squared error of the log price")
     >>> pricekit_register_losses(print)

@@ -211,7 +211,9 @@ def _check_module(module: ModuleType, package: str) -> None:
         )
     for name, value in vars(module).items():
         if name.startswith("pricekit_") and callable(value) and not hasattr(value, "pricekit_impl"):
-            raise PluginError(f"its function {name} is not a hook; decorate it with @pricekit.hookimpl")
+            raise PluginError(
+                f"its function {name} is not a hook; decorate it with @pricekit.plugin.hookimpl"
+            )
 
 
 def _collector(

@@ -143,7 +143,7 @@ def _options(graph_id: str) -> Any:
     return options
 
 
-INPUTS = ("input_ids", "attention_mask", "features")
+GRAPH_INPUTS = ("input_ids", "attention_mask", "features")
 
 _FALLBACKS = {"TensorrtExecutionProvider": ["CUDAExecutionProvider"]}
 """The providers of the operations that a provider does not support; the CPU supports all."""
@@ -295,7 +295,7 @@ def _session(model: bytes | Path, provider: str, settings: Mapping[str, str]) ->
 def _check_ends(session: Any) -> None:
     """Raise BundleError if a graph has other inputs and outputs than pricekit's."""
     expected = (
-        {**dict.fromkeys(INPUTS, "tensor(int64)"), "features": "tensor(float)"},
+        {**dict.fromkeys(GRAPH_INPUTS, "tensor(int64)"), "features": "tensor(float)"},
         {"price": "tensor(float)"},
     )
     found = tuple(

@@ -15,7 +15,7 @@ from onnxscript import ir
 from onnxscript import opset20 as op
 
 from pricekit.core.contracts import Batch
-from pricekit.engines.ort import INPUTS
+from pricekit.engines.ort import GRAPH_INPUTS
 from pricekit.errors import ExportError
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.lstm import one_direction
@@ -132,8 +132,8 @@ def export_graph(
             warnings.simplefilter("ignore")  # the exporter's own deprecations; verification checks the result
             program = torch.onnx.export(
                 model.eval().merged(),
-                tuple(tensors[name] for name in INPUTS),
-                input_names=list(INPUTS),
+                tuple(tensors[name] for name in GRAPH_INPUTS),
+                input_names=list(GRAPH_INPUTS),
                 output_names=["price"],
                 dynamic_shapes=shapes,
                 opset_version=OPSET,

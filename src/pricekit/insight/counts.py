@@ -16,13 +16,13 @@ from pydantic import Field, model_validator
 
 from pricekit.features.fit import some_rows
 from pricekit.insight.domain import Domain, vectors_of
-from pricekit.insight.fields import BRAND, OWN, Documents, brands_of, documents_of, fields_of
+from pricekit.insight.fields import BRAND, TEXT_FIELDS, Documents, brands_of, documents_of, fields_of
 from pricekit.insight.sketch import (
     BINS,
     HASHES,
     MOST_FEATURES,
     MOST_LABELS,
-    MOST_OTHERS,
+    MOST_OTHER_COLUMNS,
     MOST_SCORES,
     Count,
     Name,
@@ -249,7 +249,7 @@ class Counts(Strict):
     text_length: _Bins
     features: dict[Name, _Bins] = Field(max_length=MOST_FEATURES)
     predicted: _Bins
-    fields: dict[Name, FieldCounts] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
+    fields: dict[Name, FieldCounts] = Field(max_length=MOST_LABELS + MOST_OTHER_COLUMNS + 3)
     words: _Names
     word_pairs: Count
     unknown_words: Count
@@ -378,7 +378,7 @@ def see(
 
 def _read_fields(sketch: Sketch, rows: ComparedRows) -> dict[str, list[str]]:
     """Return the fields of the sketch that the table has, with their values."""
-    labels = [name for name in sketch.fields if name not in (*OWN, *sketch.others)]
+    labels = [name for name in sketch.fields if name not in (*TEXT_FIELDS, *sketch.others)]
     found = fields_of(rows.table, sketch.others, labels)
     if BRAND in sketch.fields and sketch.fields[BRAND].values:
         found[BRAND] = brands_of(rows.table.text, sketch.label, sketch.fields[BRAND].values)

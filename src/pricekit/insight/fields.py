@@ -83,7 +83,7 @@ def documents_of(texts: Sequence[str]) -> Documents:
 BRAND, UNIT = "brand in the text", "unit in the text"
 TEXT = "text"
 """The field of the whole text."""
-OWN = (TEXT, BRAND, UNIT)
+TEXT_FIELDS = (TEXT, BRAND, UNIT)
 
 LEAST_ROWS = 5
 """A sketch names no word and no value that fewer training rows have."""
@@ -118,7 +118,9 @@ def fields_of(
     if labels is None:
         counts = Counter(label for row in lines for label in row)
         some = counts.most_common(MOST_LABELS)
-        labels = [label for label, count in some if count >= LEAST_FILLED * len(texts) and label not in OWN]
+        labels = [
+            label for label, count in some if count >= LEAST_FILLED * len(texts) and label not in TEXT_FIELDS
+        ]
     for label in labels:
         found[label] = [row.get(label, "") for row in lines]
     for name in others:

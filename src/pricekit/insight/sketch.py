@@ -21,7 +21,7 @@ BINS = 10
 """Bins of a distribution, with about equal numbers of training rows."""
 MOST_WORDS, MOST_VALUES, MOST_FEATURES = 800, 40, 200
 """Numbers of words, of values of a field, and of features."""
-MOST_LABELS, MOST_OTHERS = 20, 16
+MOST_LABELS, MOST_OTHER_COLUMNS = 20, 16
 """Numbers of labels and of other columns that are fields; the text, its brand and its unit are fields, too."""
 LONGEST_NAME = 1_000
 """Characters of the name of a feature or field."""
@@ -179,8 +179,8 @@ class Sketch(Strict):
     rare: Count
     unknown_words: _Share
     unknown_tokens: _Share | None
-    others: list[Name] = Field(max_length=MOST_OTHERS)
-    fields: dict[Name, FieldSketch] = Field(max_length=MOST_LABELS + MOST_OTHERS + 3)
+    others: list[Name] = Field(max_length=MOST_OTHER_COLUMNS)
+    fields: dict[Name, FieldSketch] = Field(max_length=MOST_LABELS + MOST_OTHER_COLUMNS + 3)
     vector: VectorSketch
     prices: PriceSketch | None = None
 

@@ -28,7 +28,7 @@ from pricekit.insight.shares import difference
 from pricekit.insight.sketch import (
     LONGEST_NAME,
     MOST_FEATURES,
-    MOST_OTHERS,
+    MOST_OTHER_COLUMNS,
     MOST_SCORES,
     MOST_WORDS,
     PriceSketch,
@@ -156,7 +156,7 @@ def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
         )
     except PluginError:  # a feature cannot do without them
         found = other_columns(rows, columns)
-    return [name for name in found if len(name) <= LONGEST_NAME][:MOST_OTHERS]
+    return [name for name in found if len(name) <= LONGEST_NAME][:MOST_OTHER_COLUMNS]
 
 
 def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:

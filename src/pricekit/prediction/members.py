@@ -110,7 +110,7 @@ class BundleReader:
         Example:
             >>> import numpy as np, pricekit as pk
             >>> report = pk.train(pk.make_catalog(200), epochs=1, features="fast15").export("bundle")
-            >>> inputs = pk.read_bundle("bundle").prepare(["Item Name: Green Tea, 20 Count", "Item Name: Tea"])[0]
+            >>> inputs = pk.bundles.read("bundle").prepare(["Item Name: Green Tea, 20 Count", "Item Name: Tea"])[0]
             >>> batch = inputs.batch(np.arange(2), multiple_of=32)
             >>> batch["input_ids"].shape, batch["attention_mask"].dtype.name, batch["features"].shape
             ((2, 32), 'int64', (2, 15))
@@ -155,9 +155,6 @@ def _similar(one: Graph, other: Graph) -> bool:
 def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
-    `prepare` of the result makes the inputs of the graph from rows, for a program that runs the graph itself.
-    `Predictor.from_bundle` opens the engine.
-
     Args:
         path: the folder of the bundle, or its address such as "s3://bucket/bundle".
         trust: the keys one of which must have signed it; None: no signature is needed.
@@ -165,12 +162,6 @@ def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
     Raises:
         BundleError: the bundle is damaged, or no trusted key has signed it.
         PluginError: a feature plugin is missing.
-
-    Example:
-        >>> import pricekit as pk
-        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
-        >>> pk.read_bundle("bundle").columns.text
-        ('catalog_content',)
     """
     location = location_of(path, "path")
     folder = location if isinstance(location, Path) else fetch_model(location, trust)

@@ -19,7 +19,7 @@ from pricekit.engines.choose import MAX_DIFFERENCE, REFERENCE
 from pricekit.engines.loaded import LoadedEngine
 from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, first_invalid_field
-from pricekit.insight.sketch import MOST_OTHERS
+from pricekit.insight.sketch import MOST_OTHER_COLUMNS
 from pricekit.prediction.members import BundleReader, Member, table_of, weighted_mean
 from pricekit.preprocess import LONGEST_NAME, MOST_TEXT_COLUMNS
 from pricekit.support.log import quiet
@@ -90,7 +90,7 @@ class SelfTest(BaseModel):
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
 
-    columns: list[_Name] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS + MOST_OTHERS)
+    columns: list[_Name] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS + MOST_OTHER_COLUMNS)
     rows: list[list[_Cell]] = Field(min_length=1, max_length=MOST_ROWS)
     prices: list[_Price]
     tolerance: float = Field(gt=0, le=LOOSEST)

@@ -15,9 +15,7 @@ import os
 import time
 from pathlib import Path
 
-from pricekit.storage import cache_folder
-from pricekit.support.files import temporary_path
-from pricekit.support.log import logger
+from pricekit.plugin import cache_folder, logger, temporary_path
 from pricekit_images.unusable import UnusableError
 
 FAILURE_SECONDS = 86_400.0

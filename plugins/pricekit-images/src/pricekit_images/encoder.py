@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pricekit.errors import PluginError
+from pricekit.plugin import PluginError
 
 GRAPH = "encoder.onnx"
 """The name of the asset."""

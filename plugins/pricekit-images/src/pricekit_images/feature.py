@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from pricekit.config import Section
-from pricekit.core.contracts import State
-from pricekit.errors import ConfigError
-from pricekit.features.fitted import LOCAL
-from pricekit.support.log import logger
-from pricekit.table import Table
+from pricekit.plugin import LOCAL, ConfigError, Section, State, Table, logger
 from pricekit_images.encoder import GRAPH, Encoder, Facts
 from pricekit_images.memory import Numbers
 from pricekit_images.reading import Reader

@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.errors import DataError, PricekitError
-from pricekit.support.cpus import usable_cpus
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.plugin import DataError, PricekitError, logger, shorten, usable_cpus
 from pricekit_images.decode import decode
 from pricekit_images.encoder import Encoder
 from pricekit_images.memory import MEMORY, Memory, Numbers

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from threading import Event
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 from pricekit_images import cache
 from pricekit_images.decode import identify
 from pricekit_images.unusable import UnusableError

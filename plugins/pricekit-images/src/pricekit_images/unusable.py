@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
 
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.plugin import logger, shorten
 
 MOST_KNOWN = 100_000
 """Sources that are remembered, so that each is counted once."""

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pricekit.bundle.limits import check_graph
-from pricekit.errors import BundleError, ConfigError
-from pricekit.support.files import temporary_folder
-from pricekit.support.text import shorten
+from pricekit.plugin import BundleError, ConfigError, check_graph, shorten, temporary_folder
 from pricekit_images.encoder import LARGEST_SIDE, MOST_VALUES, Encoder, Facts
 
 if TYPE_CHECKING:
@@ -173,7 +170,7 @@ def _loaded(folder: Path) -> torch.nn.Module:
     """Return the vision model of a folder with its summary; raise ConfigError if weights are missing."""
     from transformers import AutoModel
 
-    from pricekit.nets.pretrained import quiet_transformers
+    from pricekit.plugin import quiet_transformers
 
     with quiet_transformers():
         model, found = AutoModel.from_pretrained(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pricekit.core.hookspecs import Register, hookimpl
+from pricekit.plugin import Register, hookimpl
 
 pricekit_api = 1
 

@@ -10,10 +10,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix, hstack
 
-from pricekit.config import Section
-from pricekit.core.contracts import State
-from pricekit.features.catalog import Optimized22
-from pricekit.table import Table
+from pricekit.plugin import Optimized22, Section, State, Table
 from pricekit_lightgbm.words import count_words, most_common, split_words
 
 LEAF_ROWS = 20

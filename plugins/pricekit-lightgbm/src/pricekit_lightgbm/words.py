@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.sparse import csr_matrix
 
-from pricekit.features.labelled_lines import as_strings, numpy_of
+from pricekit.plugin import as_strings, numpy_of
 
 
 @dataclass(frozen=True)

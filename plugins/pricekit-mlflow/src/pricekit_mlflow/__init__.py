@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pricekit.core.hookspecs import hookimpl
+from pricekit.plugin import hookimpl
 from pricekit_mlflow.client_settings import client_settings
 from pricekit_mlflow.register import log_bundle
 from pricekit_mlflow.run_id import delete_run_id, load_run_id

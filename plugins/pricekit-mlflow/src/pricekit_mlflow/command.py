@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pricekit.cli.options import FOLDER
-from pricekit.cli.terminal import begin, show_result
-from pricekit.errors import PricekitError
+from pricekit.plugin import FOLDER, PricekitError, begin, show_result
 
 
 @click.group(short_help="Register a bundle as a model of MLflow.")

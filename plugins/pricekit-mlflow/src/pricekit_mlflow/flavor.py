@@ -11,9 +11,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
-from pricekit.bundle import files_of_bundle
-from pricekit.insight.sketch import MOST_OTHERS, SKETCH, read_sketch
-from pricekit.prediction.members import BundleReader
+from pricekit.plugin import MOST_OTHER_COLUMNS, SKETCH, BundleReader, files_of_bundle, read_sketch
 from pricekit_mlflow.model import CONFIG
 
 LOADER = "pricekit_mlflow.model"
@@ -48,7 +46,7 @@ def signature(reader: BundleReader) -> ModelSignature:
     sketch = read_sketch(reader.bundle.files[SKETCH], reader.bundle.path)
     texts = [ColSpec("string", name) for name in reader.columns.text]
     inputs = None  # any: the model does not tell which columns it reads
-    if len(sketch.others) < MOST_OTHERS:
+    if len(sketch.others) < MOST_OTHER_COLUMNS:
         others = [ColSpec(AnyType(), name, required=False) for name in sketch.others]
         inputs = Schema([*texts, *others])
     outputs = Schema([TensorSpec(np.dtype("float32"), (-1,))])

@@ -21,10 +21,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
-from pricekit.metrics import METRICS
-from pricekit.prediction.members import read_bundle
-from pricekit.support.files import temporary_folder
-from pricekit.support.log import logger
+from pricekit.plugin import METRICS, logger, read_bundle, temporary_folder
 from pricekit_mlflow.client_settings import without_password
 from pricekit_mlflow.flavor import save_model
 from pricekit_mlflow.run_id import save_run_id

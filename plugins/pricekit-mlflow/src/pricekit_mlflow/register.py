@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pricekit.errors import ConfigError, path_of
-from pricekit.support.text import shorten
+from pricekit.plugin import ConfigError, path_of, shorten
 from pricekit_mlflow.client_settings import client_settings
 
 _LONGEST_NAME, _LONGEST_ALIAS = 256, 255

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from pricekit.support.files import write_text
+from pricekit.plugin import write_text
 
 FILE = Path("observers", "mlflow", "run_id.json")
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Graph, PriceBatch
-from pricekit.engines.ort import INPUTS
-from pricekit.errors import BundleError, PluginError
-from pricekit.support.cpus import usable_cpus
+from pricekit.plugin import GRAPH_INPUTS, Batch, BundleError, Graph, PluginError, PriceBatch, usable_cpus
 
 HALF_MULTIPLE = 16
 """In bfloat16, lengths are rounded up to multiples of this: 127 tokens take 1.4 times as long as 128."""
@@ -50,9 +47,9 @@ class OpenVino:
         except Exception as error:
             raise BundleError(f"the graph cannot be loaded by OpenVINO: {error}; export it again") from error
         found = {i.any_name for i in model.inputs}, [o.any_name for o in model.outputs]
-        if found != (set(INPUTS), ["price"]):
+        if found != (set(GRAPH_INPUTS), ["price"]):
             raise BundleError(
-                f"the graph has inputs and outputs {found}, expected {INPUTS} and price; export it again"
+                f"the graph has inputs and outputs {found}, expected {GRAPH_INPUTS} and price; export it again"
             )
 
         def run(batch: Batch) -> np.ndarray:

@@ -12,9 +12,7 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.errors import ConfigError, DataError
-from pricekit.prediction.folders import Job
-from pricekit.prediction.intervals import BOUNDS
+from pricekit.plugin import BOUNDS, ConfigError, DataError, Job
 from pricekit_ray.cluster import use_assigned_cpus
 
 Batch = TypeVar("Batch", pa.Table, pd.DataFrame)

@@ -14,11 +14,16 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from pricekit import __version__
-from pricekit.errors import ConfigError, PluginError, PricekitError
-from pricekit.support.causes import raise_outside_cause
-from pricekit.support.cpus import CPUS, usable_cpus
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.plugin import (
+    CPUS,
+    ConfigError,
+    PluginError,
+    PricekitError,
+    logger,
+    raise_outside_cause,
+    shorten,
+    usable_cpus,
+)
 
 WAIT_SECONDS = 30.0
 """After so long without a free worker, the user learns what pricekit waits for."""
@@ -135,7 +140,7 @@ def _probe() -> Callable[[list[ray.ObjectRef]], tuple[str, str, PricekitError | 
         problem: PricekitError | str | None = None
         try:
             import pricekit
-            from pricekit.errors import PricekitError
+            from pricekit.plugin import PricekitError
 
             version = pricekit.__version__
             from pricekit_ray.cluster import use_assigned_cpus

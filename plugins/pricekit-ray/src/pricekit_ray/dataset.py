@@ -10,10 +10,7 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.errors import ConfigError
-from pricekit.prediction.folders import Job
-from pricekit.support.log import logger
-from pricekit.table import Columns, read_frame
+from pricekit.plugin import Columns, ConfigError, Job, logger, read_frame
 from pricekit_ray.actor import Predict, check_free
 from pricekit_ray.cluster import check_worker, cluster_cpus
 

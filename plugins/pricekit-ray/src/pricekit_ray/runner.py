@@ -18,10 +18,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from pricekit.errors import PricekitError
-from pricekit.prediction.folders import Job, Outcome, Part
-from pricekit.storage import Location
-from pricekit.support.log import logger
+from pricekit.plugin import Job, Location, Outcome, Part, PricekitError, logger
 from pricekit_ray.cluster import check_worker, cluster_cpus, connected, unusable, use_assigned_cpus
 
 ATTEMPTS = 3

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import FOLDER, engine_option, trust_option
-from pricekit.cli.terminal import begin
+from pricekit.plugin import FOLDER, begin, engine_option, trust_option
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")

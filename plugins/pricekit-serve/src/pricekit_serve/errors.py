@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pricekit.support.text import printable, shorten
+from pricekit.plugin import printable, shorten
 
 _LONGEST_FIELD = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pricekit.insight.counts import Counts
-from pricekit.insight.fields import OWN
-from pricekit.insight.sketch import Sketch
+from pricekit.plugin import TEXT_FIELDS, Counts, Sketch
 
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -75,7 +73,7 @@ class Metrics:
 
     def drifted(self, model: str, counts: Counts, sketch: Sketch) -> None:
         """Count what rows have that training rows hardly had."""
-        fields = {name: each for name, each in counts.fields.items() if name not in OWN}
+        fields = {name: each for name, each in counts.fields.items() if name not in TEXT_FIELDS}
         found = {
             "rows": counts.rows,
             "outside_rows": counts.outside,

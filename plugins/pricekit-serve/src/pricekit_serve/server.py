@@ -19,12 +19,8 @@ from typing import Any
 
 import uvicorn
 
-from pricekit.errors import ConfigError
-from pricekit.options import Keys
-from pricekit.support.files import describe_failure
-from pricekit.support.interrupts import finish_first
-from pricekit.support.log import logger
-from pricekit.support.progress import use_reporter
+from pricekit import use_reporter
+from pricekit.plugin import ConfigError, Keys, describe_failure, finish_first, logger
 from pricekit_serve.access.connection import Connection
 from pricekit_serve.access.token import read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pricekit import load
-from pricekit.errors import DataError
-from pricekit.options import PathLike
-from pricekit.prediction.folders import Job
+from pricekit.plugin import DataError, Job, PathLike
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
 from pricekit_spark.rows import PriceRows, output_names

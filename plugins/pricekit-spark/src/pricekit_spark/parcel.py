@@ -10,12 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pricekit
-from pricekit import errors
-from pricekit.errors import PluginError, PricekitError
-from pricekit.prediction.folders import Job
-from pricekit.prediction.predictor import Shipped
-from pricekit.support.cpus import CPUS
-from pricekit.support.text import shorten
+from pricekit import plugin
+from pricekit.plugin import CPUS, Job, PluginError, PricekitError, Shipped, shorten
 from pricekit_spark.quiet import about_pandas
 
 if TYPE_CHECKING:
@@ -130,7 +126,7 @@ def problem_of(error: Exception, python: str) -> str:
 def raise_problem(answer: dict[str, Any]) -> None:
     """Raise the error of a worker again, if its answer is one."""
     if "kind" in answer:
-        kind = getattr(errors, answer["kind"], PluginError)
+        kind = getattr(plugin, answer["kind"], PluginError)
         raise kind(answer["problem"])
 
 

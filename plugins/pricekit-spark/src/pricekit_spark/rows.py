@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pricekit.prediction.files import WINDOW
-from pricekit.prediction.folders import Job
-from pricekit.prediction.intervals import BOUNDS
+from pricekit.plugin import BOUNDS, WINDOW, Job
 from pricekit_spark.parcel import Parcel
 
 HELD_BYTES = 256 * 2**20

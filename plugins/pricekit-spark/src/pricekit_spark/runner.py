@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from pricekit.errors import PricekitError
-from pricekit.prediction.folders import Job, Outcome, Part
+from pricekit.plugin import Job, Outcome, Part, PricekitError
 from pricekit_spark.parcel import (
     Parcel,
     call,

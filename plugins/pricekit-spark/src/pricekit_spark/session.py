@@ -7,8 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pricekit.errors import ConfigError, PluginError
-from pricekit.support.cpus import usable_cpus
+from pricekit.plugin import ConfigError, PluginError, usable_cpus
 from pricekit_spark.parcel import is_connect, last_words
 from pricekit_spark.quiet import about_pandas, on_this_machine
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pricekit.core.hookspecs import hookimpl
+from pricekit.plugin import hookimpl
 
 pricekit_api = 1
 pricekit_tracker = "tensorboard"

@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from pricekit.support.log import logger
+from pricekit.plugin import logger
 
 FOLDER = Path("observers", "tensorboard")
 SUFFIX = ".pricekit"

@@ -11,7 +11,7 @@ import os
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from pricekit.errors import ConfigError
+from pricekit.plugin import ConfigError
 from pricekit_images.unusable import UnusableError
 
 ALLOW = "PRICEKIT_IMAGES_ALLOW"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 
-from pricekit.support.log import logger
+from pricekit.plugin import logger
 from pricekit_images.unusable import UnusableError
 
 SILENT = 20

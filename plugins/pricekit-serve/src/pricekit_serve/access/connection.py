@@ -8,7 +8,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from pricekit.support.log import logger
+from pricekit.plugin import logger
 from pricekit_serve.models.answers import as_json
 
 HEAD_BYTES = 65_536

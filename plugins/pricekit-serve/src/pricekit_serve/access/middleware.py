@@ -16,9 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pricekit.errors import PricekitError
-from pricekit.support.log import logger
-from pricekit.support.text import counted, shorten
+from pricekit.plugin import PricekitError, counted, logger, shorten
 from pricekit_serve.access.token import allows
 from pricekit_serve.errors import RequestError
 from pricekit_serve.metrics import Metrics

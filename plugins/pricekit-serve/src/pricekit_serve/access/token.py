@@ -7,8 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from pricekit.errors import ConfigError
-from pricekit.support.files import describe_failure
+from pricekit.plugin import ConfigError, describe_failure
 
 VARIABLE = "PRICEKIT_TOKEN"
 SHORTEST = 16

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pricekit.errors import PricekitError
-from pricekit.prediction.intervals import BOUNDS
+from pricekit.plugin import BOUNDS, PricekitError
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models.model import Model

@@ -6,8 +6,7 @@ import weakref
 from dataclasses import dataclass
 
 import pricekit as pk
-from pricekit.prediction.members import BundleReader
-from pricekit.support.log import logger
+from pricekit.plugin import BundleReader, logger
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import PriceQueue, Prices

@@ -7,12 +7,18 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from pricekit.bundle.keys import Trust
-from pricekit.errors import ConfigError, PricekitError
-from pricekit.prediction.members import read_bundle
-from pricekit.storage import Address, fingerprints_below, location_of
-from pricekit.support.log import logger
-from pricekit.support.text import scheme_of, shorten
+from pricekit.plugin import (
+    Address,
+    ConfigError,
+    PricekitError,
+    Trust,
+    fingerprints_below,
+    location_of,
+    logger,
+    read_bundle,
+    scheme_of,
+    shorten,
+)
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics

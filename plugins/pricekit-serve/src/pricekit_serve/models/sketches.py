@@ -13,19 +13,20 @@ from pathlib import Path
 import numpy as np
 
 import pricekit as pk
-from pricekit.errors import ConfigError, PricekitError
-from pricekit.insight.drift import require_sketch
-from pricekit.insight.priced_rows import (
+from pricekit.plugin import (
     WAIT_SECONDS,
     BusyError,
+    ConfigError,
     PricedRows,
+    PricekitError,
     add_when_free,
     check_priced_file,
+    counted,
+    describe_failure,
+    logger,
+    require_sketch,
+    table_of,
 )
-from pricekit.prediction.members import table_of
-from pricekit.support.files import describe_failure
-from pricekit.support.log import logger
-from pricekit.support.text import counted
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import Prices
 from pricekit_serve.requests.rows import Rows

@@ -9,10 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 import pricekit as pk
-from pricekit.insight.sketch import MOST_OTHERS
-from pricekit.support.text import did_you_mean, nearest, shorten
-from pricekit.table import MAX_TEXT_CHARS, Columns
-from pricekit.table.columns import text_array
+from pricekit.plugin import (
+    MAX_TEXT_CHARS,
+    MOST_OTHER_COLUMNS,
+    Columns,
+    did_you_mean,
+    nearest,
+    shorten,
+    text_array,
+)
 from pricekit_serve.errors import RequestError, invalid
 
 MOST_COLUMNS = 256
@@ -48,7 +53,7 @@ class KnownColumns:
         """Return the columns of a model."""
         columns, sketch = predictor.columns, predictor.sketch
         others = () if sketch is None else tuple(sketch.others)
-        return cls(columns.text, columns.id, others, sketch is None or len(others) >= MOST_OTHERS)
+        return cls(columns.text, columns.id, others, sketch is None or len(others) >= MOST_OTHER_COLUMNS)
 
     @property
     def names(self) -> list[str]:

@@ -7,8 +7,7 @@ from math import prod
 from typing import Any
 
 from pricekit import __version__
-from pricekit.prediction.intervals import BOUNDS
-from pricekit.support.text import shorten
+from pricekit.plugin import BOUNDS, shorten
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.models.answers import Answer, Wanted
 from pricekit_serve.models.model import Model

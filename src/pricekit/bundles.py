@@ -1,0 +1,199 @@
+"""Housekeeping of bundles, the folders that `Model.export` writes: check, sign, give to others, and read them.
+
+Example:
+    >>> import pricekit as pk
+    >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+    >>> pk.bundles.inspect("bundle").manifest["precision"]
+    'fp32'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pricekit.errors import BundleError, ConfigError, path_of
+from pricekit.options import Keys, PathLike, clear_errors, model_path
+from pricekit.support.files import is_free
+from pricekit.support.locks import owned
+
+if TYPE_CHECKING:
+    from pricekit.prediction.members import BundleReader
+    from pricekit.prediction.sandbox import Inspection
+
+__all__ = ["inspect", "pull", "push", "read", "sign"]
+
+
+@clear_errors
+def inspect(
+    bundle: PathLike, *, self_test: bool = False, engine: str | None = None, trust: Keys | None = None
+) -> Inspection:
+    """Check a bundle, which may be a stranger's, and return its manifest and files.
+
+    The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
+    10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
+    process in this way; elsewhere the `note` of the result says that this did not happen.
+
+    Args:
+        bundle: its folder.
+        self_test: then also open the bundle in this process, without limits, and check that the engine gives the
+            invented rows in it the prices that they had at its export; see `Model.self_test`.
+        engine: for the self-test, as for `pricekit.load`.
+        trust: as for `pricekit.load`.
+
+    Raises:
+        BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
+            within the limits; or no trusted key has signed it; or the self-test fails, or there is none.
+        ConfigError: an engine is given without the self-test.
+        PluginError: the self-test needs a feature or an engine that is not installed.
+
+    Example:
+        >>> import pricekit as pk, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(folder)
+        >>> pk.bundles.inspect(folder).manifest["precision"]
+        'fp32'
+    """
+    from pricekit.bundle import open_bundle
+    from pricekit.bundle.keys import read_trust
+    from pricekit.prediction.sandbox import inspect_bundle, with_self_test
+
+    if engine is not None and not self_test:
+        raise ConfigError(
+            f"the engine {engine} is for the self-test, which is off; turn it on, or leave the engine out",
+            parameters=("self_test", "engine"),
+        )
+    keys = read_trust(trust)
+    inspection = inspect_bundle(open_bundle(model_path(bundle, "bundle", keys), keys))
+    return with_self_test(inspection, engine) if self_test else inspection
+
+
+@clear_errors
+def sign(bundle: PathLike, key: PathLike) -> str:
+    """Sign a bundle, so that others can check who wrote it; `Model.export` can sign, too.
+
+    The signature, Ed25519 over the bytes of the manifest, is the file `signature.json`. An earlier one is replaced.
+
+    Args:
+        bundle: its folder. All its files are checked first.
+        key: a PEM file with a private key, as `openssl genpkey -algorithm ed25519` writes it. Only its owner may be
+            able to access it.
+
+    Returns:
+        The id of the key: SHA-256 of its public key (SubjectPublicKeyInfo in DER), in hexadecimal.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        ConfigError: the key cannot be used, or the package cryptography is not installed.
+
+    Example:
+        >>> import pricekit as pk, subprocess, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pk.train(pk.make_catalog(200), epochs=1).export(f"{folder}/bundle")
+        >>> for command in ("genpkey -algorithm ed25519 -out key.pem", "pkey -in key.pem -pubout -out key.pub"):
+        ...     _ = subprocess.run(["openssl", *command.split()], cwd=folder, check=True)
+        >>> key_id = pk.bundles.sign(f"{folder}/bundle", f"{folder}/key.pem")
+        >>> model = pk.load(f"{folder}/bundle", trust=f"{folder}/key.pub")
+    """
+    from pricekit.bundle import sign_bundle
+    from pricekit.bundle.keys import read_signing_key
+
+    folder, signing = path_of(bundle, "bundle"), read_signing_key(key, "key")
+    sign_bundle(folder, signing)
+    return signing.id
+
+
+@clear_errors
+def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
+    """Push a bundle to a repository of the Hugging Face hub, as one commit; its model card is the README.md there.
+
+    The commit deletes the other files of the bundle that was there before; earlier commits keep them.
+    huggingface_hub finds the token where its other tools keep it: `hf auth login`, or HF_TOKEN.
+
+    Args:
+        bundle: its folder. All its files are checked first.
+        repository: owner/name. A new one is made if there is none.
+        public: let everyone read a new repository. One that exists stays as it is.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        BundleError: the bundle is damaged, or the hub refuses it.
+        ConfigError: the repository has another form than owner/name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> pk.bundles.push("bundle", "shop/tea")    # doctest: +SKIP
+        'https://huggingface.co/shop/tea/commit/6c5e1c0d'
+    """
+    from pricekit.bundle.hub import push_bundle, repository_of
+
+    name, _ = repository_of(repository, revisions=False)
+    return push_bundle(path_of(bundle, "bundle"), name, public=public)
+
+
+@clear_errors
+def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
+    """Fetch a bundle from a repository of the Hugging Face hub into a new folder, and check it.
+
+    Only the files that its manifest lists are fetched. The folder appears when all of them are complete and have their
+    hashes.
+
+    Args:
+        repository: owner/name, or owner/name@revision: a branch, a tag or a commit.
+        out: the folder, which is missing or empty.
+        trust: as for `pricekit.load`.
+
+    Returns:
+        The hash of the commit that it was fetched from.
+
+    Raises:
+        BundleError: there is no such repository or no bundle in it, it is damaged, or no trusted key has signed it; or
+            `out` is not empty.
+        ConfigError: the repository has another form, or a key cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> pk.bundles.pull("shop/tea@v2", "tea")    # doctest: +SKIP
+        '6c5e1c0d4a2f9d1f6e9a0c1b2d3e4f5a6b7c8d9e'
+    """
+    from pricekit.bundle.hub import pull_bundle, repository_of
+    from pricekit.bundle.keys import read_trust
+
+    name, revision = repository_of(repository)
+    folder, keys = path_of(out, "out"), read_trust(trust)
+    with owned(folder, "bundle", BundleError):
+        if not is_free(folder):
+            raise BundleError(
+                f"{folder} is not empty, and a pulled bundle replaces nothing; choose a new folder",
+                parameters=("out",),
+            )
+        return pull_bundle(name, revision, folder, keys)
+
+
+@clear_errors
+def read(path: PathLike, *, trust: Keys | None = None) -> BundleReader:
+    """Read a bundle and check it, without opening an engine, for a program that runs the graph itself.
+
+    Args:
+        path: its folder, or its address such as "s3://shop/bundle".
+        trust: as for `pricekit.load`.
+
+    Returns:
+        A reader, whose `prepare` makes the inputs of the graph from rows.
+
+    Raises:
+        BundleError: the bundle is damaged, or no trusted key has signed it.
+        PluginError: a feature plugin is missing.
+        ConfigError: a key cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> pk.bundles.read("bundle").columns.text
+        ('catalog_content',)
+    """
+    from pricekit.bundle.keys import read_trust
+    from pricekit.prediction.members import read_bundle
+
+    return read_bundle(path, read_trust(trust))

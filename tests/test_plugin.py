@@ -1,0 +1,44 @@
+"""The names for plugins and services: each exists, costs nothing before its use, and is all that packages import."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from pricekit import plugin
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = ("pricekit", "pricekit.plugin", "pricekit.testing")
+
+
+@pytest.mark.parametrize("name", plugin.__all__)
+def test_each_name_is_defined_in_its_module(name):
+    assert getattr(plugin, name) is not None
+    assert name in dir(plugin)
+
+
+def test_an_unknown_name_is_an_error():
+    with pytest.raises(AttributeError, match="nowhere"):
+        _ = plugin.nowhere
+
+
+def test_a_registering_module_loads_no_library():
+    code = "import sys; from pricekit.plugin import Register, hookimpl; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.partition(".")[0] for name in loaded.stdout.split()}
+    assert not modules & {"torch", "numpy", "pandas", "pyarrow", "onnxruntime", "click"}
+
+
+@pytest.mark.parametrize("package", sorted(path.name for path in (ROOT / "plugins").iterdir()))
+def test_the_packages_of_this_project_import_only_public_names(package):
+    sources = sorted((ROOT / "plugins" / package / "src").rglob("*.py"))
+    assert sources
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pricekit":
+                assert node.module in PUBLIC, f"{source.name}: {node.module}"
+                exported = {*import_module(str(node.module)).__all__}
+                assert {alias.name for alias in node.names} <= exported, source.name
