@@ -46,7 +46,7 @@ def main() -> None:
 
         def seconds(way: dict[str, object]) -> float:
             began = time.perf_counter()
-            pk.predict(options.bundle, folder / "new", folder / "prices", engine="ort-cpu", **way)
+            pk.load(options.bundle, engine="ort-cpu").predict_file(folder / "new", folder / "prices", **way)
             return time.perf_counter() - began
 
         found = in_turn(ways_of(options.runner), seconds, options.runs)

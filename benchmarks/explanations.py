@@ -74,7 +74,7 @@ def _words(found: Explanation) -> np.ndarray:
     return values
 
 
-def _by_shap(model: pk.Predictor, texts: list[str], evaluations: int) -> list[np.ndarray]:
+def _by_shap(model: pk.Model, texts: list[str], evaluations: int) -> list[np.ndarray]:
     import shap
 
     def log_prices(some: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def _by_shap(model: pk.Predictor, texts: list[str], evaluations: int) -> list[np
     return found
 
 
-def _moves(model: pk.Predictor, texts: list[str], values: list[np.ndarray]) -> list[str]:
+def _moves(model: pk.Model, texts: list[str], values: list[np.ndarray]) -> list[str]:
     """Return how far the log price moves without the words with the largest values: mean and median."""
     without = []
     for text, contributions in zip(texts, values, strict=True):

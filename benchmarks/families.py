@@ -43,7 +43,7 @@ def bundles_of(kind: str, times: int, folder: Path) -> dict[str, Path] | str:
     run = pk.train(table, out=folder / "run", overwrite=True, settings=SETTINGS, **shared)
     for precision, path in bundles.items():
         try:
-            pk.export(run, out=path, precision=precision, overwrite=True)
+            pk.load(run).export(out=path, precision=precision, overwrite=True)
         except ExportError as error:
             return str(error)
     return bundles

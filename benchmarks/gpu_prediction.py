@@ -21,6 +21,7 @@ from speed.timing import interleaved
 from pricekit.cli.terminal import show_table
 from pricekit.engines.loaded import for_each
 from pricekit.errors import PluginError
+from pricekit.model import opened_model
 from pricekit.prediction.predictor import Predictor
 from pricekit.table import read_table
 
@@ -94,7 +95,7 @@ def _measured(bundle: Path, engine: str, options: argparse.Namespace, folder: Pa
     batches = [opened.batch(inputs, rows) for rows in opened.batches(inputs)][::-1]
     runs = {
         "graph": lambda: for_each(opened.price_batch, batches, opened.streams),
-        "files": lambda: predictor.predict_file(source, out) and None,
+        "files": lambda: opened_model(predictor).predict_file(source, out) and None,
     }
     times = interleaved(runs, options.repeats)
     graph, files = times["graph"].median, times["files"].median

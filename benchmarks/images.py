@@ -35,6 +35,7 @@ from pricekit_images.feature import Images
 from pricekit_images.memory import MEMORY, Memory
 
 import pricekit as pk
+from pricekit.plugin import Table
 from pricekit.support.cpus import usable_cpus
 
 FEATURES = ["optimized22", "columns", "trees"]
@@ -86,10 +87,10 @@ def picture(side: int, seed: int = 0) -> bytes:
     return file.getvalue()
 
 
-def table_of(cells: list[str]) -> pk.Table:
+def table_of(cells: list[str]) -> Table:
     """Return a table of images."""
     frame = pd.DataFrame({"text": ["product"] * len(cells), "image_link": cells})
-    return pk.read_table(frame, pk.Columns("text", None, None))
+    return pk.read_table(frame, text="text")
 
 
 class Server:

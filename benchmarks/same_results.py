@@ -49,6 +49,18 @@ TABLES = (
 )
 """Files whose cells are compared."""
 
+FEATURES = """
+from pathlib import Path
+import pandas as pd
+from pricekit.features.fit import fit_features
+from pricekit.table import Columns, read_table
+rows = read_table(Path("products.csv"), Columns(price=None))
+fitted, _ = fit_features(["ultra25", "columns"], {}, rows)
+values = pd.DataFrame(fitted.transform(rows), columns=fitted.names)
+pd.concat([rows.ids, values], axis=1).to_parquet("features.parquet")
+"""
+"""Features without a model, which no command computes in every tree."""
+
 SECONDS = 900
 """A command that takes longer hangs."""
 
@@ -63,6 +75,10 @@ class Tree:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start a command of pricekit."""
+        return self.start_python("-m", "pricekit", *arguments, **variables)
+
+    def start_python(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        """Start Python with the tree's package."""
         environment = {
             "PYTHONPATH": str(self.source),
             "OMP_NUM_THREADS": "1",
@@ -70,7 +86,7 @@ class Tree:
             "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "pricekit", *arguments],
+            [sys.executable, *arguments],
             cwd=self.folder,
             env=os.environ | environment | variables,
             stdin=subprocess.DEVNULL,
@@ -95,7 +111,7 @@ def _output_of(process: subprocess.Popen[str]) -> str:
 def train_default(tree: Tree) -> None:
     """Train with the defaults, and let other commands answer about the run."""
     tree.run("train", "products.csv", "--out", "run")
-    tree.run("features", "products.csv", "--features", "ultra25,columns", "--out", "features.parquet")
+    _output_of(tree.start_python("-c", FEATURES))
     answers = {
         "evaluate.json": ("evaluate", "run", "--json"),
         "evaluate-table.json": ("evaluate", "run", "other.csv", "--json"),

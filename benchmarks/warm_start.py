@@ -19,6 +19,7 @@ import pandas as pd
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
+from pricekit.evaluation.scores import facts_of
 
 TEST, NEW = 0.25, 0.2
 
@@ -91,8 +92,8 @@ def measure(
         old = pk.train(earlier, out=f"{folder}/old", **options)
         again = pk.train(everything, out=f"{folder}/again", **options)
         warm = pk.train(new if only_new else everything, out=f"{folder}/warm", init=old, **options)
-        scores = [pk.evaluate(run, test, **given).metrics["smape"] for run in (old, again, warm)]
-        return scores, [again.facts["seconds"], warm.facts["seconds"]]
+        scores = [pk.load(run).evaluate(test, **given).metrics["smape"] for run in (old, again, warm)]
+        return scores, [facts_of(run.path)["seconds"] for run in (again, warm)]
 
 
 if __name__ == "__main__":

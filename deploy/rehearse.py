@@ -141,7 +141,7 @@ def sign(image: Image) -> None:
     for words in (
         ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
         ["openssl", "pkey", "-in", "key.pem", "-pubout", "-out", "key.pub"],
-        [*image.words["ENTRYPOINT"], "sign", str(image.path("/bundle")), "--key", "key.pem"],
+        [*image.words["ENTRYPOINT"], "bundle", "sign", str(image.path("/bundle")), "--key", "key.pem"],
     ):
         path = f"{image.environment['PATH']}:{os.environ['PATH']}"
         subprocess.run(words, cwd=keys, env=image.environment | {"PATH": path}, check=True)

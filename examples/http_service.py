@@ -66,7 +66,7 @@ class PriceHandler(BaseHTTPRequestHandler):
     """Answers `POST /predict` with the prices of texts."""
 
     timeout = TIMEOUT
-    model: pk.Predictor  # set when the server starts
+    model: pk.Model  # set when the server starts
 
     def do_POST(self) -> None:
         """Answer a request, or say in one sentence why not."""

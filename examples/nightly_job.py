@@ -56,7 +56,7 @@ def price(bundle: Path, table: Path, out: Path, attempts: int = 3) -> None:
 
 def check_drift(bundle: Path, table: Path) -> None:
     """Raise RuntimeError if the rows differ much from those of the training."""
-    found = pk.drift(bundle, table, fail_over={"psi": 0.2}, engine="ort-cpu")
+    found = pk.load(bundle, engine="ort-cpu").drift(table, fail_over={"psi": 0.2})
     if found.failures:
         raise RuntimeError("; ".join([*found.failures, *found.alarms[:1]]))
 

@@ -72,7 +72,7 @@ if __name__ == "__main__":
         print(f"{' + '.join(features)}: SMAPE {run.metrics['smape']:.1f}% on held-out rows")
 
     old, new = catalog[:1].assign(launched="2023-01-01"), catalog[:1].assign(launched="2026-06-01")
-    before, after = run.load().predict(pd.concat([old, new]))
+    before, after = run.predict(pd.concat([old, new]))
     print(
         f"The same product costs {before:.2f} if launched in January 2023, and {after:.2f} if in June 2026."
     )

@@ -51,5 +51,5 @@ if __name__ == "__main__":
         )
         trainer.fit()
         ray.shutdown()
-        run = pk.Run(out)
+        run = pk.load(out)
         print(f"SMAPE of the held-out rows: {run.metrics['smape']:.1f}%")

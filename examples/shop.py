@@ -59,7 +59,7 @@ print(f"SMAPE of the held-out rows: {run.metrics['smape']:.1f}%")
 #
 # Often they show a problem of the table, such as a wrong price or a missing unit.
 
-print(pk.worst_rows(run).worst(3)[["id", "error", "price", "predicted"]].round(2))
+print(run.evaluate(worst=3).worst[["id", "error", "price", "predicted"]].round(2))
 
 # %%
 # Price a file
@@ -70,5 +70,5 @@ print(pk.worst_rows(run).worst(3)[["id", "error", "price", "predicted"]].round(2
 with tempfile.TemporaryDirectory() as folder:
     new, prices = Path(folder) / "new.csv", Path(folder) / "prices.csv"
     shop[800:].drop(columns="eur").to_csv(new, index=False)
-    count = pk.predict(run, new, prices, interval=0.9)
+    count = run.predict_file(new, prices, interval=0.9)
     print(f"{count} prices, the first lines of the file:", *prices.read_text().splitlines()[:3], sep="\n")

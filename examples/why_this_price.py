@@ -20,7 +20,7 @@ run = pk.train(catalog[:900], epochs=6, features=["optimized22", "columns"])
 #
 # The price is the base times all factors, exactly. Here are the four most important ones of a product.
 
-(reasons,) = run.load().explain(catalog[900:901])
+(reasons,) = run.explain(catalog[900:901])
 print(f"{reasons.price:.2f} = {reasons.base:.2f}", end="")
 for phrase in reasons.phrases()[:4]:
     print(f" × {phrase.factor:.2f} ({phrase.text})", end="")
@@ -32,7 +32,7 @@ print(" × …")
 #
 # What do the most similar products cost that we know? They need the same unit, and no model.
 
-(beside,) = run.load().comparables(catalog[900:901], k=3, same=["unit"], among=catalog[:900])
+(beside,) = run.comparables(catalog[900:901], k=3, same=["unit"], among=catalog[:900])
 for product in beside.products:
     print(f"{product.price:8.2f}  similarity {product.similarity:.2f}  {product.name}")
 print("far from them" if beside.far else "not far from them")
@@ -52,5 +52,5 @@ print(f"{picture.within:.0f}% of the held-out rows are within a factor of 2")
 
 with tempfile.TemporaryDirectory() as folder:
     picture.figure_.savefig(Path(folder) / "prices.svg")
-    page = pk.report(run, out=Path(folder) / "report.html")
+    page = run.report(out=Path(folder) / "report.html")
     print(f"the report has {page.stat().st_size / 1000:.0f} kB; it needs no network")

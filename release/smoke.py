@@ -31,7 +31,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         demo = Path(folder, "demo")
         pricekit("demo", "--out", str(demo), "--rows", "1000")
-        pricekit("inspect", str(demo / "bundle"), "--self-test", "--engine", "ort-cpu")
+        pricekit("bundle", "inspect", str(demo / "bundle"), "--self-test", "--engine", "ort-cpu")
         manifest = json.loads((demo / "bundle" / "manifest.json").read_text("utf-8"))
     if manifest["pricekit_version"] != version("pricekit"):
         raise SystemExit(f"the bundle is of version {manifest['pricekit_version']}")

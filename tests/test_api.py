@@ -10,6 +10,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
+from pricekit.evaluation.scores import facts_of
 
 TINY = {
     "epochs": 1,
@@ -26,7 +27,7 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def trained(frame, tmp_path_factory) -> pk.Run:
+def trained(frame, tmp_path_factory) -> pk.Model:
     return pk.train(frame, out=tmp_path_factory.mktemp("api") / "run", **TINY)
 
 
@@ -35,7 +36,7 @@ def test_a_run_of_a_frame_and_of_its_file_are_the_same(frame, trained, tmp_path)
     of_file = pk.train(tmp_path / "table.parquet", out=str(tmp_path / "run"), **TINY)
     assert of_file.metrics == trained.metrics
     assert of_file.held_out.equals(trained.held_out)
-    assert trained.facts["table"] == "DataFrame"
+    assert facts_of(trained.path)["table"] == "DataFrame"
 
 
 def test_a_run_without_a_folder_lives_as_long_as_its_object(frame):
@@ -70,7 +71,7 @@ def test_a_run_is_scored_exported_and_loaded(trained, frame, tmp_path):
 
 def test_a_file_is_priced_like_a_frame(trained, frame, tmp_path):
     frame.to_csv(tmp_path / "new.csv", index=False)
-    assert pk.predict(trained, tmp_path / "new.csv", tmp_path / "prices.csv") == len(frame)
+    assert trained.predict_file(tmp_path / "new.csv", tmp_path / "prices.csv") == len(frame)
     written = pd.read_csv(tmp_path / "prices.csv")["price"]
     assert written.to_numpy() == pytest.approx(trained.predict(frame), rel=1e-4)
 
@@ -85,20 +86,13 @@ def test_runs_are_compared_combined_and_cross_validated(trained, frame, tmp_path
     cv = pk.cross_validate(frame, out=tmp_path / "cv", folds=2, **TINY)
     assert len(cv.runs) == 2
     assert sorted(cv.held_out["row"]) == list(range(len(frame)))
-    assert pk.worst_rows(cv).worst(3)["error"].is_monotonic_decreasing
-
-
-def test_handles_have_a_short_repr_and_can_be_reopened(trained):
-    assert repr(pk.Run(trained.path)) == repr(trained)
-    assert len(repr(trained)) < 200
-    assert "<table>" in trained._repr_html_()
-    assert isinstance(trained.load(), pk.Predictor)
+    assert cv.evaluate(worst=3).worst["error"].is_monotonic_decreasing
 
 
 def test_a_finished_run_is_resumed_with_its_own_settings(frame, tmp_path, raises):
     pk.train(frame, out=tmp_path / "run", **TINY)
     again = pk.train(frame, out=tmp_path / "run", resume=True)
-    assert again.facts["best_epoch"] == 1
+    assert facts_of(again.path)["best_epoch"] == 1
     with raises(ConfigError, "epochs"):
         pk.train(frame, out=tmp_path / "run", resume=True, epochs=3, seed=0)
     with raises(ConfigError, "out"):
@@ -184,7 +178,7 @@ def test_an_existing_out_is_not_changed(frame, trained, tmp_path, raises):
         with raises(TrainingError, *parameters):
             pk.train(frame, out=out, **TINY)
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert pk.Run(trained.path).metrics == trained.metrics
+    assert pk.load(trained.path).metrics == trained.metrics
 
 
 def test_equal_prices_train_with_a_warning(frame, caplog):
@@ -217,20 +211,51 @@ def test_a_polars_frame_trains_the_same_model(frame, trained):
 
 def test_texts_of_any_kind_are_priced_alike(trained, frame):
     texts = frame["catalog_content"].tolist()[:5]
-    model = trained.load()
-    expected = model.predict(texts)
+    expected = trained.predict(texts)
     for kind in (np.array(texts), np.array(texts, object), pd.Series(texts), pa.array(texts), tuple(texts)):
-        assert np.array_equal(model.predict(kind), expected)
+        assert np.array_equal(trained.predict(kind), expected)
     for wrong in (["a", 1], "a", 5, [None]):
         with pytest.raises(DataError):
-            model.predict(wrong)
+            trained.predict(wrong)
+
+
+def test_a_table_is_read_as_all_functions_read_it(tmp_path, frame, raises):
+    (tmp_path / "t.csv").write_text("tea;2,50\njam;3,10\n")
+    names = {"columns": ["title", "eur"], "text": "title", "price": "eur", "decimal": ","}
+    rows = pk.read_table(tmp_path / "t.csv", **names)
+    assert (rows.text.tolist(), rows.price.tolist()) == (["tea", "jam"], [2.5, 3.1])
+    assert len(pk.read_table(frame, limit=7)) == 7
+    renamed = frame.rename(columns={"catalog_content": "title"})
+    rows = pk.read_table(renamed, text="title")
+    assert rows.text.tolist() == frame["catalog_content"].tolist()
+    assert rows.price.tolist() == frame["price"].tolist()  # the column is guessed
+    with raises(DataError, "text", column="titel"):
+        pk.read_table(frame, text="titel")
+
+
+def test_compare_ranks_more_than_two_and_folders(frame, tmp_path, raises):
+    for loss in ("smape", "log-l1", "log-l2"):
+        pk.train(frame, out=tmp_path / "runs" / loss, loss=loss, **TINY)
+    first, second, third = (pk.load(tmp_path / "runs" / name) for name in ("smape", "log-l1", "log-l2"))
+    two = pk.compare(first, second)
+    assert set(two.verdicts) == {str(second.path)}
+    assert len(pk.compare(first, second, third).entries) == 3
+    assert len(pk.compare(tmp_path / "runs").entries) == 3
+    assert {one.path for one in pk.compare(tmp_path / "runs", metric="rmsle").entries} == {
+        first.path,
+        second.path,
+        third.path,
+    }
+    assert pk.compare(first, second, latency=True).best.seconds_per_row > 0
+    with raises(ConfigError, "models"):
+        pk.compare()
 
 
 def test_a_parquet_folder_is_one_table_to_predict(trained, frame, tmp_path):
     (tmp_path / "parts").mkdir()
     for part in range(2):
         frame[part::2].to_parquet(tmp_path / "parts" / f"{part}.parquet")
-    assert pk.predict(trained, tmp_path / "parts", tmp_path / "prices.parquet", interval=0.8) == len(frame)
+    assert trained.predict_file(tmp_path / "parts", tmp_path / "prices.parquet", interval=0.8) == len(frame)
     assert list(pd.read_parquet(tmp_path / "prices.parquet")) == [
         "sample_id",
         "price",
@@ -239,14 +264,15 @@ def test_a_parquet_folder_is_one_table_to_predict(trained, frame, tmp_path):
     ]
 
 
-def test_features_are_computed_and_written(frame, tmp_path):
-    found = pk.compute_features(frame, features=["fast15"], out=tmp_path / "features.csv")
-    assert found.shape == (200, 16)
-    assert pd.read_csv(tmp_path / "features.csv").shape == (200, 16)
+def test_features_are_those_of_the_model(trained, frame):
+    features = trained.features(frame)
+    assert features.columns[0] == "sample_id"
+    assert "value" in features
+    assert len(features) == 200
 
 
 def test_fewer_than_two_runs_are_not_compared(trained, tmp_path, raises):
-    with raises(ConfigError, "runs"):
+    with raises(ConfigError, "models"):
         pk.compare(trained)
     with raises(ConfigError, "runs"):
         pk.ensemble([trained, trained], out=tmp_path / "both")
@@ -255,12 +281,7 @@ def test_fewer_than_two_runs_are_not_compared(trained, tmp_path, raises):
 
 def test_options_of_a_table_need_one(trained, raises):
     with raises(ConfigError, "price"):
-        pk.evaluate(trained, price="price")
-
-
-def test_a_folder_that_is_not_a_run_has_no_handle(tmp_path, raises):
-    with raises(TrainingError):
-        pk.Run(tmp_path)
+        trained.evaluate(price="price")
 
 
 def test_options_of_wrong_types_and_ranges_are_explained(trained, frame, tmp_path, raises):
@@ -268,18 +289,18 @@ def test_options_of_wrong_types_and_ranges_are_explained(trained, frame, tmp_pat
         with raises(ConfigError, *options):
             pk.train(frame, out=tmp_path / "run", **options)
     with raises(ConfigError, "precision"):
-        pk.export(trained, tmp_path / "bundle", precision="fp8")
+        trained.export(tmp_path / "bundle", precision="fp8")
     with raises(ConfigError, "interval"):
         trained.predict(frame[:3], interval=90)
     with raises(DataError, "table"):
-        pk.predict(trained, frame, tmp_path / "prices.csv")
+        trained.predict_file(frame, tmp_path / "prices.csv")
 
 
 def test_one_teacher_and_one_unpriced_table_need_no_list(trained, frame):
     student = pk.train(
         frame, unpriced=pk.make_catalog(30, seed=9).drop(columns="price"), teacher=trained, **TINY
     )
-    assert student.facts["rows"]["pseudo_labelled"] > 0
+    assert facts_of(student.path)["rows"]["pseudo_labelled"] > 0
 
 
 def test_the_runs_of_a_temporary_cross_validation_outlive_its_object(frame):
@@ -296,18 +317,12 @@ NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
     ("call", "parameter"),
     [
         (pk.load, "path"),
-        (pk.Run, "path"),
+        (pk.Model, "path"),
         (pk.CrossValidation, "path"),
-        (pk.Predictor.load, "path"),
+        (pk.Tuning, "path"),
         (pk.bundles.inspect, "bundle"),
-        (pk.evaluate, "model"),
-        (pk.worst_rows, "model"),
-        (lambda path: pk.compare(path, "run"), "runs"),
+        (lambda path: pk.compare(path, "run"), "models"),
         (lambda path: pk.ensemble([path, "run"]), "runs"),
-        (lambda path: pk.export(path, "bundle"), "run"),
-        (lambda path: pk.export("run", path), "out"),
-        (lambda path: pk.predict(path, "a.csv", "b.csv"), "model"),
-        (lambda path: pk.predict("bundle", "a.csv", path), "out"),
         (lambda path: pk.pretrain("a.csv", path, backbone="transformer"), "out"),
         (lambda path: pk.train("a.csv", teacher=[path], unpriced="b.csv"), "teacher"),
     ],
@@ -315,11 +330,6 @@ NO_PATHS = [None, 5, b"run", "", "a\0b", ["run"], {}]
 def test_what_is_no_path_is_one_error_that_names_the_parameter(call, parameter, given, raises):
     with raises(ConfigError, parameter):
         call(given)
-
-
-def test_a_model_in_memory_is_no_path(trained, frame, raises):
-    with raises(ConfigError, "model"):
-        pk.evaluate(pk.load(trained), frame)
 
 
 @pytest.mark.parametrize("out", ["table.csv/run", "n" * 300])
@@ -351,7 +361,7 @@ def test_an_option_of_the_wrong_type_is_one_error_that_names_it(frame, options, 
 def test_numbers_of_numpy_are_numbers(frame):
     options = {"epochs": np.int64(1), "limit": np.int64(60), "max_length": np.int64(32)}
     run = pk.train(frame, **options, settings=TINY["settings"] | {"training.batch_size": np.int32(16)})
-    assert run.facts["rows"]["train"] + run.facts["rows"]["valid"] == 60
+    assert facts_of(run.path)["rows"]["train"] + facts_of(run.path)["rows"]["valid"] == 60
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_size", 0), ("epochs", 1.5), ("learning_rate", "x")])
@@ -368,7 +378,7 @@ def test_a_limit_is_a_whole_number_above_0_everywhere(trained, frame, tmp_path, 
     with raises(ConfigError, "limit"):
         pk.read_table(frame, limit=limit)
     with raises(ConfigError, "limit"):
-        pk.load(trained).predict_file(tmp_path / "table.csv", tmp_path / "out.csv", limit=limit)
+        trained.predict_file(tmp_path / "table.csv", tmp_path / "out.csv", limit=limit)
 
 
 def test_prices_beyond_float32_are_set_aside(frame, raises):

@@ -30,7 +30,7 @@ SEARCHES = {
     "PriceRegressor": "docs/reference/objects.html#pricekit.PriceRegressor",
     "cross_validate": "docs/reference/functions.html#pricekit.cross_validate",
     "out of memory": "docs/troubleshooting.html#out-of-memory",
-    "pricekit leaderboard": "docs/reference/commands.html#pricekit-leaderboard",
+    "pricekit compare": "docs/reference/commands.html#pricekit-compare",
     "glossary": "docs/glossary.html",
     "deployment": "docs/deployment.html",
 }

@@ -20,6 +20,7 @@ from pricekit.engines.loaded import LoadedEngine, for_each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
 from pricekit.exporting.export import export_run
 from pricekit.exporting.graph import export_graph
+from pricekit.model import opened_model
 from pricekit.nets.inference import torch_engine
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
@@ -161,7 +162,7 @@ def _file_runs(
     table.frame.to_csv(source, index=False)
 
     def through(predictor: Predictor) -> Run:
-        return lambda: predictor.predict_file(source, out)
+        return lambda: opened_model(predictor).predict_file(source, out)
 
     runs = {name: through(predictor) for name, predictor in predictors.items()}
     if "loop" in peers:

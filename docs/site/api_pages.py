@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from public_names import public_names
 
@@ -53,22 +54,30 @@ def results_page() -> str:
 
 
 def _returned() -> Iterator[str]:
-    """Yield the classes that the annotations of public functions name and that are not public themselves.
+    """Yield the classes that the annotations of public functions and methods name and that are not public themselves.
 
     They are imported for type checkers only, so their modules are those of the import statements.
     """
     public = {one.thing for one in public_names() if one.kind == "class"}
     for one in public_names():
-        if one.kind != "function":
+        if one.kind not in ("function", "class") or one.dotted.startswith("pricekit.core."):
             continue
         tree = ast.parse(inspect.getsource(one.module))
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         modules = {alias.name: node.module or "" for node in imports for alias in node.names}
-        for word in re.findall(r"\w+", str(one.thing.__annotations__.get("return", ""))):
+        public_members = [member for name, member in vars(one.thing).items() if not name.startswith("_")]
+        members = [one.thing] if one.kind == "function" else map(_function_of, public_members)
+        returned = " ".join(str(getattr(each, "__annotations__", {}).get("return", "")) for each in members)
+        for word in re.findall(r"\w+", returned):
             if modules.get(word, "").startswith("pricekit."):
-                found = getattr(import_module(modules[word]), word)
-                if inspect.isclass(found) and found not in public:
-                    yield f"{found.__module__}.{found.__qualname__}"
+                result = getattr(import_module(modules[word]), word)
+                if inspect.isclass(result) and result not in public:
+                    yield f"{result.__module__}.{result.__qualname__}"
+
+
+def _function_of(member: Any) -> Any:
+    """Return the function of a method, a property or a class method."""
+    return getattr(member, "fget", None) or getattr(member, "__func__", member)
 
 
 def errors_page() -> str:

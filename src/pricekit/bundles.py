@@ -196,4 +196,5 @@ def read(path: PathLike, *, trust: Keys | None = None) -> BundleReader:
     from pricekit.bundle.keys import read_trust
     from pricekit.prediction.members import read_bundle
 
-    return read_bundle(path, read_trust(trust))
+    keys = read_trust(trust)
+    return read_bundle(model_path(path, "path", keys), keys)

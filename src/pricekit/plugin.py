@@ -155,6 +155,9 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         Predictor as Predictor,
         Shipped as Shipped,
     )
+    from pricekit.runs.load import open_predictor as open_predictor
+    from pricekit.insight.comparables import comparables_of as comparables_of
+    from pricekit.insight.explanations import explain_prices as explain_prices
 
     # sketches of the rows that a model was trained on, and of those that it priced
     from pricekit.insight.counts import Counts as Counts

@@ -182,16 +182,16 @@ def test_the_published_schema_is_that_of_the_code():
 
 
 def test_inspect_shows_and_checks_the_files(pricekit, copy):
-    code, out, _ = pricekit("inspect", copy)
+    code, out, _ = pricekit("bundle", "inspect", copy)
     assert code == 0
     assert "bag of pricekit" in out
     assert "intervals.json" in out
-    code, out, _ = pricekit("inspect", copy, "--json")
+    code, out, _ = pricekit("bundle", "inspect", copy, "--json")
     assert json.loads(out) == json.loads((copy / MANIFEST).read_text())
     odd = copy.rename(copy.with_name("b [v2]["))
-    assert "b [v2][: all files match" in " ".join(pricekit("inspect", odd)[1].split())
+    assert "b [v2][: all files match" in " ".join(pricekit("bundle", "inspect", odd)[1].split())
     (odd / "README.md").write_text("mine")
-    code, out, err = pricekit("inspect", odd)
+    code, out, err = pricekit("bundle", "inspect", odd)
     assert (code, out) == (1, "")
     assert "README.md was altered" in err
 

@@ -114,7 +114,7 @@ def test_a_manifest_that_is_too_large_is_not_fetched(remote, failing, raises):
 
 def test_a_remote_run_predicts_as_the_local_one(remote_run, run):
     assert pk.load(str(RUN)).predict(TEXTS).tolist() == pk.load(run).predict(TEXTS).tolist()
-    assert pk.evaluate(str(RUN)).rows == pk.evaluate(run).rows
+    assert pk.load(str(RUN)).evaluate().rows == pk.load(run).evaluate().rows
 
 
 def test_a_run_is_fetched_once_and_without_its_checkpoints(remote_run, failing):
@@ -157,16 +157,16 @@ def test_a_folder_without_a_model_is_not_fetched(memory, failing, raises):
 
 def test_a_model_is_not_read_from_a_stream(catalog, raises):
     with raises(BundleError):
-        pk.predict("-", catalog, "prices.csv")
+        pk.load("-")
 
 
 def test_functions_take_remote_models_and_tables(remote, catalog):
     table = pd.read_csv(catalog).head(50)
     remote.pipe("/in/new.csv", table.to_csv(index=False).encode())
-    assert pk.evaluate(str(BUNDLE), "memory://in/new.csv").rows == 50
-    pk.worst_rows(str(BUNDLE), "memory://in/new.csv", out="memory://out/worst.parquet")
-    assert len(pk.explain(str(BUNDLE), "memory://in/new.csv", limit=2)) == 2
-    assert pk.drift(str(BUNDLE), "memory://in/new.csv", out="memory://out/drift.html").rows == 50
-    pk.compute_features("memory://in/new.csv", features="fast15", out="memory://out/features.csv")
-    assert remote.find("/out") == ["/out/drift.html", "/out/features.csv", "/out/worst.parquet"]
+    model = pk.load(str(BUNDLE))
+    assert model.evaluate("memory://in/new.csv", out="memory://out/worst.parquet").rows == 50
+    assert len(model.explain("memory://in/new.csv", limit=2)) == 2
+    assert model.drift("memory://in/new.csv", out="memory://out/drift.html").rows == 50
+    assert len(model.features("memory://in/new.csv")) == 50
+    assert remote.find("/out") == ["/out/drift.html", "/out/worst.parquet"]
     assert remote.cat("/out/drift.html").endswith(b"</html>")

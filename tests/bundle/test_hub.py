@@ -204,10 +204,10 @@ def test_a_damaged_bundle_is_not_pushed(hub, bundle, tmp_path, raises):
 
 
 def test_the_commands_push_and_pull(hub, bundle, tmp_path, pricekit):
-    code, out, err = pricekit("push", bundle, "shop/tea")
+    code, out, err = pricekit("bundle", "push", bundle, "shop/tea")
     assert code == 0, err
     assert f"{hub.url}/shop/tea/commit/" in out + err
-    code, out, err = pricekit("pull", "shop/tea", "--out", tmp_path / "tea")
+    code, out, err = pricekit("bundle", "pull", "shop/tea", "--out", tmp_path / "tea")
     assert code == 0, err
-    code, _, err = pricekit("pull", "shop/tea", "--out", tmp_path / "tea")
+    code, _, err = pricekit("bundle", "pull", "shop/tea", "--out", tmp_path / "tea")
     assert (code, "Check --out." in err) == (1, True)

@@ -113,22 +113,26 @@ def test_a_bundle_without_a_trusted_signature_is_refused_before_it_is_parsed(
 
 
 @pytest.mark.parametrize("harm", ["stripped", "of another bundle"])
-def test_functions_that_open_models_refuse_it(signed, pairs, harm, catalog, tmp_path, run, raises):
+def test_functions_that_open_models_refuse_it(signed, pairs, harm, run, raises):
     HARMS[harm](signed, None)
     key = {"trust": pairs[0][1]}
     for refused in (
         lambda model: pk.load(model, "ort-cpu", **key),
-        lambda model: pk.predict(model, catalog, tmp_path / "prices.csv", **key),
-        lambda model: pk.evaluate(model, catalog, **key),
-        lambda model: pk.evaluate(model, **key),
-        lambda model: pk.explain(model, catalog, **key),
+        lambda model: pk.Model(model, **key),
         lambda model: pk.bundles.inspect(model, **key),
+        lambda model: pk.bundles.read(model, **key),
     ):
         with raises(BundleError, "trust"):
             refused(signed)
         with raises(BundleError, "trust"):
             refused(run)
-    assert not (tmp_path / "prices.csv").exists()
+
+
+def test_a_bundle_that_is_stripped_before_its_first_use_is_refused(signed, pairs, raises):
+    model = pk.load(signed, "ort-cpu", trust=pairs[0][1])
+    HARMS["stripped"](signed, None)
+    with raises(BundleError, "trust"):
+        model.predict(["tea"])
 
 
 def test_an_altered_file_of_a_signed_bundle_is_refused(signed, trust, raises):
@@ -197,17 +201,17 @@ def test_a_remote_run_is_no_signed_bundle(memory, run, trust, raises):
 def test_the_commands_sign_and_trust(pricekit, signed, pairs, catalog, tmp_path):
     (private, public), (other, _) = pairs
     prices = tmp_path / "prices.csv"
-    code, out, _ = pricekit("inspect", signed, "--trust", public)
+    code, out, _ = pricekit("bundle", "inspect", signed, "--trust", public)
     assert (code, "of a trusted key" in out) == (0, True)
-    assert "not checked; --trust KEY checks it" in pricekit("inspect", signed)[1]
-    code, out, err = pricekit("sign", signed, "--key", other)
+    assert "not checked; --trust KEY checks it" in pricekit("bundle", "inspect", signed)[1]
+    code, out, err = pricekit("bundle", "sign", signed, "--key", other)
     assert (code, "is signed with the key" in out + err) == (0, True)
     code, _, err = pricekit("predict", signed, catalog, "--out", prices, "--trust", public)
     assert (code, prices.exists()) == (1, False)
     assert "which is not trusted" in err
     assert "Check --trust." in err
-    pricekit("sign", signed, "--key", private)
+    pricekit("bundle", "sign", signed, "--key", private)
     assert pricekit("predict", signed, catalog, "--out", prices, "--trust", public)[0] == 0
     private.chmod(0o644)
-    code, _, err = pricekit("sign", signed, "--key", private)
+    code, _, err = pricekit("bundle", "sign", signed, "--key", private)
     assert (code, "chmod 600" in err) == (2, True)

@@ -177,7 +177,7 @@ def test_truncated_bundles(refused, bundle, catalog, tmp_path, name, keep):
         (["train", "{catalog}", "--config", "none.toml"], "none.toml", 2),
         (["train", "{catalog}", "--price", "eur"], "--price", 1),
         (["train", "{catalog}", "--text", "title"], "--text", 1),
-        (["export", "{bundle}"], "is a bundle; expected a run", 1),
+        (["export", "{bundle}"], "is a bundle already", 1),
         (["predict", "none", "{catalog}"], "does not exist", 1),
         (["predict", "{catalog}", "{catalog}"], "is a file", 1),
     ],

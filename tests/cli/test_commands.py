@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pricekit as pk
 from pricekit.cli.main import COMMANDS
 from pricekit.datasets import make_catalog
 from pricekit.prediction.files import PredictionCheckpoint
@@ -121,12 +123,42 @@ def test_an_existing_run_is_kept_without_overwrite(pricekit, catalog, run, tmp_p
     assert code == 0, err
 
 
-def test_features(pricekit, catalog, tmp_path):
-    code, _, err = pricekit("features", catalog, "--features", "fast15", "--out", tmp_path / "f.parquet")
+def test_features(pricekit, run, catalog, tmp_path):
+    code, _, err = pricekit("features", run, catalog, "--out", tmp_path / "f.parquet")
     assert code == 0, err
     frame = pd.read_parquet(tmp_path / "f.parquet")
-    assert frame.shape == (400, 16)
+    assert frame.equals(pk.load(run).features(catalog))
+    assert len(frame) == 400
     assert np.isfinite(frame.drop(columns="sample_id")).all().all()
+    code, _, err = pricekit("features", run, catalog, "--out", catalog)
+    assert (code, "the table itself" in err) == (1, True)
+
+
+def test_names_repeat_and_join(pricekit, tmp_path):
+    frame = pd.DataFrame(
+        {"title": ["tea", "jam"] * 20, "size": ["1 kg", "2 kg", "3 kg", "4 kg"] * 10, "price": range(2, 42)}
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    joined = pricekit("check", tmp_path / "t.csv", "--text", "title,size", "--json")
+    assert "--text title,size" in json.loads(joined[1])["command"]
+    assert pricekit("check", tmp_path / "t.csv", "--text", "title", "--text", "size", "--json") == joined
+    shown = [
+        pricekit("config", "show", *words, "--track", "mlflow", "--track", "tensorboard")[1]
+        for words in (["--features", "fast15,columns"], ["--features", "fast15", "--features", "columns"])
+    ]
+    assert shown[0] == shown[1]
+    assert 'track = ["mlflow", "tensorboard"]' in shown[0]
+    frame.to_csv(tmp_path / "headless.csv", index=False, header=False)
+    names = [("--columns", "title,size,price"), ("--columns", "title", "--columns", "size,price")]
+    read = [pricekit("check", tmp_path / "headless.csv", *words, "--json")[1] for words in names]
+    assert json.loads(read[0])["columns"] == json.loads(read[1])["columns"]
+
+
+def test_help_groups_the_commands_by_the_part_of_the_work(pricekit):
+    code, shown, _ = pricekit("--help")
+    titles = re.findall(r"^(Prepare|Train|Judge|Understand|Deploy|Extend):$", shown, re.M)
+    assert (code, titles) == (0, ["Prepare", "Train", "Judge", "Understand", "Deploy", "Extend"])
+    assert "  bundle" in shown.split("Deploy:")[1].split("Extend:")[0]
 
 
 def test_plugins(pricekit):

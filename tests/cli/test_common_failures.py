@@ -71,8 +71,8 @@ def test_an_error_names_the_options_of_the_command_that_runs(parameters, hint):
 
 
 def test_an_error_without_matching_options_gets_no_hint():
-    context = click.Context(cli.get_command(click.Context(cli), "inspect"))
-    error = DataError("something is wrong", parameters=("text",))  # which inspect does not have
+    context = click.Context(cli.get_command(click.Context(cli), "compare"))
+    error = DataError("something is wrong", parameters=("text",))  # which compare does not have
     add_hint(error, context)
     assert explain(error) == "something is wrong"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import write_judged
+from tests.workflows.folders_of_leaderboard import write_cv, write_run
 
 
 def moved(held_out, factor, seed=0):
@@ -19,33 +19,49 @@ def moved(held_out, factor, seed=0):
 @pytest.fixture
 def folders(tmp_path, rows):
     better = rows(300, folds=3)
-    for name, held_out in {"old": moved(better, 0.1), "new": better, "part": rows(60, seed=8)}.items():
-        (tmp_path / name).mkdir()
-        write_judged(tmp_path / name, held_out)
+    write_cv(tmp_path / "old", moved(better, 0.1))
+    write_cv(tmp_path / "new", better)
     return tmp_path
 
 
-def test_the_command_shows_which_is_better(pricekit, folders, monkeypatch):
+def test_the_second_is_compared_with_the_first(pricekit, folders, rows, monkeypatch):
     monkeypatch.chdir(folders)
-    code, out, err = pricekit("compare", "old", "new", "part")
+    code, out, err = pricekit("compare", "old", "new")
     assert (code, out) == (0, "")
-    assert "only the 60 rows that all of them hold out are compared (old: 300, new: 300, part: 60)" in err
-    assert "better" in err
-    assert "±" in err
+    for text in ("300 rows that none was trained on", "(the first)", "better", "±"):
+        assert text in err
     assert max(map(len, err.splitlines()[2:])) <= 80
+    write_run(folders / "part", rows(60, seed=8))
+    code, _, err = pricekit("compare", "old", "part")
+    assert "only the 60 rows that all of them hold out are compared (old: 300, part: 60)" in err
 
 
-def test_the_command_gives_json(pricekit, folders):
-    code, out, err = pricekit("compare", folders / "old", folders / "new", folders / "old", "--json")
+def test_a_difference_is_given_as_json(pricekit, folders):
+    code, out, err = pricekit("compare", folders / "old", folders / "new", "--json")
     assert (code, err.count("\n")) == (0, 1)
-    found = json.loads(out)
-    assert found["rows"] == 300
-    assert [run["verdict"] for run in found["runs"]] == [None, "better", "cannot tell"]
-    assert found["runs"][2]["run"] == f"{folders / 'old'} (2)"
-    assert found["runs"][1]["interval"][1] < 0
+    page = json.loads(out)
+    assert page["rows"] == 300
+    assert [one["verdict"] for one in page["runs"]] == [None, "better"]
+    assert page["runs"][1]["interval"][1] < 0
+    assert "rank" not in page["runs"][0]
 
 
-def test_the_command_rejects_what_it_cannot_compare(pricekit, folders):
-    assert pricekit("compare", folders / "old")[0] == 2
-    code, _, err = pricekit("compare", folders / "old", folders)
-    assert (code, "has no held_out.parquet" in err) == (1, True)
+def test_three_are_ranked(pricekit, folders, rows):
+    write_cv(folders / "worst", moved(rows(300, folds=3), 0.5))
+    code, out, _ = pricekit("compare", folders / "worst", folders / "old", folders / "new", "--json")
+    assert code == 0
+    assert [(one["rank"], one["run"]) for one in json.loads(out)["runs"]] == [
+        (1, "new"),
+        (2, "old"),
+        (3, "worst"),
+    ]
+
+
+def test_the_command_rejects_what_it_cannot_compare(pricekit, folders, bundle):
+    code, _, err = pricekit("compare", folders / "old")
+    assert (code, "at least two models" in err) == (2, True)
+    code, _, err = pricekit("compare", folders / "old", bundle)
+    assert (code, "is a bundle, which contains no held-out rows" in " ".join(err.split())) == (1, True)
+    (folders / "empty").mkdir()
+    code, _, err = pricekit("compare", folders / "old", folders / "empty")
+    assert (code, "contains no finished model" in err) == (1, True)

@@ -58,7 +58,7 @@ def test_the_printed_command_continues_an_interrupted_cross_validation(
     assert len(read_held_out(out)) == 60
     code, _, err = pricekit("evaluate", out, table)
     assert (code, "an ensemble" in err) == (1, True)
-    code, _, err = pricekit("errors", out / "fold-0", table, "--out", table)
+    code, _, err = pricekit("evaluate", out / "fold-0", table, "--out", table)
     assert (code, "the table itself" in err) == (1, True)
     code, _, err = pricekit("cv", table, "--out", out, "--folds", 2, *SMALL)
     assert (code, "resume it, overwrite it, or choose another folder" in err) == (1, True)

@@ -10,11 +10,12 @@ import pytest
 
 from conftest import write_judged
 from pricekit.metrics import smape
+from tests.workflows.folders_of_leaderboard import write_run
 
 
 def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
-    write_judged(tmp_path, rows(100, **{"[red]kind[/red]": ["[bold]tea[/bold]", "ink"] * 50}))
-    code, out, err = pricekit("evaluate", tmp_path)
+    folder = write_run(tmp_path / "run", rows(100, **{"[red]kind[/red]": ["[bold]tea[/bold]", "ink"] * 50}))
+    code, out, err = pricekit("evaluate", folder)
     assert (code, out) == (0, "")
     for words in ("SMAPE, %", "95% interval", "R² of the log price", "[red]kind[/red]", "[bold]tea[/bold]"):
         assert words in err
@@ -25,23 +26,23 @@ def test_evaluate_shows_a_run(pricekit, tmp_path, rows):
 
 def test_evaluate_prints_everything_as_json(pricekit, tmp_path, rows):
     some = rows(120, folds=4, kind=["tea", "ink"] * 60)
-    write_judged(tmp_path, some)
-    code, out, err = pricekit("evaluate", tmp_path, "--json")
+    folder = write_run(tmp_path / "run", some)
+    code, out, err = pricekit("evaluate", folder, "--json")
     assert (code, err.count("\n")) == (0, 1)
     found = json.loads(out)
     assert found["smape"] == pytest.approx(smape(some.predicted, some.price))
     assert found["smape_interval"][0] < found["smape"] < found["smape_interval"][1]
     assert (found["rows"], found["folds"]) == (120, 4)
     assert {group["by"] for group in found["groups"]} == {"price", "text length", "kind"}
-    code, _, err = pricekit("evaluate", tmp_path)
+    code, _, err = pricekit("evaluate", folder)
     assert f"{found['mean']['smape']:.2f} ± {found['sd']['smape']:.2f}" in err
 
 
 def test_evaluate_without_scipy_omits_only_the_interval(pricekit, tmp_path, rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    write_judged(tmp_path, rows(100))
-    code, out, err = pricekit("evaluate", tmp_path, "--json")
+    folder = write_run(tmp_path / "run", rows(100))
+    code, out, err = pricekit("evaluate", folder, "--json")
     assert code == 0
     assert err.count("pip install scipy") == 1
     assert {"smape", "groups"} <= json.loads(out).keys()
@@ -49,18 +50,18 @@ def test_evaluate_without_scipy_omits_only_the_interval(pricekit, tmp_path, rows
 
 
 def test_evaluate_of_one_row(pricekit, tmp_path, rows):
-    write_judged(tmp_path, rows(1))
-    code, _, err = pricekit("evaluate", tmp_path)
+    folder = write_run(tmp_path / "run", rows(1))
+    code, _, err = pricekit("evaluate", folder)
     assert code == 0, err
     assert "interval" not in err
-    assert json.loads(pricekit("evaluate", tmp_path, "--json")[1])["groups"] == []
+    assert json.loads(pricekit("evaluate", folder, "--json")[1])["groups"] == []
 
 
 def test_evaluate_rejects_what_it_cannot_score(pricekit, tmp_path, rows):
     code, _, err = pricekit("evaluate", tmp_path)
-    assert (code, "held_out.parquet" in err) == (1, True)
-    write_judged(tmp_path, rows(20))
-    code, _, err = pricekit("evaluate", tmp_path, "--text", "title")
+    assert (code, "contains no model" in err) == (1, True)
+    folder = write_run(tmp_path / "run", rows(20))
+    code, _, err = pricekit("evaluate", folder, "--text", "title")
     assert (code, "Check --text." in err) == (2, True)
 
 

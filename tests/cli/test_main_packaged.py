@@ -42,7 +42,7 @@ def test_a_package_adds_a_command(pricekit, install):
 
 def test_a_built_in_command_keeps_its_name(pricekit, install):
     install("price-shelf", "inspect = price_shelf:shelf", price_shelf=COMMAND)
-    assert "Count shelves" not in pricekit("inspect", "--help")[1]
+    assert "Count shelves" not in pricekit("bundle", "inspect", "--help")[1]
 
 
 @pytest.mark.parametrize(

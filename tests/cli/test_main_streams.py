@@ -34,8 +34,8 @@ def test_characters_that_the_terminal_lacks_are_escaped(shell, tmp_path):
     assert (code, "\\xf6\\xdfe" in out + error) == (0, True)
 
 
-def test_closed_streams_are_discarded_and_not_mixed_into_files(shell, tmp_path):
-    code = shell(f"{PROGRAM} features TABLE --out f.csv >&- 2>&- <&-")[0]
+def test_closed_streams_are_discarded_and_not_mixed_into_files(shell, bundle, tmp_path):
+    code = shell(f"{PROGRAM} predict {bundle} TABLE --engine ort-cpu --out f.csv >&- 2>&- <&-")[0]
     assert code == 0
     assert (tmp_path / "f.csv").read_text("utf-8").startswith("sample_id,")
 

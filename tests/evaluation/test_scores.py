@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pricekit.evaluation.error_report import find_errors
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, score_interval, scores_of
 from pricekit.metrics import METRICS, SMAPE, price_metrics
 
@@ -96,3 +97,14 @@ def test_the_metrics_of_several_terms_are_averaged(name):
     if name == "smape":
         halves = np.stack([before, before + 2])
         assert score_interval(METRICS[name], weights, halves, before) == pytest.approx(once)
+
+
+def test_the_worst_rows_are_a_part_of_scores(rows):
+    some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
+    errors = find_errors(some)
+    scores = replace(scores_of(some), worst=errors.worst(3), share_of_worst=errors.share_of_worst(3))
+    page = json.loads(scores.to_json())
+    assert (len(page["worst"]), page["share_of_worst"]) == (3, pytest.approx(scores.share_of_worst))
+    assert "of the error in the worst 3" in repr(scores)
+    assert "<b>" not in scores._repr_html_()
+    assert "worst" not in scores_of(some).to_dict()

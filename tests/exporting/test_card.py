@@ -37,7 +37,7 @@ def test_a_bundle_says_which_features_contain_training_rows(with_neighbours, tmp
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "## Training rows inside" in card
     assert "for the features `neighbours`" in card
-    code, out, _ = pricekit("inspect", tmp_path / "bundle")
+    code, out, _ = pricekit("bundle", "inspect", tmp_path / "bundle")
     assert code == 0
     assert "data of training rows" in " ".join(out.split())
     assert "opened" in out
@@ -54,4 +54,4 @@ def test_an_ensemble_says_which_features_contain_training_rows(with_neighbours, 
 def test_a_bundle_without_training_rows_says_nothing(bundle, pricekit):
     assert "training_rows_in" not in json.loads((bundle / "manifest.json").read_text())
     assert "Training rows inside" not in (bundle / "README.md").read_text()
-    assert "data of training rows" not in pricekit("inspect", bundle)[1]
+    assert "data of training rows" not in pricekit("bundle", "inspect", bundle)[1]

@@ -55,7 +55,7 @@ def test_two_exports_never_write_one_model(pricekit, run, tmp_path):
 
 def test_a_folder_without_a_run_is_refused(pricekit, tmp_path):
     code, _, err = pricekit("export", tmp_path, "--out", tmp_path / "b", "--triton", tmp_path / "models")
-    assert (code, "is not a finished run" in err or "is not a run" in err) == (1, True)
+    assert (code, "contains no model" in err) == (1, True)
 
 
 def test_a_file_is_not_a_model_repository(pricekit, run, tmp_path):

@@ -60,7 +60,7 @@ def test_a_family_trains_resumes_exports_and_predicts_without_torch(kind, rank, 
     expected = pk.load(whole.path).predict(table)
     for precision, tolerance in (("fp32", 1e-5), ("fp16", 0.02), ("int8", 0.2)):
         bundle = tmp_path / precision
-        report = pk.export(whole.path, bundle, precision=precision)
+        report = pk.load(whole.path).export(bundle, precision=precision)
         assert len(report.checks) == 24
         assert report.largest_difference < tolerance
         prices = tmp_path / f"{precision}.csv"

@@ -58,7 +58,7 @@ def _same_bundle(one: Path, other: Path) -> None:
     assert_equal_files(
         one, other, *(f"bundle/{name}" for name in ("model.onnx", "tokenizer.json", "preprocess.json"))
     )
-    succeed("inspect", one / "bundle", folder=one)
+    succeed("bundle", "inspect", one / "bundle", folder=one)
 
 
 def _same_prices(one: Path, other: Path) -> None:

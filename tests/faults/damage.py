@@ -53,7 +53,7 @@ def prepare(folder: Path) -> None:
         stop_training(table, config, parent / "unfinished")
         pk.cross_validate(table, out=parent / "cv", folds=2, settings=settings)
         pk.ensemble([parent / "run", parent / "cv"], out=parent / "ensemble")
-        pk.export(parent / "run", parent / "bundle")
+        pk.load(parent / "run").export(parent / "bundle")
     np.savez(
         folder / "prices.npz", **{name: _prices(folder / name) for name in ("run", "ensemble", "bundle")}
     )
@@ -164,10 +164,9 @@ def _predict(case: Case, copy: Path) -> None:
 
 
 def _read_facts(case: Case, copy: Path) -> None:
-    """Read the handle, the held-out rows and the sample."""
-    handle = pk.CrossValidation if copy.name == "cv" else pk.Run
-    found, expected = handle(copy), handle(case.shared / copy.name)
-    assert found.facts == expected.facts
+    """Read the metrics, the held-out rows and the sample."""
+    found, expected = pk.load(copy), pk.load(case.shared / copy.name)
+    assert found.metrics == expected.metrics
     assert found.held_out.equals(expected.held_out)
     if copy.name == "run":
         assert read_sample(open_run(copy)).frame.equals(read_sample(open_run(case.shared / "run")).frame)
@@ -191,8 +190,8 @@ def _resume_cv(case: Case, copy: Path) -> None:
 
 def assert_equal_held_out(one: Path, other: Path) -> None:
     """Assert that two folders have the same held-out rows and predictions."""
-    handles = [(pk.CrossValidation if one.name == "cv" else pk.Run)(path) for path in (one, other)]
-    assert handles[0].held_out.equals(handles[1].held_out)
+    first, second = pk.load(one), pk.load(other)
+    assert first.held_out.equals(second.held_out)
 
 
 _USES: dict[str, tuple[Callable[[Case, Path], None], ...]] = {

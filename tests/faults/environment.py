@@ -61,7 +61,7 @@ COMMANDS = {
     "check": ["check", "table.csv"],
     "evaluate": ["evaluate", "run"],
     "compare": ["compare", "run", "cv"],
-    "inspect": ["inspect", "bundle"],
+    "inspect": ["bundle", "inspect", "bundle"],
     "config": ["config", "show"],
     "plugins": ["plugins", "list"],
 }

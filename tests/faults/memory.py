@@ -52,7 +52,7 @@ def prepare(folder: Path) -> None:
     """Train and export a small model without a fault."""
     table = write_table(folder / "table.csv", 150)
     train(Source(table), config_of(), folder / "run")
-    pk.export(folder / "run", folder / "bundle")
+    pk.load(folder / "run").export(folder / "bundle")
 
 
 def trial(case: Case) -> str:
@@ -79,7 +79,7 @@ def trial(case: Case) -> str:
 
 def _work(kind: str, case: Case, *, resume: bool = False) -> None:
     if kind == "export":
-        pk.export(case.shared / "run", case.folder / "bundle")
+        pk.load(case.shared / "run").export(case.folder / "bundle")
     elif kind in ("predict", "engine"):
         model = pk.load(
             case.shared / ("run" if kind == "predict" else "bundle"), None if kind == "predict" else "ort-cpu"

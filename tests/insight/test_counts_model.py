@@ -20,11 +20,12 @@ from pricekit.insight.counts import (
 )
 from pricekit.insight.domain import Domain
 from pricekit.prediction.members import table_of
+from pricekit.runs.load import load_model
 
 
 @pytest.fixture(scope="module")
 def model(bundle):
-    return pk.load(bundle, "ort-cpu")
+    return load_model(bundle, "ort-cpu")
 
 
 @pytest.fixture(scope="module")

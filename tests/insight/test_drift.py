@@ -7,11 +7,21 @@ import pytest
 import pricekit as pk
 from pricekit.errors import BundleError, DataError
 from pricekit.insight import counts, training_sketch
+from pricekit.insight.counts import rows_of
+from pricekit.insight.drift import drift_of
+from pricekit.prediction.members import table_of
+from pricekit.prediction.predictor import Predictor
+from pricekit.runs.load import load_model
 
 
 @pytest.fixture(scope="module")
 def model(bundle):
     return pk.load(bundle, "ort-cpu")
+
+
+@pytest.fixture(scope="module")
+def predictor(model):
+    return load_model(model.path, "ort-cpu")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +49,7 @@ def test_rows_of_the_same_source_raise_no_alarm(model, same):
 def test_a_source_that_is_split_in_two_raises_no_alarm(tmp_path):
     whole = pk.make_catalog(800, seed=21)
     run = pk.train(whole[::2], out=tmp_path / "run", features="fast15", epochs=1)
-    found = run.load().drift(whole[1::2])
+    found = run.drift(whole[1::2])
     assert found.alarms == ()
     assert found.trained_on == 400  # those of the second pass
 
@@ -141,15 +151,15 @@ def test_limits_are_exceeded_by_what_is_over_them(model, same):
     assert "(Unit); the limit is 0.2." in failure
 
 
-def test_a_model_without_a_sketch_says_so(model, raises):
+def test_a_model_without_a_sketch_says_so(model, predictor, raises):
     with raises(BundleError):
-        pk.Predictor(model.members).drift(["Item Name: Tea"])
+        drift_of(Predictor(predictor.members), rows_of(table_of(["Item Name: Tea"], model.columns)), {})
 
 
-def test_a_sketch_of_another_model_is_refused(model, raises):
+def test_a_sketch_of_another_model_is_refused(model, predictor, raises):
     from dataclasses import replace
 
-    sketch = model.sketch
+    sketch = predictor.sketch
     odd = sketch.model_copy(update={"features": {"nowhere": sketch.text_length}})
     with raises(BundleError):
-        replace(model, sketch=odd).drift(["Item Name: Tea"])
+        drift_of(replace(predictor, sketch=odd), rows_of(table_of(["Item Name: Tea"], model.columns)), {})

@@ -16,7 +16,7 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 import pricekit as pk
-print(pk.drift(sys.argv[1], sys.argv[2], engine="ort-cpu").verdict)
+print(pk.load(sys.argv[1], "ort-cpu").drift(sys.argv[2]).verdict)
 """
 
 

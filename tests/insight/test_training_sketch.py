@@ -9,6 +9,7 @@ import pytest
 import pricekit as pk
 from pricekit.errors import BundleError, TrainingError
 from pricekit.insight.sketch import read_sketch
+from pricekit.runs.load import load_model
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +20,14 @@ def sketch(run):
 def test_a_bundle_has_the_sketch_of_its_run(run, bundle, sketch):
     assert (bundle / "sketch.json").read_bytes() == (run / "sketch.json").read_bytes()
     assert "## Sketch of the training table" in (bundle / "README.md").read_text()
-    assert pk.load(bundle, "ort-cpu").sketch == pk.load(run).sketch == sketch
+    assert load_model(bundle, "ort-cpu").sketch == load_model(run).sketch == sketch
 
 
 def test_the_numbers_are_those_of_the_training_rows(run, sketch):
     assert sketch.rows == 340
     assert sum(sketch.features["value"].rows) == 340
     assert sum(sketch.prices.predicted.rows) == 60
-    assert sketch.prices.smape == pytest.approx(pk.Run(run).metrics["smape"], abs=0.001)
+    assert sketch.prices.smape == pytest.approx(pk.load(run).metrics["smape"], abs=0.001)
     assert sketch.words["item"] == 340
 
 
@@ -51,33 +52,33 @@ def test_features_that_remember_rows_are_known(tmp_path):
         for brand, text in zip(brands, frame["catalog_content"], strict=True)
     ]
     run = pk.train(frame, out=tmp_path / "run", features="fast15", epochs=1, refit=False)
-    found = run.load().sketch.features
+    found = load_model(run.path).sketch.features
     assert found["brand"].own > 0.05
     assert found["word_count"].own == 0
 
 
 def test_an_ensemble_has_the_sketch_of_its_first_member(run, tmp_path):
     made = pk.ensemble([run, shutil.copytree(run, tmp_path / "copy")], out=tmp_path / "two")
-    own, first = pk.load(made).sketch, pk.load(run).sketch
+    own, first = load_model(made.path).sketch, load_model(run).sketch
     assert own.features == first.features
     assert own.prices is not None
     made.export(tmp_path / "bundle")
-    assert pk.load(tmp_path / "bundle", "ort-cpu").sketch == own
+    assert load_model(tmp_path / "bundle", "ort-cpu").sketch == own
 
 
 def test_a_damaged_sketch_is_named(run, tmp_path, raises):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "sketch.json").write_text("{}")
     with raises(TrainingError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
     listing = json.loads((copy / "files.json").read_text())
     assert "sketch.json" in json.dumps(listing)
     (copy / "files.json").unlink()
     with raises(BundleError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
     (copy / "sketch.json").unlink()
     with raises(TrainingError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
 
 
 def test_of_many_rows_some_are_sketched():

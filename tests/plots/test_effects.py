@@ -11,9 +11,10 @@ import pytest
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
 from pricekit.plots import FeatureEffectDisplay
+from pricekit.plots.effects import measure_effect
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
-from pricekit.table import Columns
+from pricekit.table import Columns, table_of_texts
 from pricekit.tokens import Tokens
 
 WITHOUT_TORCH = """
@@ -46,14 +47,14 @@ def member(names, prices, weight):
 
 
 def table(lengths=range(1, 41)):
-    return pd.DataFrame({"text": ["x" * n for n in lengths]})
+    return table_of_texts(["x" * n for n in lengths], "text")
 
 
 def test_the_effect_is_the_mean_log_price_at_each_value():
     model = Predictor(
         (member(["size", "other"], lambda f: np.exp(0.1 * f[:, 0] + 0.01 * f[:, 1]), 1.0),), currency="EUR"
     )
-    shown = FeatureEffectDisplay.from_model(model, table(), feature="size")
+    shown = measure_effect(model, table(), "size").plot()
     other = 2 * np.arange(1, 41)
     assert len(shown.values) == 20
     assert (shown.values[0], shown.values[-1]) == (1, 40)
@@ -67,7 +68,7 @@ def test_members_without_the_feature_keep_their_inputs():
     first = member(["size"], lambda f: np.exp(0.1 * f[:, 0]), 0.25)
     second = member(["length", "size"], lambda f: np.exp(f[:, 1] - f[:, 0]), 0.25)
     third = member(["width"], lambda f: np.exp(0.2 * f[:, 0]), 0.5)
-    shown = FeatureEffectDisplay.from_model(Predictor((first, second, third)), table(), feature="size")
+    shown = measure_effect(Predictor((first, second, third)), table(), "size")
     mean = np.arange(1, 41).mean()
     logs = 0.25 * 0.1 * shown.values + 0.25 * (shown.values - mean) + 0.5 * 0.2 * mean
     assert np.log(shown.price) == pytest.approx(logs, rel=1e-4)
@@ -94,9 +95,9 @@ def test_bundles_need_no_torch(bundle, catalog):
 def test_unknown_and_constant_features_are_refused(raises):
     model = Predictor((member(["size", "$weight$"], lambda f: 1 + f[:, 0], 1.0),))
     with raises(ConfigError, "feature", feature="sizes", candidates=["size", "$weight$"]):
-        FeatureEffectDisplay.from_model(model, table(), feature="sizes")
+        measure_effect(model, table(), "sizes")
     with raises(DataError, "table", feature="size"):
-        FeatureEffectDisplay.from_model(model, table([5] * 30), feature="size")
+        measure_effect(model, table([5] * 30), "size")
 
 
 @pytest.mark.parametrize(

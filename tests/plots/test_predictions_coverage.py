@@ -46,7 +46,7 @@ def test_by_price_each_level_has_a_line_with_the_share_of_each_decile():
 
 def test_a_table_is_inside_as_often_as_evaluate_says(bundle, catalog):
     shown = CoverageDisplay.from_model(bundle, catalog)
-    expected = pk.evaluate(bundle, catalog).metrics["interval_90_coverage"]
+    expected = pk.load(bundle).evaluate(catalog).metrics["interval_90_coverage"]
     assert 100 * shown.share[np.isclose(shown.levels, 0.9)] == pytest.approx([expected])
 
 

@@ -34,7 +34,7 @@ HOSTILE = [
 
 
 def test_the_scores_are_those_of_evaluate(run):
-    shown, scores = DecileDisplay.from_model(run), pk.evaluate(run)
+    shown, scores = DecileDisplay.from_model(run), pk.load(run).evaluate()
     assert shown.overall == scores.metrics["smape"]
     by_price_ = scores.groups[scores.groups["by"] == "price"]
     assert shown.scores["value"].tolist() == by_price_["smape"].tolist()

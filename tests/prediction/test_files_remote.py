@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import ConfigError, DataError
+from pricekit.model import opened_model
 from pricekit.prediction import files
 from pricekit.prediction.predictor import Predictor
 from pricekit.storage import Address, working_path
@@ -30,7 +31,7 @@ def remote(memory, catalog, monkeypatch):
 
 @pytest.fixture
 def expected(predictor, catalog, tmp_path):
-    predictor.predict_file(catalog, tmp_path / "local.csv")
+    opened_model(predictor).predict_file(catalog, tmp_path / "local.csv")
     return (tmp_path / "local.csv").read_bytes()
 
 
@@ -55,11 +56,11 @@ def _with(predictor, price_batch):
 
 def interrupt(predictor):
     with pytest.raises(KeyboardInterrupt):
-        _with(predictor, Counting(predictor, 200)).predict_file(NEW, OUT)
+        opened_model(_with(predictor, Counting(predictor, 200))).predict_file(NEW, OUT)
 
 
 def test_the_output_is_that_of_local_files(predictor, remote, expected, tmp_path):
-    assert predictor.predict_file(NEW, OUT) == 400
+    assert opened_model(predictor).predict_file(NEW, OUT) == 400
     assert remote.cat("/out/prices.csv") == expected
     assert remote.find("/out") == ["/out/prices.csv"]
     assert list((tmp_path / "pricekit-cache" / "outputs").iterdir()) == []
@@ -70,7 +71,7 @@ def test_a_folder_becomes_one_output(predictor, remote, catalog, expected):
     for number in range(4):
         part = table[100 * number : 100 * number + 100]
         remote.pipe(f"/in/parts/{number}.parquet", part.to_parquet(index=False))
-    assert predictor.predict_file("memory://in/parts", OUT) == 400
+    assert opened_model(predictor).predict_file("memory://in/parts", OUT) == 400
     found, local = (pd.read_csv(io.BytesIO(content)) for content in (remote.cat("/out/prices.csv"), expected))
     assert found["sample_id"].tolist() == local["sample_id"].tolist()
     assert found["price"].tolist() == pytest.approx(local["price"].tolist(), rel=1e-5)
@@ -80,7 +81,7 @@ def test_an_interrupted_prediction_is_resumed_on_the_same_machine(predictor, rem
     interrupt(predictor)
     assert not remote.exists("/out/prices.csv")
     assert "finished windows are kept" in logged()
-    predictor.predict_file(NEW, OUT, resume=True)
+    opened_model(predictor).predict_file(NEW, OUT, resume=True)
     assert "resuming after" in logged()
     assert remote.cat("/out/prices.csv") == expected
 
@@ -88,7 +89,7 @@ def test_an_interrupted_prediction_is_resumed_on_the_same_machine(predictor, rem
 def test_windows_of_a_replaced_table_are_not_used(predictor, remote, catalog, expected, logged):
     interrupt(predictor)
     remote.pipe("/in/new.csv", catalog.read_bytes())
-    predictor.predict_file(NEW, OUT, resume=True)
+    opened_model(predictor).predict_file(NEW, OUT, resume=True)
     assert "it used a different table" in logged()
     assert remote.cat("/out/prices.csv") == expected
 
@@ -105,7 +106,7 @@ def test_a_table_that_is_replaced_during_the_prediction_is_an_error(
 
     monkeypatch.setattr(files, "_fingerprints", change)
     with raises(DataError):
-        predictor.predict_file(NEW, OUT)
+        opened_model(predictor).predict_file(NEW, OUT)
     assert not remote.exists("/out/prices.csv")
 
 
@@ -114,10 +115,10 @@ def test_an_upload_that_fails_keeps_the_windows(predictor, remote, expected, rai
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(remote), "put_file", _denied)
         with raises(DataError, "out"):
-            predictor.predict_file(NEW, OUT)
+            opened_model(predictor).predict_file(NEW, OUT)
     assert remote.cat("/out/prices.csv") == b"old"
     engine = Counting(predictor)
-    _with(predictor, engine).predict_file(NEW, OUT, resume=True)
+    opened_model(_with(predictor, engine)).predict_file(NEW, OUT, resume=True)
     assert engine.rows == 0
     assert remote.cat("/out/prices.csv") == expected
 
@@ -132,18 +133,19 @@ def test_two_predictions_of_one_machine_do_not_write_one_output(predictor, remot
         owned(place, "predictions", DataError),
         raises(DataError, "out", path="memory://out/prices.csv"),
     ):
-        predictor.predict_file(NEW, OUT)
+        opened_model(predictor).predict_file(NEW, OUT)
 
 
 def test_standard_input_to_standard_output(predictor, remote, catalog, expected, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(catalog.read_bytes())))
     stream = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", stream)
-    assert predictor.predict_file("-", "-") == 400
+    assert opened_model(predictor).predict_file("-", "-") == 400
     assert stream.buffer.getvalue() == expected
 
 
 @pytest.mark.parametrize(("table", "out"), [("-", OUT), (NEW, "-")])
-def test_a_stream_cannot_be_resumed(predictor, remote, table, out, raises):
+def test_a_stream_cannot_be_resumed(predictor, remote, table, out, raises, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"catalog_content\ntea\n")))
     with raises(ConfigError, "resume"):
-        predictor.predict_file(table, out, resume=True)
+        opened_model(predictor).predict_file(table, out, resume=True)

@@ -8,6 +8,7 @@ import io
 import pandas as pd
 import pytest
 
+from pricekit.model import opened_model
 from pricekit.prediction import files
 from pricekit.prediction.predictor import Predictor
 from tests.storage.s3_server import s3_server
@@ -34,9 +35,9 @@ def s3(catalog, monkeypatch, tmp_path):
 def test_one_request_in_twenty_may_fail(s3, bundle, catalog, tmp_path):
     system, faults = s3
     predictor = Predictor.load(bundle, "ort-cpu")
-    predictor.predict_file(catalog, tmp_path / "local.csv")
+    opened_model(predictor).predict_file(catalog, tmp_path / "local.csv")
     faults.every(20, "503", "cut", "reset")
-    assert predictor.predict_file("s3://shop/in/*.csv", "s3://shop/out/prices.csv") == 400
+    assert opened_model(predictor).predict_file("s3://shop/in/*.csv", "s3://shop/out/prices.csv") == 400
     assert faults.failed >= 5
     faults.every(10**9)
     found = pd.read_csv(io.BytesIO(system.cat("shop/out/prices.csv")))

@@ -9,17 +9,18 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError
 from pricekit.insight import priced_rows
 from pricekit.insight.priced_rows import read_priced_rows
+from pricekit.model import opened_model
 from pricekit.prediction import files
+from pricekit.prediction.predictor import Predictor
 from pricekit.support.locks import owned
 
 
 @pytest.fixture(scope="module")
 def model(bundle):
-    return pk.load(bundle, "ort-cpu")
+    return Predictor.load(bundle, "ort-cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +42,8 @@ def _same(one, two):
 
 
 def test_a_sketch_says_what_a_table_says(model, catalog, tmp_path, sketch):
-    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
-    found, table = pk.drift(model.origin.path, sketch, engine="ort-cpu"), model.drift(pd.read_csv(catalog))
+    opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+    found, table = opened_model(model).drift(sketch), opened_model(model).drift(pd.read_csv(catalog))
     assert (found.rows, found.trained_on) == (table.rows, table.trained_on) == (400, 340)
     for name in ("features", "values", "words", "missing", "price_bins"):
         pd.testing.assert_frame_equal(getattr(found, name), getattr(table, name))
@@ -61,31 +62,31 @@ def test_a_sketch_raises_the_alarms_of_a_table(model, catalog, tmp_path, sketch)
         "Unit: .*", "Unit: bushel", regex=True
     )
     changed.to_csv(tmp_path / "new.csv", index=False)
-    model.predict_file(tmp_path / "new.csv", tmp_path / "prices.csv", watch=sketch)
-    said = model.drift(read_priced_rows(sketch)).alarms
+    opened_model(model).predict_file(tmp_path / "new.csv", tmp_path / "prices.csv", watch=sketch)
+    said = opened_model(model).drift(read_priced_rows(sketch)).alarms
     assert any("Unit: new since the training: 'bushel' (100.0% now)" in each for each in said)
 
 
 def test_a_second_prediction_extends_the_sketch(model, catalog, tmp_path, sketch):
     for times in (1, 2):
-        model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+        opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
         assert read_priced_rows(sketch).rows == 400 * times
     assert sorted(path.name for path in tmp_path.iterdir()) == ["priced.json", "prices.csv"]
 
 
 def test_processes_count_the_same(model, catalog, tmp_path, sketch):
     other = tmp_path / "other.json"
-    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch, processes=1)
-    model.predict_file(catalog, tmp_path / "prices.csv", watch=other, processes=2)
+    opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=sketch, processes=1)
+    opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=other, processes=2)
     assert _same(read_priced_rows(sketch), read_priced_rows(other))
 
 
 def test_of_many_rows_some_are_counted(model, catalog, tmp_path, sketch, monkeypatch):
     monkeypatch.setattr(priced_rows, "MOST_OF_WINDOW", 10)
-    model.predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
+    opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
     found = read_priced_rows(sketch)
     assert (found.rows, found.counts.rows) == (400, 70)
-    assert "Of 400 priced rows, 70 drawn by chance are compared." in model.drift(found).notes
+    assert "Of 400 priced rows, 70 drawn by chance are compared." in opened_model(model).drift(found).notes
 
 
 class _Failing:
@@ -114,7 +115,7 @@ def _with(model, price_batch):
 def _batches_of(model, catalog, out):
     """Return how many batches the whole table has."""
     counting = _Failing(model, -1)
-    _with(model, counting).predict_file(catalog, out, processes=1)
+    opened_model(_with(model, counting)).predict_file(catalog, out, processes=1)
     return counting.priced
 
 
@@ -124,16 +125,18 @@ def test_a_resumed_prediction_counts_each_row_once(model, catalog, tmp_path, ske
     total = _batches_of(model, catalog, tmp_path / "counted.csv")
     for batches in (total // 2, total // 4):
         with pytest.raises(KeyboardInterrupt):
-            _interrupted(model, batches).predict_file(catalog, out, watch=sketch, resume=True, processes=1)
+            opened_model(_interrupted(model, batches)).predict_file(
+                catalog, out, watch=sketch, resume=True, processes=1
+            )
     assert not sketch.exists()
     (kept,) = sorted((tmp_path / ".prices.csv.parts").glob("counts-*.json"))[-1:]
     if harm == "lost":
         kept.unlink()
     elif harm == "damaged":
         kept.write_text("{}")
-    model.predict_file(catalog, out, watch=sketch, resume=True)
+    opened_model(model).predict_file(catalog, out, watch=sketch, resume=True)
     assert ("it used a different sketch of priced rows" in logged()) == bool(harm)
-    model.predict_file(catalog, tmp_path / "whole.csv", watch=whole)
+    opened_model(model).predict_file(catalog, tmp_path / "whole.csv", watch=whole)
     assert _same(read_priced_rows(sketch), read_priced_rows(whole))
     assert not (tmp_path / ".prices.csv.parts").exists()
 
@@ -171,9 +174,9 @@ def test_a_prediction_killed_at_its_end_counts_each_row_once(model, catalog, tmp
     done = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, capture_output=True, text=True)
     assert done.returncode == 9, done.stderr
     assert (read_priced_rows(sketch).rows, out.exists()) == (400, True)
-    model.predict_file(catalog, out, watch=sketch, resume=True)
+    opened_model(model).predict_file(catalog, out, watch=sketch, resume=True)
     assert read_priced_rows(sketch).rows == 400
-    model.predict_file(
+    opened_model(model).predict_file(
         catalog, out, watch=sketch, resume=True
     )  # another prediction: the last one is complete
     assert read_priced_rows(sketch).rows == 800
@@ -185,19 +188,19 @@ def test_an_error_of_the_sketch_says_that_the_prices_are_complete(
     out = tmp_path / "prices.csv"
     monkeypatch.setattr(priced_rows, "WAIT_SECONDS", 0.0)
     with owned(sketch, "sketch", DataError), raises(DataError, "resume"):
-        model.predict_file(catalog, out, watch=sketch)
+        opened_model(model).predict_file(catalog, out, watch=sketch)
     assert len(pd.read_csv(out)) == 400
-    model.predict_file(catalog, out, watch=sketch, resume=True)
+    opened_model(model).predict_file(catalog, out, watch=sketch, resume=True)
     assert read_priced_rows(sketch).rows == 400
 
 
 def test_windows_without_counts_are_priced_again(model, catalog, tmp_path, sketch, logged):
     out = tmp_path / "prices.csv"
     with pytest.raises(KeyboardInterrupt):
-        _interrupted(model, _batches_of(model, catalog, tmp_path / "counted.csv") // 2).predict_file(
-            catalog, out, processes=1
-        )
-    model.predict_file(catalog, out, watch=sketch, resume=True)
+        opened_model(
+            _interrupted(model, _batches_of(model, catalog, tmp_path / "counted.csv") // 2)
+        ).predict_file(catalog, out, processes=1)
+    opened_model(model).predict_file(catalog, out, watch=sketch, resume=True)
     assert "it used a different sketch of priced rows" in logged()
     assert read_priced_rows(sketch).rows == 400
 
@@ -206,20 +209,20 @@ def test_nothing_is_priced_for_a_file_that_cannot_be_extended(model, catalog, tm
     out = tmp_path / "prices.csv"
     table = shutil.copy(catalog, tmp_path / "table.csv")
     with raises(DataError):
-        model.predict_file(catalog, out, watch=table)
+        opened_model(model).predict_file(catalog, out, watch=table)
     with raises(ConfigError, "watch", "out"):
-        model.predict_file(catalog, out, watch=out)
+        opened_model(model).predict_file(catalog, out, watch=out)
     with raises(ConfigError, "watch"):
-        model.predict_file(catalog, out, watch="s3://shop/priced.json")
+        opened_model(model).predict_file(catalog, out, watch="s3://shop/priced.json")
     for place in (f"{table}/sketch.json", f"{table}/new/sketch.json"):
         with raises(DataError, "watch"):
-            model.predict_file(catalog, out, watch=place)
+            opened_model(model).predict_file(catalog, out, watch=place)
     with raises(DataError, "watch"):
-        model.predict_file(catalog, out, watch=tmp_path / "new" / f"{300 * 'x'}.json")
+        opened_model(model).predict_file(catalog, out, watch=tmp_path / "new" / f"{300 * 'x'}.json")
     with raises(BundleError):
-        pk.Predictor(model.members).predict_file(catalog, out, watch=sketch)
+        opened_model(replace(model, sketch=None)).predict_file(catalog, out, watch=sketch)
     with raises(ConfigError, "watch", "out"):
-        pk.predict(model.origin.path, tmp_path / "*.csv", f"{tmp_path}/prices/", watch=sketch)
+        opened_model(model).predict_file(tmp_path / "*.csv", f"{tmp_path}/prices/", watch=sketch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv"]
 
 

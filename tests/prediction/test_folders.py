@@ -16,6 +16,7 @@ import pricekit as pk
 from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.prediction import folders
 from pricekit.prediction.folders import Job, parts_of
+from pricekit.runs.load import load_model
 from pricekit.support.files import machine
 
 
@@ -36,7 +37,7 @@ def source(rows, tmp_path):
 
 @pytest.fixture(scope="module")
 def predictor(bundle):
-    return pk.load(bundle, "ort-cpu")
+    return load_model(bundle, "ort-cpu")
 
 
 def _files(folder):
@@ -50,7 +51,7 @@ def _times(folder):
 @pytest.mark.parametrize("processes", [None, 1, 2])
 def test_each_file_gets_a_file_of_the_same_name(bundle, predictor, rows, source, tmp_path, processes):
     out = tmp_path / "prices"
-    assert pk.predict(bundle, source, out, engine="ort-cpu", processes=processes) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, processes=processes) == 120
     names = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
     assert _files(out) == sorted([*names, *(f"_pricekit/{name}.json" for name in names)])
     for place, name in enumerate(names):
@@ -65,7 +66,7 @@ def test_each_file_gets_a_file_of_the_same_name(bundle, predictor, rows, source,
 def test_tables_of_other_formats_in_a_folder_are_named(bundle, rows, source, tmp_path, caplog, out):
     for name in ("day=2/b.csv", "c.jsonl", "_d.csv", "README.txt"):
         (source / name).write_text("x")
-    assert pk.predict(bundle, source, tmp_path / out, engine="ort-cpu") == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, tmp_path / out) == 120
     warned = [record.message for record in caplog.records if "other formats" in record.message]
     assert len(warned) == 1
     assert "2 files of other formats, such as" in warned[0]
@@ -74,18 +75,18 @@ def test_tables_of_other_formats_in_a_folder_are_named(bundle, rows, source, tmp
 
 def test_resuming_skips_finished_files_and_prices_what_changed(bundle, rows, source, tmp_path):
     out = tmp_path / "prices"
-    pk.predict(bundle, source, out, engine="ort-cpu")
+    pk.load(bundle, engine="ort-cpu").predict_file(source, out)
     before = _times(out)
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True) == 120
     assert _times(out) == before
     rows.iloc[:10].to_parquet(source / "day=2/a.parquet", index=False)  # replaced
     rows.iloc[:5].to_parquet(source / "day=2/new.parquet", index=False)
     (out / "day=1/a.parquet").write_bytes(b"damaged")
     (out / "_pricekit/day=1/b.parquet.json").write_text("{}")
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 95
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True) == 95
     after = _times(out)
     assert {name for name in before if after[name] == before[name]} == set()
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True, interval=0.9) == 95
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True, interval=0.9) == 95
     assert list(pd.read_parquet(out / "day=2/new.parquet")) == [
         "sample_id",
         "price",
@@ -100,7 +101,7 @@ def test_a_failing_file_stops_no_other(bundle, rows, source, tmp_path, raises):
     (source / "day=3").mkdir()
     (source / "day=3/broken.parquet").write_bytes(b"PAR1 nothing")
     with raises(DataError, "table") as caught:
-        pk.predict(bundle, source, out, engine="ort-cpu")
+        pk.load(bundle, engine="ort-cpu").predict_file(source, out)
     assert set(caught.value.facts["failed"]) == {"day=1/a.parquet", "day=3/broken.parquet"}
     assert "catalog_content" in str(caught.value)
     assert [name for name in _files(out) if not name.startswith("_")] == [
@@ -109,7 +110,7 @@ def test_a_failing_file_stops_no_other(bundle, rows, source, tmp_path, raises):
     ]
     (source / "day=3/broken.parquet").unlink()
     rows.iloc[:40].to_parquet(source / "day=1/a.parquet", index=False)
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True) == 120
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -120,7 +121,7 @@ def test_an_empty_partition_has_an_empty_file_of_prices(bundle, rows, tmp_path, 
         rows.iloc[:0].to_parquet(file, index=False)
     else:
         file.write_text("sample_id,catalog_content\n" if suffix == "csv" else "")
-    assert pk.predict(bundle, f"{tmp_path}/new/*.{suffix}", tmp_path / "out", engine="ort-cpu") == 0
+    assert pk.load(bundle, engine="ort-cpu").predict_file(f"{tmp_path}/new/*.{suffix}", tmp_path / "out") == 0
     assert (tmp_path / "out" / f"a.{suffix}").exists()
 
 
@@ -131,7 +132,7 @@ def test_an_empty_file_has_the_columns_of_the_others(bundle, rows, source, tmp_p
     for name in ("day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"):
         pd.read_parquet(source / name).astype({"sample_id": "int64"}).to_parquet(source / name, index=False)
     out = tmp_path / "out"
-    assert pk.predict(bundle, source, out, engine="ort-cpu", interval=0.9) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, interval=0.9) == 120
     schema = pq.read_schema(out / "day=1/a.parquet")
     assert pq.read_schema(out / "day=1/0.parquet").equals(schema)
     assert pq.read_schema(out / "day=1/1.parquet").names == schema.names
@@ -142,7 +143,10 @@ def test_an_empty_file_has_the_columns_of_the_others(bundle, rows, source, tmp_p
 def test_users_learn_from_any_worker_how_a_file_was_read(bundle, rows, source, tmp_path, caplog, processes):
     rows.iloc[:5].drop(columns="sample_id").to_parquet(source / "day=1/b.parquet", index=False)
     with caplog.at_level("WARNING", "pricekit"):
-        assert pk.predict(bundle, source, tmp_path / "out", engine="ort-cpu", processes=processes) == 85
+        assert (
+            pk.load(bundle, engine="ort-cpu").predict_file(source, tmp_path / "out", processes=processes)
+            == 85
+        )
     assert [record.message for record in caplog.records] == [
         f"{source / 'day=1/b.parquet'} has no id column 'sample_id': row numbers from 0 are used instead (set id to "
         "another column)."
@@ -173,7 +177,7 @@ def test_a_full_disk_stops_the_work(predictor, source, tmp_path, raises):
 
 def test_wrong_folders_and_options_are_refused(bundle, source, tmp_path, raises):
     def predict(out, table=source, **options):
-        return pk.predict(bundle, table, out, engine="ort-cpu", **options)
+        return pk.load(bundle, engine="ort-cpu").predict_file(table, out, **options)
 
     with raises(DataError, "out"):
         predict(source / "prices")
@@ -213,7 +217,7 @@ def slowly(outcomes, *others):
             time.sleep(600)
     return follow(each(), *others)
 folders._follow = slowly
-pk.predict(*sys.argv[1:], engine="ort-cpu", processes=1)
+pk.load(sys.argv[1], "ort-cpu").predict_file(*sys.argv[2:], processes=1)
 """
 
 
@@ -224,10 +228,10 @@ def test_what_a_killed_prediction_finished_is_kept(bundle, source, tmp_path):
         assert process.stdout.readline() == "day=1/a.parquet\n"
         process.kill()
     before = _times(out)
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True) == 120
     assert {name: time for name, time in _times(out).items() if name in before} == before
     other = tmp_path / "other"
-    pk.predict(bundle, source, other, engine="ort-cpu")
+    pk.load(bundle, engine="ort-cpu").predict_file(source, other)
     for name in _files(out):
         if not name.startswith("_"):
             assert (out / name).read_bytes() == (other / name).read_bytes()
@@ -266,7 +270,7 @@ def test_what_killed_workers_left_is_deleted(bundle, predictor, source, tmp_path
         leave(file, dead.pid)
     of_the_living = leave(parts[0].target, os.getppid())
     before = _times(out)
-    assert pk.predict(bundle, source, out, engine="ort-cpu", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, resume=True) == 120
     names = [part.name for part in parts]
     assert _files(out) == sorted([*names, *(f"_pricekit/{name}.json" for name in names), of_the_living])
     assert _times(out)[names[0]] == before[names[0]]
@@ -293,8 +297,8 @@ def test_remote_folders_are_like_local_ones(bundle, rows, source, tmp_path, memo
     for file in source.rglob("*.parquet"):
         memory.put_file(str(file), f"/shop/new/{file.relative_to(source)}")
     local = tmp_path / "local"
-    pk.predict(bundle, source, local, engine="ort-cpu")
-    assert pk.predict(bundle, "memory://shop/new", "memory://shop/prices", engine="ort-cpu") == 120
+    pk.load(bundle, engine="ort-cpu").predict_file(source, local)
+    assert pk.load(bundle, engine="ort-cpu").predict_file("memory://shop/new", "memory://shop/prices") == 120
     for name in _files(local):
         if not name.startswith("_"):
             assert memory.cat_file(f"/shop/prices/{name}") == (local / name).read_bytes()
@@ -302,6 +306,9 @@ def test_remote_folders_are_like_local_ones(bundle, rows, source, tmp_path, memo
     memory.put_file(str(tmp_path / "new.parquet"), "/shop/new/day=2/a.parquet")
     before = memory.info("/shop/prices/day=1/a.parquet")["created"]
     assert (
-        pk.predict(bundle, "memory://shop/new", "memory://shop/prices", engine="ort-cpu", resume=True) == 87
+        pk.load(bundle, engine="ort-cpu").predict_file(
+            "memory://shop/new", "memory://shop/prices", resume=True
+        )
+        == 87
     )
     assert memory.info("/shop/prices/day=1/a.parquet")["created"] == before

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
 from pricekit.prediction.intervals import Intervals, fit_intervals, read_intervals
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.opened import open_run
 
 
 def made(rows, seed=0):
@@ -120,7 +120,7 @@ def test_damaged_numbers_are_reported(text, raises):
 
 def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp_path):
     frames = []
-    for name, predictor in (("run", open_run(run).predictor()), ("bundle", Predictor.load(bundle))):
+    for name, predictor in (("run", pk.load(run)), ("bundle", pk.load(bundle))):
         predictor.predict_file(catalog, tmp_path / f"{name}.csv", interval=0.9)
         frames.append(pd.read_csv(tmp_path / f"{name}.csv"))
     assert list(frames[0]) == ["sample_id", "price", "price_low", "price_high"]
@@ -133,7 +133,7 @@ def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp
 
 def test_an_unavailable_interval_level_is_an_error_before_the_work(bundle, catalog, tmp_path, raises):
     with raises(ConfigError, "interval", highest=0.98):
-        Predictor.load(bundle).predict_file(catalog, tmp_path / "p.csv", interval=0.999)
+        pk.load(bundle).predict_file(catalog, tmp_path / "p.csv", interval=0.999)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
 from pricekit.prediction.folders import Job
 from pricekit.prediction.predictor import Shipped
+from pricekit.runs.load import load_model
 
 TEXTS = ["Item Name: Green Tea, 20 Count", "Item Name: Rye Bread\nValue: 500\nUnit: g"]
 OPEN = """
@@ -25,7 +25,7 @@ sys.stdout.buffer.write(shipped().predict(%r).tobytes())
 def test_another_process_opens_it_without_the_folder(bundle, tmp_path):
     copy = tmp_path / "bundle"
     shutil.copytree(bundle, copy)
-    predictor = pk.load(copy, "ort-cpu").with_batches((512,))
+    predictor = load_model(copy, "ort-cpu").with_batches((512,))
     (tmp_path / "shipped").write_bytes(pickle.dumps(Shipped.of(predictor)))
     shutil.rmtree(copy)
     words = [sys.executable, "-c", OPEN % TEXTS, tmp_path / "shipped"]
@@ -36,15 +36,15 @@ def test_another_process_opens_it_without_the_folder(bundle, tmp_path):
 def test_a_changed_bundle_and_a_run_are_not_sent(bundle, run, tmp_path, raises):
     copy = tmp_path / "bundle"
     shutil.copytree(bundle, copy)
-    predictor = replace(pk.load(copy, "ort-cpu"), digest="0" * 64)
+    predictor = replace(load_model(copy, "ort-cpu"), digest="0" * 64)
     with raises(BundleError):
         Shipped.of(predictor)
     with raises(ConfigError, "model"):
-        Job.of(pk.load(run)).shipped()
+        Job.of(load_model(run)).shipped()
 
 
 def test_a_worker_with_another_bundle_is_refused(bundle, raises):
-    job = Job.of(pk.load(bundle, "ort-cpu"))
+    job = Job.of(load_model(bundle, "ort-cpu"))
     job.check()
     with raises(BundleError):
         type(job)(job.model, "0" * 64, job.columns).check()

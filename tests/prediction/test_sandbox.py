@@ -168,10 +168,10 @@ def test_the_child_gets_no_secrets(monkeypatch):
 
 
 def test_inspect_opens_the_bundle_in_the_sandbox(pricekit, copy):
-    code, out, _ = pricekit("inspect", copy)
+    code, out, _ = pricekit("bundle", "inspect", copy)
     assert code == 0
     assert "MB of memory, and priced 8 rows" in " ".join(out.split())
     put(copy, "model.onnx", crash())
-    code, out, err = pricekit("inspect", copy)
+    code, out, err = pricekit("bundle", "inspect", copy)
     assert (code, out) == (1, "")
     assert "SIGFPE" in err

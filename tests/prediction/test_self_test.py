@@ -21,6 +21,7 @@ from pricekit.exporting import export as export_module
 from pricekit.exporting.export import export_run
 from pricekit.prediction.members import weighted_mean
 from pricekit.prediction.self_test import MOST_ROWS, SELF_TEST, TOLERANCES, make_self_test, read_self_test
+from pricekit.runs.load import load_model
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.table import Columns
@@ -40,7 +41,7 @@ def record(bundle):
 
 
 def test_a_bundle_reproduces_its_prices(bundle, record):
-    found = pk.load(bundle, ENGINE, self_test=True).self_test()
+    found = pk.load(bundle, ENGINE).self_test()
     assert (found.engine, found.rows, found.tolerance) == (ENGINE, len(record["rows"]), 1e-4)
     assert found.difference < 1e-6
     frame = pd.DataFrame(record["rows"], columns=record["columns"])
@@ -92,11 +93,11 @@ def _other_state(copy):
 
 @pytest.mark.parametrize("harm", [_other_weight, _other_tokens, _other_state])
 def test_a_bundle_that_prices_differently_is_refused(copy, harm, raises):
-    pk.load(copy, ENGINE, self_test=True)
+    pk.load(copy, ENGINE).self_test()
     harm(copy)
     pk.load(copy, ENGINE)  # its hashes are valid
     with raises(BundleError, engine="ort-cpu"):
-        pk.load(copy, ENGINE, self_test=True)
+        pk.load(copy, ENGINE).self_test()
 
 
 def test_the_error_says_which_row_differs_by_how_much_and_what_to_do(copy, record):
@@ -119,7 +120,7 @@ def _with_engine(model, name, price_batch):
 
 
 def test_rows_are_priced_alone_and_together(bundle, raises):
-    model = pk.load(bundle, ENGINE)
+    model = load_model(bundle, ENGINE)
     price = model.members[0].engine.price_batch
 
     def careless(batch):
@@ -132,7 +133,7 @@ def test_rows_are_priced_alone_and_together(bundle, raises):
 
 
 def test_small_differences_of_other_engines_are_allowed(bundle):
-    model = pk.load(bundle, ENGINE)
+    model = load_model(bundle, ENGINE)
     price = model.members[0].engine.price_batch
     found = _with_engine(model, "fast", lambda batch: price(batch) * np.float32(1.00005)).self_test()
     assert found.engine == "fast"
@@ -142,7 +143,7 @@ def test_small_differences_of_other_engines_are_allowed(bundle):
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_other_precisions_have_wider_limits(run, tmp_path, precision):
     export_run(run, tmp_path / "bundle", precision=precision)
-    found = pk.load(tmp_path / "bundle", ENGINE, self_test=True).self_test()
+    found = pk.load(tmp_path / "bundle", ENGINE).self_test()
     assert found.tolerance == TOLERANCES[precision] == 2e-2
     assert found.difference < 1e-5
 
@@ -151,16 +152,14 @@ def test_the_bundle_of_an_ensemble_has_its_final_prices(run, tmp_path, raises):
     pk.ensemble([run, shutil.copytree(run, tmp_path / "copy")], out=tmp_path / "two")
     bundle = tmp_path / "bundle"
     export_run(tmp_path / "two", bundle)
-    assert pk.load(bundle, ENGINE, self_test=True).self_test().difference < 1e-6
+    assert pk.load(bundle, ENGINE).self_test().difference < 1e-6
     shutil.copy(bundle / "1-model.onnx", bundle / "model.onnx")
     _other_weight(bundle)
     put(bundle, "1-model.onnx", (bundle / "model.onnx").read_bytes())
     with raises(BundleError, engine="ort-cpu", row=4):
-        pk.load(bundle, ENGINE, self_test=True)
+        pk.load(bundle, ENGINE).self_test()
     put(bundle, SELF_TEST, make_self_test(open_bundle(bundle), "fp32", {}).to_text().encode())
-    assert (
-        pk.load(bundle, ENGINE, self_test=True).self_test().difference < 1e-6
-    )  # now of two different members
+    assert pk.load(bundle, ENGINE).self_test().difference < 1e-6  # now of two different members
 
 
 def test_the_prices_of_members_are_averaged_by_weight():
@@ -226,10 +225,10 @@ def test_rows_have_each_column_that_the_model_reads(several, tmp_path, stock, ra
     assert {type(cell) for cell in columns["stock"]} == {float}
     assert {type(cell) for cell in columns["shelf"]} == {str}
     assert columns["title"].index("") == columns["brand"].index("")
-    pk.load(tmp_path / "bundle", ENGINE, self_test=True)
+    pk.load(tmp_path / "bundle", ENGINE).self_test()
     stock(2)  # another version of the plugin
     with raises(BundleError, engine="ort-cpu", row=8):
-        pk.load(tmp_path / "bundle", ENGINE, self_test=True)
+        pk.load(tmp_path / "bundle", ENGINE).self_test()
 
 
 def test_a_feature_that_fails_for_invented_rows_costs_the_self_test_only(
@@ -242,7 +241,7 @@ def test_a_feature_that_fails_for_invented_rows_costs_the_self_test_only(
     )
     assert SELF_TEST not in json.loads((tmp_path / "bundle" / "manifest.json").read_text())["files"]
     with raises(BundleError):
-        pk.load(tmp_path / "bundle", ENGINE, self_test=True)
+        pk.load(tmp_path / "bundle", ENGINE).self_test()
 
 
 def test_nothing_is_published_when_invented_rows_have_no_price(run, tmp_path, monkeypatch, raises):
@@ -266,7 +265,7 @@ def test_a_model_without_a_self_test_says_so(run, copy, raises):
     for path in (run, _without_self_test(copy)):
         assert len(pk.load(path).predict(["tea"])) == 1
         with raises(BundleError):
-            pk.load(path, self_test=True)
+            pk.load(path).self_test()
 
 
 COLUMNS = Columns(("title", "brand"))
@@ -323,26 +322,26 @@ def test_any_bytes_are_refused(content):
 def test_a_damaged_self_test_is_refused_when_the_bundle_is_opened(copy, raises):
     change(copy, SELF_TEST, lambda saved: saved.update(prices="low"))
     with raises(BundleError):
-        pk.load(copy, ENGINE)
+        pk.load(copy, ENGINE).predict(["tea"])
 
 
 def test_inspect_runs_the_self_test_when_asked(pricekit, copy, record):
-    code, out, _ = pricekit("inspect", copy)
+    code, out, _ = pricekit("bundle", "inspect", copy)
     assert code == 0
     assert "self-test" not in out
-    code, out, _ = pricekit("inspect", copy, "--self-test", "--engine", ENGINE)
+    code, out, _ = pricekit("bundle", "inspect", copy, "--self-test", "--engine", ENGINE)
     assert code == 0
     assert "self-test passed │ 11 rows in ort-cpu" in " ".join(out.split())
     assert pk.bundles.inspect(copy).self_test is None
     assert pk.bundles.inspect(copy, self_test=True, engine=ENGINE).self_test.rows == 11
     change(copy, SELF_TEST, lambda saved: saved["prices"].__setitem__(0, 2 * record["prices"][0]))
-    code, out, err = pricekit("inspect", copy, "--self-test", "--engine", ENGINE)
+    code, out, err = pricekit("bundle", "inspect", copy, "--self-test", "--engine", ENGINE)
     assert (code, out) == (1, "")
     assert "failed in the engine ort-cpu" in " ".join(err.split())
 
 
 def test_inspect_of_a_bundle_without_a_self_test_says_so(pricekit, copy):
-    code, out, err = pricekit("inspect", _without_self_test(copy), "--self-test")
+    code, out, err = pricekit("bundle", "inspect", _without_self_test(copy), "--self-test")
     assert (code, out) == (1, "")
     assert "has no self-test" in " ".join(err.split())
 
@@ -350,4 +349,4 @@ def test_inspect_of_a_bundle_without_a_self_test_says_so(pricekit, copy):
 def test_an_engine_is_for_the_self_test(bundle, pricekit, raises):
     with raises(ConfigError, "self_test", "engine"):
         pk.bundles.inspect(bundle, engine=ENGINE)
-    assert pricekit("inspect", bundle, "--engine", ENGINE)[0] == 2
+    assert pricekit("bundle", "inspect", bundle, "--engine", ENGINE)[0] == 2

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from pricekit.errors import BundleError, ConfigError, PluginError
+from pricekit.model import opened_model
 from pricekit.prediction import files, workers
 from pricekit.prediction.predictor import Predictor
 from pricekit.table import iter_table
@@ -27,8 +28,8 @@ def windows(predictor, catalog):
 def test_processes_return_the_bits_of_one_process(predictor, catalog, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "WINDOW", 64)
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    assert predictor.predict_file(catalog, one, processes=1) == 400
-    assert predictor.predict_file(catalog, two, processes=2) == 400
+    assert opened_model(predictor).predict_file(catalog, one, processes=1) == 400
+    assert opened_model(predictor).predict_file(catalog, two, processes=2) == 400
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -61,9 +62,9 @@ def test_no_process_stays(predictor, windows):
 
 SCRIPT = """
 import sys
-from pricekit.prediction.predictor import Predictor
+import pricekit as pk
 print("started", flush=True)
-model = Predictor.load(sys.argv[1], "ort-cpu")
+model = pk.load(sys.argv[1], "ort-cpu")
 model.predict_file(sys.argv[2], sys.argv[3], processes=2)
 print("ended", flush=True)
 """
@@ -81,7 +82,7 @@ def test_a_script_needs_no_guard(bundle, catalog, tmp_path):
 @pytest.mark.parametrize("processes", [0, 2])
 def test_an_impossible_number_of_processes_is_refused(predictor, catalog, tmp_path, processes, raises):
     with raises(ConfigError, "processes"):
-        replace(predictor, origin=None).predict_file(catalog, tmp_path / "out.csv", processes=processes)
+        workers.check_processes(replace(predictor, origin=None), processes)
 
 
 @pytest.mark.parametrize(

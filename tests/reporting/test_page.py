@@ -74,7 +74,7 @@ def test_a_report_of_hostile_rows_is_small_and_escaped(bundle, tmp_path):
     table = pk.make_catalog(120, seed=8)
     table["catalog_content"] = table["catalog_content"] + "\n" + HOSTILE
     table["<b>shelf</b> $x$"] = pd.Series(["<i>left</i>", "$\\frac{1}{2}$", "_^{"] * 40)
-    file = pk.report(bundle, table, out=tmp_path / "r.html")
+    file = pk.load(bundle).report(table, out=tmp_path / "r.html")
     page = file.read_text("utf-8")
     assert len(page) < 1_000_000
     assert page.count("<script>") == 1
@@ -87,7 +87,7 @@ def test_a_model_without_rows_leaves_an_earlier_report(bundle, tmp_path):
     file = tmp_path / "r.html"
     file.write_text("earlier", "utf-8")
     with pytest.raises(DataError):
-        pk.report(bundle, out=file)
+        pk.load(bundle).report(out=file)
     assert file.read_text("utf-8") == "earlier"
 
 
@@ -95,4 +95,4 @@ def test_a_missing_library_is_named_before_any_work(run, tmp_path, monkeypatch, 
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("pricekit.reporting.page.find_spec", lambda name: None if name == "jinja2" else name)
     with raises(ConfigError):
-        pk.report(run, out=tmp_path / "r.html")
+        pk.load(run).report(out=tmp_path / "r.html")

@@ -38,8 +38,8 @@ def pages(run, bundle, catalog, tmp_path_factory):
     table["catalog_content"] = table["catalog_content"] + "\n" + HOSTILE
     table["<b>shelf</b>"] = pd.Series(["<i>left</i>", HOSTILE[:300]] * 60)
     return {
-        "run": pk.report(run, catalog, out=folder / "run.html", against=[run]),
-        "hostile": pk.report(bundle, table, out=folder / "hostile.html"),
+        "run": pk.load(run).report(catalog, out=folder / "run.html", against=[run]),
+        "hostile": pk.load(bundle).report(table, out=folder / "hostile.html"),
     }
 
 

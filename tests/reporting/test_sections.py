@@ -5,12 +5,15 @@ import pytest
 
 import pricekit as pk
 from pricekit.reporting.sections import sections_of, subject_of
+from pricekit.runs.load import ModelReader
 
 
 def _sections(model, table=None, against=(), **options):
     return {
         section.title: section.blocks
-        for section in sections_of(subject_of(model, table, options, against=against, metric=None))
+        for section in sections_of(
+            subject_of(ModelReader(model), table, options, against=against, metric=None)
+        )
     }
 
 
@@ -36,7 +39,7 @@ def test_the_sections_come_in_a_fixed_order(of_run):
 def test_the_first_section_has_the_metric_with_its_interval_and_a_baseline(of_run, run):
     (figures,) = _blocks(of_run, "figures")
     values = {figure.name: figure for figure in figures.figures}
-    assert values["SMAPE"].value == f"{pk.Run(run).metrics['smape']:.2f}"
+    assert values["SMAPE"].value == f"{pk.load(run).metrics['smape']:.2f}"
     assert values["SMAPE"].note.startswith("95% interval ")
     assert float(values["the best constant price"].value) > 0
     assert values["rows"].value == "60"
@@ -45,7 +48,7 @@ def test_the_first_section_has_the_metric_with_its_interval_and_a_baseline(of_ru
 def test_the_worst_rows_are_explained(of_run, run):
     (products,) = _blocks(of_run, "products")
     assert len(products.products) == 10
-    worst = pk.worst_rows(run).worst(1)
+    worst = pk.load(run).evaluate(worst=1).worst
     first = products.products[0]
     assert first.title == worst["id"][0]
     assert "".join(piece.text for piece in first.pieces).startswith(worst["text"][0][:40])

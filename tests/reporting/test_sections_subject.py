@@ -8,10 +8,11 @@ import pricekit as pk
 from pricekit.errors import DataError
 from pricekit.reporting import sections
 from pricekit.reporting.sections import subject_of
+from pricekit.runs.load import ModelReader
 
 
 def _subject(model, table=None, *, against=(), metric=None, **options):
-    return subject_of(model, table, options, against=against, metric=metric)
+    return subject_of(ModelReader(model), table, options, against=against, metric=metric)
 
 
 def test_without_a_table_the_held_out_rows_are_judged(run):
@@ -19,7 +20,7 @@ def test_without_a_table_the_held_out_rows_are_judged(run):
     assert found.held_out
     assert len(found.rows) == 60
     assert (found.table, found.comparison) == (None, None)
-    assert found.scores.metrics["smape"] == pytest.approx(pk.Run(run).metrics["smape"])
+    assert found.scores.metrics["smape"] == pytest.approx(pk.load(run).metrics["smape"])
 
 
 def test_the_table_of_the_training_is_described_and_not_judged(run, catalog):
@@ -47,7 +48,7 @@ def test_of_many_rows_some_are_drawn_and_the_report_says_so(run, monkeypatch):
     found = _subject(run)
     assert len(found.rows) == 25
     assert found.notes == ("Of 60 rows, 25 drawn by chance are judged.",)
-    assert np.isin(found.rows.rows, pk.Run(run).held_out["row"]).all()
+    assert np.isin(found.rows.rows, pk.load(run).held_out["row"]).all()
     other = _subject(run, pk.make_catalog(40, seed=77))
     assert len(other.rows) == 25
     assert other.notes == ("Of 40 rows, 25 drawn by chance are judged.",)

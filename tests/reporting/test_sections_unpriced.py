@@ -6,11 +6,15 @@ import pytest
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
 from pricekit.reporting.sections import sections_for
+from pricekit.runs.load import ModelReader
 
 
 def _sections(model, table, **options):
     among = options.pop("among", None)
-    return {section.title: section.blocks for section in sections_for(model, table, options, among=among)}
+    return {
+        section.title: section.blocks
+        for section in sections_for(ModelReader(model), table, options, among=among)
+    }
 
 
 def _texts(sections):
@@ -68,9 +72,9 @@ def test_the_data_are_described_without_prices(run, table):
 
 def test_what_needs_prices_is_refused_in_one_sentence(run, table, raises):
     with raises(ConfigError, "against"):
-        sections_for(run, table, {}, against=[run])
+        sections_for(ModelReader(run), table, {}, against=[run])
     with raises(ConfigError, "metric"):
-        sections_for(run, table, {}, metric="rmsle")
+        sections_for(ModelReader(run), table, {}, metric="rmsle")
     with raises(
         DataError, "price", column="cost", candidates=["sample_id", "catalog_content"], suggestion=None
     ):

@@ -81,24 +81,24 @@ def test_an_edited_configuration_is_named(copy, raises):
     path = copy / "config.toml"
     path.write_text(path.read_text().replace("max_length = 64", "max_length = 65"))
     with raises(TrainingError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
     with raises(TrainingError):
         pk.train(copy / "table.csv", out=copy, resume=True)
 
 
 def test_held_out_rows_sample_and_facts_are_checked(copy, raises):
-    opened, handle = open_run(copy), pk.Run(copy)
+    opened, handle = open_run(copy), pk.load(copy)
     _flip(copy / "held_out.parquet")
     with raises(DataError):
         handle.held_out  # noqa: B018
     with raises(DataError):
-        pk.evaluate(copy)
+        pk.load(copy).evaluate()
     _flip(copy / "sample.parquet")
     with raises(TrainingError):
         read_sample(opened)
     _flip(copy / "run.json")
     with raises(TrainingError):
-        pk.Run(copy)
+        pk.load(copy)
 
 
 @pytest.mark.parametrize("name", sorted({*STARTED} - {"out_of_fold.parquet", "pseudo_labelled.parquet"}))
@@ -118,8 +118,6 @@ def test_a_damaged_record_is_not_reported_as_an_absent_run(stopped, tmp_path, ca
     assert state_of(copy).name == "damaged"
     with raises(BundleError):
         pk.load(copy)
-    with raises(TrainingError):
-        pk.Run(copy)
     with raises(TrainingError, "overwrite", "out"):
         pk.train(catalog, out=copy, resume=True)
     pk.train(catalog, out=copy, overwrite=True, settings=TINY | {"training": {"epochs": 1}})
@@ -226,7 +224,7 @@ def test_a_damaged_file_of_an_ensemble_is_named(folders, tmp_path, name, raises)
     pk.load(copy)
     _flip(copy / name)
     with raises(TrainingError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
 
 
 def test_exchanged_members_of_an_ensemble_are_found(folders, tmp_path, raises):
@@ -235,7 +233,7 @@ def test_exchanged_members_of_an_ensemble_are_found(folders, tmp_path, raises):
     (copy / "members" / "1").rename(copy / "members" / "0")
     (copy / "members" / "x").rename(copy / "members" / "1")
     with raises(TrainingError):
-        pk.load(copy)
+        pk.load(copy).predict(["tea"])
 
 
 def test_a_damaged_run_joins_no_ensemble(folders, tmp_path, raises):

@@ -141,7 +141,7 @@ def test_a_model_is_not_scored_in_another_currency(pricekit, tmp_path):
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     assert pricekit("train", tmp_path / "usd.csv", "--out", run, "--allow-leak", *TINY)[0] == 0
     assert pricekit("export", run, "--out", bundle)[0] == 0
-    assert json.loads(pricekit("inspect", bundle, "--json")[1])["currency"] == "$"
+    assert json.loads(pricekit("bundle", "inspect", bundle, "--json")[1])["currency"] == "$"
     for model in (run, bundle):
         assert pricekit("evaluate", model, tmp_path / "usd.csv")[0] == 0
         code, _, err = pricekit("evaluate", model, tmp_path / "jpy.csv")

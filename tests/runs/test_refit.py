@@ -428,7 +428,11 @@ def test_every_report_says_that_the_metrics_are_of_the_first_pass(
     refitted, single, tmp_path, logged, pricekit
 ):
     note = f"are those of the first pass of {refitted}"
-    for command in (["evaluate", refitted], ["errors", refitted], ["compare", refitted, single]):
+    for command in (
+        ["evaluate", refitted],
+        ["evaluate", refitted, "--worst", "3"],
+        ["compare", refitted, single],
+    ):
         code, _, _ = pricekit(*command)
         assert (code, note in logged()) == (0, True), command
     ensemble = tmp_path / "ensemble"
@@ -442,7 +446,7 @@ def test_every_report_says_that_the_metrics_are_of_the_first_pass(
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "The first of two passes scored, on 60 validation rows" in card
     assert "- 400 rows of `products.csv`" in card
-    code, said, _ = pricekit("inspect", tmp_path / "bundle")
+    code, said, _ = pricekit("bundle", "inspect", tmp_path / "bundle")
     assert "on all 400 rows; the metrics are of the pass before" in said
 
 

@@ -54,7 +54,7 @@ def test_the_share_is_the_one_with_the_lowest_error_on_the_validation_rows(catal
 
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_a_bundle_has_the_share_of_its_run(weak, tmp_path, catalog, precision):
-    pk.export(weak, out=tmp_path / "bundle", precision=precision)
+    pk.load(weak).export(out=tmp_path / "bundle", precision=precision)
     texts = load_split(Source(catalog), open_run(weak).config).valid.text.tolist()
     found = pk.load(tmp_path / "bundle").predict(texts)
     assert np.allclose(found, pk.load(weak).predict(texts), rtol=1e-3 if precision == "fp32" else 1e-2)

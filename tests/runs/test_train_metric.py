@@ -9,7 +9,7 @@ import pricekit as pk
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure, explain
 from pricekit.config.settings import MetricName
-from pricekit.evaluation.scores import goal_of
+from pricekit.evaluation.scores import facts_of, goal_of
 from pricekit.metrics import METRICS
 
 TINY = {
@@ -63,7 +63,7 @@ def run():
 def test_the_metric_chooses_the_epoch(run):
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     best = min(lines, key=lambda line: line["valid_rmsle"])
-    assert run.facts["best_epoch"] == best["epoch"]
+    assert facts_of(run.path)["best_epoch"] == best["epoch"]
     held = run.held_out
     assert run.metrics["rmsle"] == pytest.approx(METRICS["rmsle"](held["predicted"], held["price"]))
     assert run.metrics["rmsle"] == pytest.approx(best["valid_rmsle"], rel=1e-4)
@@ -71,16 +71,16 @@ def test_the_metric_chooses_the_epoch(run):
 
 
 def test_the_goal_is_compared_with_a_constant(run):
-    goal, held = goal_of(run.facts), run.held_out["price"]
+    goal, held = goal_of(facts_of(run.path)), run.held_out["price"]
     assert goal.metric.name == "rmsle"
     constants = [METRICS["rmsle"](np.full(len(held), c), held) for c in np.geomspace(1, 100, 50)]
     assert min(constants) - 1e-3 <= goal.constant <= max(constants)
 
 
 def test_reports_use_the_metric_of_the_model(run):
-    assert pk.evaluate(run).metric.name == "rmsle"
-    assert pk.evaluate(run, metric="mae").metric.name == "mae"
-    assert pk.worst_rows(run).score == pytest.approx(run.metrics["rmsle"])
+    assert pk.load(run).evaluate().metric.name == "rmsle"
+    assert pk.load(run).evaluate(metric="mae").metric.name == "mae"
+    assert run.evaluate(worst=1).metrics["rmsle"] == pytest.approx(run.metrics["rmsle"])
     assert "rmsle=" in repr(run)
 
 
@@ -88,22 +88,22 @@ def test_the_bundle_knows_the_metric(run, tmp_path):
     run.export(tmp_path / "bundle")
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
     assert manifest["metric"] == "rmsle"
-    assert manifest["constant_score"] == run.facts["constant_score"]
+    assert manifest["constant_score"] == facts_of(run.path)["constant_score"]
     assert "| RMSLE |" in (tmp_path / "bundle" / "README.md").read_text()
-    assert pk.evaluate(tmp_path / "bundle", pk.make_catalog(50, seed=3)).metric.name == "rmsle"
+    assert pk.load(tmp_path / "bundle").evaluate(pk.make_catalog(50, seed=3)).metric.name == "rmsle"
 
 
-def test_an_ensemble_minimises_the_metric(run):
+def test_an_ensemble_minimises_the_metric(run, tmp_path):
     other = pk.train(pk.make_catalog(200, seed=1), metric="rmsle", loss="smape", **TINY)
     both = pk.ensemble([run, other])
-    assert both.facts["metric"] == "rmsle"
+    assert facts_of(both.path)["metric"] == "rmsle"
     assert both.metrics["rmsle"] <= max(run.metrics["rmsle"], other.metrics["rmsle"])
-    assert pk.ensemble([run, other], metric="mae").facts["metric"] == "mae"
+    assert facts_of(pk.ensemble([run, other], out=tmp_path / "mae", metric="mae").path)["metric"] == "mae"
 
 
 def test_a_cross_validation_is_scored_by_the_metric():
     cv = pk.cross_validate(pk.make_catalog(120), folds=2, metric="wape", **TINY)
-    assert cv.facts["metric"] == "wape"
+    assert facts_of(cv.path)["metric"] == "wape"
     assert cv.metrics["wape"] == pytest.approx(
         METRICS["wape"](cv.held_out["predicted"], cv.held_out["price"])
     )
@@ -116,7 +116,7 @@ def test_a_quantile_mixes_in_no_median():
     table = pk.make_catalog(240, seed=1)
     median = pk.train(table, **given)
     high = pk.train(table, **{**given, "settings": {**settings, "loss.quantile": 0.9}})
-    assert median.facts["estimate_share"] > 0 == high.facts["estimate_share"]
+    assert facts_of(median.path)["estimate_share"] > 0 == facts_of(high.path)["estimate_share"]
     shares = [np.mean(run.held_out["price"] < run.held_out["predicted"]) for run in (median, high)]
     assert shares[1] > max(0.6, shares[0])
 

@@ -9,7 +9,9 @@ import pytest
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import read_held_out
+from pricekit.evaluation.scores import facts_of
 from pricekit.metrics import METRICS
+from pricekit.runs.load import load_model
 
 SMALL = {"backbone.members": 1, "backbone.buckets": 256, "backbone.width": 8}
 TINY = {"epochs": 2, "features": ["optimized22"], "settings": SMALL}
@@ -37,8 +39,8 @@ def test_held_out_rows_and_metrics_have_the_weights(weighted):
     assert held["sample_weight"].tolist() == frame["weight"].iloc[held["row"]].tolist()
     expected = METRICS["smape"](held["predicted"], held["price"], held["sample_weight"])
     assert run.metrics["smape"] == pytest.approx(expected)
-    assert pk.evaluate(run).metrics["smape"] == pytest.approx(expected)
-    assert pk.worst_rows(run).score == pytest.approx(expected)
+    assert pk.load(run).evaluate().metrics["smape"] == pytest.approx(expected)
+    assert run.evaluate(worst=1).metrics["smape"] == pytest.approx(expected)
     assert pk.compare(run, run).runs[0].score == pytest.approx(expected)
     assert expected != pytest.approx(METRICS["smape"](held["predicted"], held["price"]))
 
@@ -46,10 +48,10 @@ def test_held_out_rows_and_metrics_have_the_weights(weighted):
 def test_a_table_is_scored_with_its_weights(weighted, raises):
     _, run = weighted
     other = pk.make_catalog(60, seed=9).assign(w=np.arange(60) % 3)
-    scores, predicted = pk.evaluate(run, other, weight="w"), run.predict(other)
+    scores, predicted = pk.load(run).evaluate(other, weight="w"), run.predict(other)
     assert scores.metrics["smape"] == pytest.approx(METRICS["smape"](predicted, other["price"], other["w"]))
     with raises(ConfigError, "weight"):
-        pk.evaluate(run, weight="w")
+        pk.load(run).evaluate(weight="w")
 
 
 def test_equal_weights_change_nothing_but_the_column():
@@ -83,7 +85,7 @@ def test_weights_move_the_prices_towards_rows_that_count():
 def test_an_interval_contains_its_share_of_the_weight(weighted):
     _, run = weighted
     held = read_held_out(run.path)
-    low, high = run.load().intervals.bounds(held.predicted, 0.5)
+    low, high = load_model(run.path).intervals.bounds(held.predicted, 0.5)
     inside = (held.price >= low) & (held.price <= high)
     assert 0.4 <= np.average(inside, weights=held.weight) <= 0.65
 
@@ -91,7 +93,7 @@ def test_an_interval_contains_its_share_of_the_weight(weighted):
 def test_a_weighted_run_resumes_and_refits(tmp_path, weighted, raises):
     frame, _ = weighted
     run = pk.train(frame, weight="weight", refit=True, out=tmp_path / "run", **TINY)
-    assert run.facts["refit"]["rows"] == 240
+    assert facts_of(run.path)["refit"]["rows"] == 240
     (tmp_path / "run" / "run.json").unlink()
     again = pk.train(frame, weight="weight", refit=True, out=tmp_path / "run", resume=True, **TINY)
     assert again.metrics == pytest.approx(run.metrics)

@@ -11,6 +11,7 @@ import torch
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.evaluation.scores import facts_of
 from pricekit.runs.opened import open_run
 from pricekit.runs.seen import read_seen
 from pricekit.runs.warm_start import EPOCHS, RATE
@@ -58,7 +59,7 @@ def test_settings_tokenizer_and_states_stay_and_price_features_are_fitted_again(
     assert after.preprocessor.tokenizer.to_str() == before.preprocessor.tokenizer.to_str()
     assert state_of(today, "optimized22") == state_of(yesterday, "optimized22")
     assert state_of(today, "trees") != state_of(yesterday, "trees")
-    assert today.facts["init"]["features"] == {
+    assert facts_of(today.path)["init"]["features"] == {
         "optimized22": "kept",
         "trees": "fitted again",
         "neighbours": "fitted again",
@@ -101,7 +102,7 @@ def test_out_of_fold_columns_of_earlier_rows_are_those_of_that_time(yesterday, t
 
 def test_new_rows_alone_add_trees_and_leave_other_states(catalog, yesterday, tmp_path):
     run = pk.train(catalog.iloc[240:], out=tmp_path / "run", init=yesterday)
-    assert run.facts["init"]["features"] == {
+    assert facts_of(run.path)["init"]["features"] == {
         "optimized22": "kept",
         "trees": "continued",
         "neighbours": "kept",
@@ -132,7 +133,7 @@ def test_it_resumes_without_the_run_that_it_continues(catalog, yesterday, tmp_pa
     shutil.rmtree(init)
     again = pk.train(catalog, out=tmp_path / "run", init=init, resume=True)
     assert again.metrics == whole.metrics
-    assert again.facts["init"]["features"] == whole.facts["init"]["features"]
+    assert facts_of(again.path)["init"]["features"] == facts_of(whole.path)["init"]["features"]
     with raises(ConfigError, "init"):
         pk.train(catalog, out=tmp_path / "run", init=yesterday, resume=True)
 

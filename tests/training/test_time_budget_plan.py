@@ -8,6 +8,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.config import RunConfig
+from pricekit.evaluation.scores import facts_of
 from pricekit.training import time_budget as clock
 from pricekit.training.time_budget import feature_seconds, first_pass_ends, training_ends
 
@@ -54,7 +55,9 @@ def test_a_feature_that_takes_too_long_is_left_out(logged, monkeypatch):
     run = pk.train(table, epochs=1, time_budget=60, features=["optimized22", "trees"])
     assert "the feature 'trees' would take about 1,000,000 s" in logged()
     assert "trees" not in (run.path / "config.toml").read_text()
-    assert [one["name"] for one in run.facts["plugins"] if one["kind"] == "feature"] == ["optimized22"]
+    assert [one["name"] for one in facts_of(run.path)["plugins"] if one["kind"] == "feature"] == [
+        "optimized22"
+    ]
     assert run.predict(table["catalog_content"].tolist()).shape == (120,)
 
 

@@ -17,6 +17,7 @@ from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
+from pricekit.evaluation.scores import facts_of
 from pricekit.metrics import smape
 from pricekit.runs import train as runs
 from pricekit.runs.opened import open_run
@@ -298,7 +299,7 @@ def test_a_fold_does_what_train_does(catalog, tmp_path):
     found = pricekit.cross_validate(catalog, out=tmp_path / "cv", folds=2, **options)
     parts = pd.read_parquet(found.path / "folds.parquet")
     for fold, run in enumerate(found.runs):
-        others, facts = int((parts["fold"] != fold).sum()), run.facts
+        others, facts = int((parts["fold"] != fold).sum()), facts_of(run.path)
         assert facts["refit"] == {"rows": others, "epochs": facts["best_epoch"]}
         assert facts["rows"]["train"] + facts["rows"]["valid"] == others
         held = found.held_out[found.held_out["fold"] == fold]

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pricekit as pk
 from conftest import tiny_config
-from pricekit.api.models import export
 from pricekit.bundle import MANIFEST, limits, open_bundle
 from pricekit.errors import BundleError, ExportError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
@@ -67,7 +67,9 @@ def test_its_bundle_is_one_model_that_agrees(both, bundle_of_both, texts, catalo
     expected = load_model(both).predict(texts)
     assert bundle.predict(texts) == pytest.approx(expected, rel=1e-5)
     assert bundle.predict(texts[:1]) == pytest.approx(expected[:1], rel=1e-5)
-    assert bundle.predict_file(catalog, tmp_path / "prices.csv", interval=0.5) == 400
+    assert (
+        pk.load(bundle_of_both, "ort-cpu").predict_file(catalog, tmp_path / "prices.csv", interval=0.5) == 400
+    )
     written = pd.read_csv(tmp_path / "prices.csv")
     assert written["price"].to_numpy()[:50] == pytest.approx(expected, rel=1e-4)
     assert (written["price_low"] < written["price_high"]).all()
@@ -142,7 +144,7 @@ def test_a_member_that_is_not_listed_among_the_files_is_refused(bundle_of_both, 
 def test_a_bundle_of_several_members_has_a_card_and_can_be_inspected(pricekit, bundle_of_both):
     card = (bundle_of_both / "README.md").read_text()
     assert "geometric mean of the prices of 2 models" in card
-    code, out, _ = pricekit("inspect", bundle_of_both)
+    code, out, _ = pricekit("bundle", "inspect", bundle_of_both)
     assert code == 0
     assert "1-model.onnx" in out
 
@@ -160,7 +162,7 @@ def test_only_one_of_several_similar_members_is_measured(run, tmp_path, monkeypa
 
 
 def test_triton_serves_an_ensemble(both, tmp_path):
-    export(both, tmp_path / "b", triton=tmp_path / "t")
+    pk.load(both).export(tmp_path / "b", triton=tmp_path / "t")
     assert len(read_bundle(tmp_path / "t" / "b" / "1" / "bundle").preprocessors) == 2
 
 

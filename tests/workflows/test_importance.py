@@ -8,6 +8,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError
+from pricekit.runs.load import ModelReader
 from pricekit.workflows.importance import measure_importance
 
 WITHOUT = """
@@ -20,7 +21,7 @@ class Without:
 
 sys.meta_path.insert(0, Without())
 import pricekit as pk
-found = pk.importance(sys.argv[1], sys.argv[2], repeats=1, limit=40)
+found = pk.load(sys.argv[1]).importance(sys.argv[2], repeats=1, limit=40)
 assert found.rows == 40
 assert found.features.increase.max() > 0
 assert found.features.low.isna().any()
@@ -29,12 +30,12 @@ assert found.features.low.isna().any()
 
 @pytest.fixture(scope="module")
 def found(run):
-    return measure_importance(run, None, {}, repeats=2)
+    return measure_importance(ModelReader(run), None, {}, repeats=2)
 
 
 def test_the_score_is_that_of_evaluate(found, run):
-    assert found.score == pytest.approx(pk.evaluate(run).metrics["smape"], rel=1e-4)
-    assert found.rows == pk.evaluate(run).rows
+    assert found.score == pytest.approx(pk.load(run).evaluate().metrics["smape"], rel=1e-4)
+    assert found.rows == pk.load(run).evaluate().rows
 
 
 def test_frames_are_sorted_and_complete(found):
@@ -47,7 +48,7 @@ def test_frames_are_sorted_and_complete(found):
 
 
 def test_the_same_call_gives_the_same_numbers(found, run):
-    again = measure_importance(run, None, {}, repeats=2)
+    again = measure_importance(ModelReader(run), None, {}, repeats=2)
     for name in ("features", "lines", "words"):
         pd.testing.assert_frame_equal(getattr(found, name), getattr(again, name), rtol=1e-5)
 
@@ -62,7 +63,7 @@ def test_bundles_need_neither_torch_nor_scipy(bundle, catalog):
 def test_an_ensemble_is_measured_as_one_model(run, catalog, tmp_path):
     other = pk.train(catalog, features="fast15", epochs=1, max_length=16, refit=False, out=tmp_path / "other")
     both = pk.ensemble([run, other], out=tmp_path / "both")
-    found = measure_importance(both.path, None, {}, metric="mae", repeats=1)
+    found = measure_importance(ModelReader(both.path), None, {}, metric="mae", repeats=1)
     assert found.metric.name == "mae"
     assert found.features["feature"].is_unique
 
@@ -70,9 +71,9 @@ def test_an_ensemble_is_measured_as_one_model(run, catalog, tmp_path):
 @pytest.mark.parametrize("repeats", [0, 1.5, True])
 def test_repeats_is_a_number_of_permutations(run, repeats, raises):
     with raises(ConfigError, "repeats"):
-        measure_importance(run, None, {}, repeats=repeats)
+        measure_importance(ModelReader(run), None, {}, repeats=repeats)
 
 
 def test_an_unknown_metric_is_named(run, raises):
     with raises(ConfigError, "metric"):
-        measure_importance(run, None, {}, metric="smap")
+        measure_importance(ModelReader(run), None, {}, metric="smap")

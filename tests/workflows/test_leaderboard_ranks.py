@@ -8,6 +8,7 @@ import pytest
 import pricekit as pk
 from conftest import TINY
 from pricekit.errors import ConfigError
+from pricekit.evaluation.comparison import compare_folders
 from pricekit.metrics import METRICS
 from pricekit.workflows.leaderboard import rank_models
 from tests.workflows.folders_of_leaderboard import part_of, worse, write_cv, write_run
@@ -18,7 +19,7 @@ def test_models_are_ranked_and_compared_with_the_best(tmp_path):
         write_run(tmp_path / name, worse(factor), {"seed": int(factor * 10)})
     board = rank_models([tmp_path])
     assert [(one.rank, one.name) for one in board.entries] == [(1, "c"), (2, "a"), (3, "b")]
-    expected = pk.compare(*(tmp_path / name for name in "cab"))
+    expected = compare_folders([tmp_path / name for name in "cab"])
     for one, other in zip(board.entries, expected.runs, strict=True):
         assert replace(one.compared, name="") == replace(other, name="")
     assert [one.settings for one in board.entries] == [{"seed": 10}, {"seed": 12}, {"seed": 15}]
@@ -57,7 +58,7 @@ def test_one_model_alone_is_a_ranking(tmp_path, raises):
         "",
         {},
     )
-    with raises(ConfigError, "runs"):
+    with raises(ConfigError, "models"):
         rank_models([])
 
 
@@ -66,7 +67,7 @@ def test_trained_models_of_each_kind_are_ranked_with_their_latency(run, catalog,
     other = pk.train(catalog, settings=TINY | {"loss": "log-l1"}, out=tmp_path / "other", overwrite=True)
     both = pk.ensemble([run, other], out=tmp_path / "both")
     cv = pk.cross_validate(catalog, settings=TINY, folds=2, out=tmp_path / "cv")
-    board = pk.leaderboard(run, other, both, cv, latency=True)
+    board = pk.compare(run, other, both, cv, latency=True)
     assert {one.name: one.kind for one in board.entries} == {
         str(run): "run",
         str(other.path): "run",
@@ -74,5 +75,5 @@ def test_trained_models_of_each_kind_are_ranked_with_their_latency(run, catalog,
         str(cv.path): "cross-validation",
     }
     assert all(one.seconds_per_row > 0 and one.seconds > 0 and one.bytes > 10_000 for one in board.entries)
-    assert board.rows == len(pk.Run(run).held_out) < len(table)
+    assert board.rows == len(pk.load(run).held_out) < len(table)
     assert {one.settings.get("loss") for one in board.entries} >= {"smape", "log-l1"}

@@ -13,6 +13,7 @@ import pricekit as pk
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.metrics import SMAPE
 from pricekit.runs.opened import open_run
+from pricekit.support.files import read_json
 from pricekit.support.record import state_of
 from pricekit.table import read_usable
 from pricekit.workflows import study, trials, tuning
@@ -60,7 +61,7 @@ def test_no_trial_sees_the_rows_that_score_the_result(done, frame):
     found, seen = done
     final = pd.read_parquet(found.path / "final.parquet")
     ids = set(frame["sample_id"])
-    assert len(final) == found.facts["rows"]["final"] > 10
+    assert len(final) == read_json(found.path / "tune.json")["rows"]["final"] > 10
     assert all(rows == ids - set(final["id"].astype(int)) for rows in seen)
     assert len(seen) >= 4
     run = pd.read_parquet(found.path / "run" / "split.parquet")
@@ -69,7 +70,7 @@ def test_no_trial_sees_the_rows_that_score_the_result(done, frame):
     assert found.scores == {
         name: pytest.approx(pk.smape(final[name].to_numpy(), price)) for name in ("tuned", "default")
     }
-    predicted = found.run.predict(frame.set_index("sample_id").loc[final["id"].astype(int)].reset_index())
+    predicted = found.model.predict(frame.set_index("sample_id").loc[final["id"].astype(int)].reset_index())
     assert predicted == pytest.approx(final["tuned"].to_numpy(), rel=1e-4)
 
 
@@ -84,8 +85,8 @@ def test_the_first_trial_is_the_configuration_itself(done):
     assert settings.loc["backbone.width", "default"] == 24
     changed = (trials[settings.index] != trials.iloc[0][settings.index]).any(axis=0)
     assert changed.sum() >= 4
-    assert found.facts["default_score"] == trials["score"][0]
-    assert found.facts["best_score"] == trials["score"].min()
+    assert read_json(found.path / "tune.json")["default_score"] == trials["score"][0]
+    assert read_json(found.path / "tune.json")["best_score"] == trials["score"].min()
 
 
 def test_a_trial_changes_one_part_of_the_model(done):
@@ -123,7 +124,7 @@ def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged, 
     found, _ = done
     monkeypatch.setattr(tuning, "search", None)
     again = pk.tune(frame, out=found.path, resume=True, trials=9)
-    assert again.facts == found.facts
+    assert read_json(again.path / "tune.json") == read_json(found.path / "tune.json")
     assert "is finished" in logged()
     with raises(TrainingError, "resume", "overwrite", "out"):
         _search(frame, found.path)
@@ -268,8 +269,8 @@ def test_the_best_trial_is_chosen_only_if_it_is_better_beyond_chance(frame, tmp_
 
     monkeypatch.setattr(trials, "_score", score)
     found = _search(frame, tmp_path / "tuned", 3)
-    chosen, folder = found.facts["chosen"], tmp_path / "tuned" / "default"
-    assert found.facts["on_folds"]["verdict"] == verdict
+    chosen, folder = read_json(found.path / "tune.json")["chosen"], tmp_path / "tuned" / "default"
+    assert read_json(found.path / "tune.json")["on_folds"]["verdict"] == verdict
     if verdict == "better":
         assert chosen == 2
         assert (folder / "run.json").is_file()
@@ -291,7 +292,7 @@ def test_an_overwritten_search_stays_until_the_new_one_is_complete(frame, tmp_pa
         patch.setattr(tuning, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             _search(frame, out, overwrite=True, seed=1)
-    assert pk.Tuning(out).facts == first.facts
+    assert read_json(pk.load(out).path / "tune.json") == read_json(first.path / "tune.json")
     second = pk.tune(frame, out=out, resume=True, trials=2)
     assert second.config.seed == 1
     assert [path.name for path in tmp_path.iterdir()] == ["tuned"]

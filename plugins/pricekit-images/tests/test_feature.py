@@ -16,7 +16,7 @@ STATE = {"medians": [0.0] * len(NAMES)}
 
 def table_of(cells):
     frame = pd.DataFrame({"text": [f"product {n}" for n in range(len(cells))], "image_link": cells})
-    return pk.read_table(frame, pk.Columns("text", None, None))
+    return pk.read_table(frame, text="text")
 
 
 def missing_of(plugin, table):

@@ -30,7 +30,7 @@ COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (120, 120, 40)]
 
 def table_of(cells, column="image_link"):
     table = table_of_texts([f"product {n}" for n in range(len(cells))])
-    return pk.read_table(pd.DataFrame({"text": table.text, column: cells}), pk.Columns("text", None, None))
+    return pk.read_table(pd.DataFrame({"text": table.text, column: cells}), text="text")
 
 
 def images(**options):
@@ -316,7 +316,7 @@ import numpy as np, pandas as pd, pricekit as pk
 from pricekit_images.feature import Images
 from pricekit_images.statistics import NAMES
 plugin = Images(Images.Options(connections=4, rate=float(sys.argv[3])))
-table = pk.read_table(pd.read_csv(sys.argv[1]), pk.Columns("catalog_content", None, None))
+table = pk.read_table(pd.read_csv(sys.argv[1]), text="catalog_content")
 np.save(sys.argv[2], plugin.transform(table, {"medians": [0.0] * len(NAMES)}))
 """
 

@@ -1,7 +1,6 @@
 """Ray Data: a dataset gets the prices that the predictor gives, and mistakes are found before the job runs."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +101,7 @@ def test_an_actor_uses_the_cpus_that_it_requested(bundle, predictor, rows, batch
     assert CPUS not in os.environ
 
 
-def test_mistakes_are_found_before_the_job_runs(predictor, rows, raises):
+def test_mistakes_are_found_before_the_job_runs(predictor, run, rows, raises):
     given = ray_data.from_pandas(rows)
     with raises(
         DataError,
@@ -119,7 +118,7 @@ def test_mistakes_are_found_before_the_job_runs(predictor, rows, raises):
     with raises(ConfigError, "cpus", "workers"):
         predict(given, predictor, cpus=2)
     with raises(ConfigError, "model"):
-        predict(given, replace(predictor, origin=None))
+        predict(given, pk.load(run))
     with raises(ConfigError, "interval"):
         predict(given, predictor, interval=1.5)
 

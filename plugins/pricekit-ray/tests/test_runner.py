@@ -13,7 +13,17 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.plugin import Address, BundleError, ConfigError, DataError, Job, Outcome, Part, PluginError
+from pricekit.plugin import (
+    Address,
+    BundleError,
+    ConfigError,
+    DataError,
+    Job,
+    Outcome,
+    Part,
+    PluginError,
+    open_predictor,
+)
 from pricekit.prediction import folders as job_module
 from pricekit.prediction.folders import parts_of
 
@@ -44,7 +54,7 @@ def bundle():
 
 @pytest.fixture(scope="module")
 def predictor(bundle):
-    return pk.load(bundle, "ort-cpu")
+    return open_predictor(bundle, "ort-cpu")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +73,7 @@ def source(catalog, tmp_path_factory):
 def expected(bundle, source, tmp_path_factory):
     """The bytes of each file of prices, from one process."""
     out = tmp_path_factory.mktemp("expected") / "prices"
-    pk.predict(bundle, source, out, engine="ort-cpu", processes=1)
+    pk.load(bundle, engine="ort-cpu").predict_file(source, out, processes=1)
     return _prices(out)
 
 
@@ -81,10 +91,10 @@ def _run(script, *words):
 def test_the_files_equal_those_of_one_process(bundle, source, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(source.parent)  # workers have another working directory
     out = Path(os.path.relpath(tmp_path / "prices"))
-    assert pk.predict(bundle, "new", out, engine="ort-cpu", runner="ray") == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file("new", out, runner="ray") == 120
     assert _prices(out) == expected
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*")}
-    assert pk.predict(bundle, "new", out, engine="ort-cpu", runner="ray", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file("new", out, runner="ray", resume=True) == 120
     assert {file: file.stat().st_mtime_ns for file in out.rglob("*")} == before
     assert ray.is_initialized()
 
@@ -144,7 +154,7 @@ def slowly(outcomes, *others):
     return follow(each(), *others)
 folders._follow = slowly
 bundle, source, out, address = sys.argv[1:]
-pk.predict(bundle, source, out, engine="ort-cpu", runner="ray", address=address, processes=1)
+pk.load(bundle, "ort-cpu").predict_file(source, out, runner="ray", address=address, processes=1)
 """
 
 
@@ -155,7 +165,7 @@ def test_what_a_killed_driver_finished_is_kept(bundle, source, expected, address
         finished = out / process.stdout.readline().strip()
         process.kill()
     before = finished.stat().st_mtime_ns
-    assert pk.predict(bundle, source, out, engine="ort-cpu", runner="ray", resume=True) == 120
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, runner="ray", resume=True) == 120
     assert finished.stat().st_mtime_ns == before
     assert _prices(out) == expected
 
@@ -164,7 +174,7 @@ def test_a_broken_file_stops_no_other(bundle, source, expected, tmp_path, raises
     shutil.copytree(source, tmp_path / "new")
     (tmp_path / "new" / "broken.parquet").write_bytes(b"PAR1 nothing")
     with raises(DataError, "table") as caught:
-        pk.predict(bundle, tmp_path / "new", tmp_path / "out", engine="ort-cpu", runner="ray")
+        pk.load(bundle, engine="ort-cpu").predict_file(tmp_path / "new", tmp_path / "out", runner="ray")
     assert set(caught.value.facts["failed"]) == {"broken.parquet"}
     assert _prices(tmp_path / "out") == expected
 
@@ -232,7 +242,7 @@ import ray
 bundle, source, out, address, hidden = sys.argv[1:]
 ray.init(address, logging_level="ERROR", log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": hidden}})
 try:
-    pk.predict(bundle, source, out, engine="ort-cpu", runner="ray")
+    pk.load(bundle, "ort-cpu").predict_file(source, out, runner="ray")
 except pk.errors.PluginError as error:
     print(error)
 """

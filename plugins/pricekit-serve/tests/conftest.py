@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 import pricekit as pk
 from conftest import tiny_config
 from pricekit.exporting.export import export_run
+from pricekit.plugin import Predictor
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 
@@ -38,8 +39,8 @@ def wide(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def predictor(served) -> pk.Predictor:
-    return pk.Predictor.load(served, "ort-cpu")
+def predictor(served) -> Predictor:
+    return Predictor.load(served, "ort-cpu")
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ def test_an_unexpected_error_of_a_new_bundle_is_refused_too(link, served, monkey
     def fail(reader, engine):
         raise ZeroDivisionError("odd")
 
-    monkeypatch.setattr("pricekit.Predictor.from_bundle", fail)
+    monkeypatch.setattr("pricekit.prediction.predictor.Predictor.from_bundle", fail)
     models.reload()
     assert models.get("m") is old
     assert "is refused: ZeroDivisionError: odd" in logged()

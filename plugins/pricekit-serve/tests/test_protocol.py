@@ -5,7 +5,7 @@ import pytest
 from pricekit_serve import app
 from starlette.testclient import TestClient
 
-import pricekit as pk
+from pricekit.plugin import Predictor
 
 
 def tensor(*texts, name="catalog_content", **changes):
@@ -56,7 +56,7 @@ def test_columns_are_tensors(wide):
     import pandas as pd
 
     np.testing.assert_allclose(
-        output["data"], pk.Predictor.load(wide, "ort-cpu").predict(pd.DataFrame(rows)), rtol=1e-6
+        output["data"], Predictor.load(wide, "ort-cpu").predict(pd.DataFrame(rows)), rtol=1e-6
     )
 
 

@@ -11,6 +11,7 @@ from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk
+from pricekit.plugin import Predictor
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -35,15 +36,16 @@ def test_rows_get_the_prices_of_the_predictor_in_order(client, predictor, texts,
     assert answer.json()["version"] == predictor.digest[:12]
 
 
-def test_explanations_and_comparables_are_those_of_the_predictor(client, predictor, texts, rows, conforms):
+def test_explanations_and_comparables_are_those_of_the_model(client, served, texts, rows, conforms):
+    model = pk.load(served, "ort-cpu")
     asked = {"rows": rows(2), "explain": True, "comparables": 3}
     answer = client.post("/predict", json=asked).json()
     conforms(answer, "Answer")
     for found, text in zip(answer["rows"], texts[:2], strict=True):
-        (explanation,) = predictor.explain([text])
+        (explanation,) = model.explain([text])
         assert found["base"] == pytest.approx(explanation.base)
         assert [each["text"] for each in found["factors"]] == [each.text for each in explanation.factors]
-        (comparables,) = predictor.comparables([text], 3)
+        (comparables,) = model.comparables([text], k=3)
         assert [each["id"] for each in found["comparables"]] == [each.id for each in comparables.products]
 
 
@@ -79,7 +81,7 @@ def test_arrow_gets_arrow(client, predictor, texts):
 def test_cells_are_read_as_predict_reads_them(wide, tmp_path, cell):
     row = {"title": "Item Name: Green tea", "size": cell}
     (tmp_path / "new.jsonl").write_text(json.dumps(row))
-    pk.predict(wide, tmp_path / "new.jsonl", tmp_path / "prices.csv", engine="ort-cpu")
+    pk.load(wide, engine="ort-cpu").predict_file(tmp_path / "new.jsonl", tmp_path / "prices.csv")
     expected = pd.read_csv(tmp_path / "prices.csv")["price"][0]
     with TestClient(app(wide, engine="ort-cpu")) as client:
         found = client.post("/predict", json={"rows": [row]}).json()["rows"][0]["price"]
@@ -94,7 +96,7 @@ def test_a_frame_of_several_columns_has_the_predictors_prices(wide):
     table = pd.DataFrame({"title": ["Item Name: Jam", "Tea"], "size": ["2 kg", ""]})
     with TestClient(app(wide, engine="ort-cpu")) as client:
         found = client.post("/predict", json={"rows": table.to_dict("records")}).json()["rows"]
-    expected = pk.Predictor.load(wide, "ort-cpu").predict(table)
+    expected = Predictor.load(wide, "ort-cpu").predict(table)
     np.testing.assert_allclose([each["price"] for each in found], expected, rtol=1e-6)
 
 

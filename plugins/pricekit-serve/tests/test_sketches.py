@@ -43,14 +43,15 @@ def folder(tmp_path):
     return tmp_path / "new" / "sketches"
 
 
-def test_a_sketch_says_what_a_table_says(served, folder, rows, catalog, predictor):
+def test_a_sketch_says_what_a_table_says(served, folder, rows, catalog):
     with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
         for start in range(0, 400, 100):
             assert client.post("/predict", json={"rows": rows(400)[start : start + 100]}).status_code == 200
         version = client.get("/models").json()["models"][0]["version"]
     file = folder / f"shop-{version}.json"
     assert list(folder.iterdir()) == [file]
-    found, table = pk.drift(served, file, engine="ort-cpu"), predictor.drift(pd.read_csv(catalog))
+    model = pk.load(served, engine="ort-cpu")
+    found, table = model.drift(file), model.drift(pd.read_csv(catalog))
     assert found.rows == 400
     pd.testing.assert_frame_equal(found.features, table.features)
     pd.testing.assert_frame_equal(found.words, table.words)

@@ -10,7 +10,7 @@ import pytest
 from pricekit_spark.parcel import call, check_workers, parcel_of
 
 import pricekit as pk
-from pricekit.plugin import BundleError, ConfigError, DataError, Job, PluginError
+from pricekit.plugin import BundleError, ConfigError, DataError, Job, PluginError, open_predictor
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_numbers_become_text(df, bundle):
 
 
 def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
-    content = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))).content
+    content = parcel_of(spark, Job.of(open_predictor(bundle, "ort-cpu"))).content
 
     def cpus(_):
         import json
@@ -90,7 +90,7 @@ def test_a_worker_uses_the_cpus_of_its_task(spark, bundle):
 
 
 def test_a_worker_with_another_bundle_is_refused(spark, bundle, raises):
-    job = replace(Job.of(pk.load(bundle, "ort-cpu")), digest="0" * 64)
+    job = replace(Job.of(open_predictor(bundle, "ort-cpu")), digest="0" * 64)
     with raises(BundleError):
         check_workers(spark, parcel_of(spark, job))
 
@@ -99,7 +99,7 @@ def test_a_worker_without_pricekit_is_explained(spark, bundle, tmp_path, monkeyp
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare" / "bin" / "python"))
     with raises(PluginError):
-        check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
+        check_workers(spark, parcel_of(spark, Job.of(open_predictor(bundle, "ort-cpu"))))
 
 
 def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monkeypatch, raises):
@@ -109,11 +109,11 @@ def test_a_worker_without_the_engine_is_explained(spark, bundle, tmp_path, monke
     python.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
     with raises(PluginError):
-        check_workers(spark, parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))))
+        check_workers(spark, parcel_of(spark, Job.of(open_predictor(bundle, "ort-cpu"))))
 
 
 def test_a_python_that_is_missing_is_explained(spark, bundle, monkeypatch, raises):
-    parcel = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu")))
+    parcel = parcel_of(spark, Job.of(open_predictor(bundle, "ort-cpu")))
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     with raises(PluginError):
         check_workers(spark, parcel)

@@ -6,7 +6,7 @@ from pricekit_spark.parcel import last_words
 from pricekit_spark.rows import PriceRows, windows
 
 import pricekit as pk
-from pricekit.plugin import Job
+from pricekit.plugin import Job, open_predictor
 
 
 def _batches(*sizes):
@@ -36,7 +36,7 @@ def test_wide_rows_are_priced_sooner():
 
 
 def test_prices_are_those_of_one_call_and_no_batch_grows(bundle, catalog):
-    model = pk.load(bundle, "ort-cpu")
+    model = open_predictor(bundle, "ort-cpu")
     job = Job.of(model, interval=0.9)
     rows = pa.Table.from_pandas(pk.make_catalog(60, seed=1).drop(columns="price"), preserve_index=False)
     priced = list(PriceRows(lambda: job)(rows.to_batches(max_chunksize=7)))

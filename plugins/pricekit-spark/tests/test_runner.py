@@ -12,7 +12,7 @@ from pricekit_spark.runner import Task, _outcomes
 from pricekit_spark.session import session_of
 
 import pricekit as pk
-from pricekit.plugin import ConfigError, DataError, Job
+from pricekit.plugin import ConfigError, DataError, Job, open_predictor
 from pricekit.prediction.folders import parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
@@ -36,15 +36,15 @@ def _same(one, other):
 def test_a_broken_file_stops_no_other(spark, bundle, source, tmp_path, raises):
     (source / "broken.parquet").write_bytes(b"PAR1 nothing")
     with raises(DataError, "table"):
-        pk.predict(bundle, source, tmp_path / "out", engine="ort-cpu", runner="spark")
+        pk.load(bundle, engine="ort-cpu").predict_file(source, tmp_path / "out", runner="spark")
     (source / "broken.parquet").unlink()
-    assert pk.predict(bundle, source, tmp_path / "plain", engine="ort-cpu", processes=1) == 60
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, tmp_path / "plain", processes=1) == 60
     assert _same(tmp_path / "out", tmp_path / "plain")
     assert spark.range(1).count() == 1  # a session that was active stays so
 
 
 def test_a_killed_worker_is_replaced(spark, bundle, source, tmp_path):
-    parcel, killed = parcel_of(spark, Job.of(pk.load(bundle, "ort-cpu"))), tmp_path / "killed"
+    parcel, killed = parcel_of(spark, Job.of(open_predictor(bundle, "ort-cpu"))), tmp_path / "killed"
     first, *others = (Task(parcel, part) for part in parts_of(source, tmp_path / "out"))
 
     def once(number):
@@ -80,7 +80,7 @@ def slowly(outcomes, *others):
             time.sleep(600)
     return follow(each(), *others)
 folders._follow = slowly
-pk.predict(*sys.argv[1:], engine="ort-cpu", runner="spark", processes=1)
+pk.load(sys.argv[1], "ort-cpu").predict_file(*sys.argv[2:], runner="spark", processes=1)
 """
 
 
@@ -93,8 +93,8 @@ def test_what_a_killed_driver_finished_is_kept(bundle, source, tmp_path):
         name = process.stdout.readline().strip()
         process.kill()
     before = (out / name).stat().st_mtime_ns
-    assert pk.predict(bundle, source, out, engine="ort-cpu", runner="spark", resume=True) == 60
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, runner="spark", resume=True) == 60
     assert (out / name).stat().st_mtime_ns == before
-    assert pk.predict(bundle, source, tmp_path / "plain", engine="ort-cpu", processes=1) == 60
+    assert pk.load(bundle, engine="ort-cpu").predict_file(source, tmp_path / "plain", processes=1) == 60
     assert _same(out, tmp_path / "plain")
     assert len(pd.read_parquet(out)) == 60

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import split_names
 from pricekit.cli.options import (
     TABLE,
     flag,
     json_option,
     optional_table,
     read_flags,
+    split_names,
     table_options,
 )
 from pricekit.cli.project import PROJECT_FILE, with_project
@@ -78,7 +78,7 @@ def _command(report: TableReport) -> list[str]:
     if report.text != usual.text:
         joined = ",".join(report.text)
         listed = f"columns.text={json.dumps(report.text, ensure_ascii=False)}"
-        words += ["--text", joined] if split_names(joined) == list(report.text) else ["--set", listed]
+        words += ["--text", joined] if split_names([joined]) == list(report.text) else ["--set", listed]
     if report.price != usual.price:
         words += ["--price", str(report.price)]
     if report.id not in (None, usual.id):

@@ -90,7 +90,7 @@ def _verb(parameter: click.Parameter, context: click.Context) -> str:
     given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
     if given or not isinstance(parameter, click.Option):
         return "check"
-    if parameter.multiple:
+    if parameter.multiple and parameter.callback is None:  # a list of names is set as a whole
         return "use"
     return "add" if parameter.is_flag else "set"
 
@@ -214,14 +214,3 @@ def _environment(name: str, value: str) -> Iterator[None]:
     finally:
         os.environ.pop(name) if before is None else os.environ.update({name: before})
         registry.cache_clear()
-
-
-def as_arguments(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return flags as arguments of the `pricekit` functions. Comma-separated names become lists."""
-    listed = ("text", "features", "columns", "track")
-    return flags | {name: split_names(flags[name]) for name in listed if isinstance(flags.get(name), str)}
-
-
-def split_names(text: str) -> list[str]:
-    """Split names at commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -15,6 +15,7 @@ from pricekit.cli.options import (
     model_argument,
     table_argument,
     table_options,
+    trust_option,
 )
 from pricekit.cli.show import fit_width, row_option, show_rows
 from pricekit.support.text import printable
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     help="Table of products with prices.  [default: the products that the bundle contains]",
 )
 @engine_option
+@trust_option
 @json_option("Print one JSON object per row on stdout.")
 @table_options(price=False)
 def comparables(**flags: Any) -> None:

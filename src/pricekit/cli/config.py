@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import tomli_w
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
     epochs_option,
     json_option,
@@ -114,7 +113,7 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
     layers: list[tuple[str, Layer]] = [(f"file {PROJECT_FILE}", project)] if project else []
     if file := flags["config"]:
         layers.append((f"file {file}", read_toml(Path(file))))
-    options = as_arguments(flags)
+    options = flags
     for parameter in show.params:  # as declared, so that --backbone comes before its --weights
         name = parameter.name or ""
         if name in options and (layer := option_layer({name: options[name]})):

@@ -44,8 +44,7 @@ def cv(**flags: Any) -> None:
 
     \b
     pricekit cv products.csv --out cv
-    pricekit evaluate cv
-    pricekit errors cv
+    pricekit evaluate cv --worst 20
 
     The folds have similar price distributions, and rows with nearly equal texts share a fold. For each fold, a run
     trains on the other folds, as train does: a part of their rows chooses the epoch, then all of them are trained on.
@@ -58,7 +57,7 @@ def cv(**flags: Any) -> None:
     flags = begin_training(flags, "pricekit.workflows.cross_validation")
     import pricekit as pk
     from pricekit.cli.show import show_scores
-    from pricekit.evaluation.scores import goal_of
+    from pricekit.evaluation.scores import facts_of, goal_of
     from pricekit.training.parallel import Processes
 
     keep_settings(flags, config)
@@ -68,8 +67,9 @@ def cv(**flags: Any) -> None:
     Processes().end()
     folder = str(flags["out"])
     show_result(
-        f"the rows with their predictions are in {folder}; next: pricekit errors {shlex.quote(folder)}{again()}",
+        f"the rows with their predictions are in {folder}; next: "
+        f"pricekit evaluate {shlex.quote(folder)} --worst 20{again()}",
         out=folder,
     )
-    if goal_of(cross_validation.facts).missed:
+    if goal_of(facts_of(cross_validation.path)).missed:
         raise click.exceptions.Exit(USELESS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import DRIFTED, as_arguments
+from pricekit.cli.common import DRIFTED
 from pricekit.cli.completion import measure_names
 from pricekit.cli.options import (
     TABLE,
@@ -16,6 +16,7 @@ from pricekit.cli.options import (
     model_argument,
     table_argument,
     table_options,
+    trust_option,
 )
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, shorten
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @table_argument
 @table_options(price=True)
 @engine_option
+@trust_option
 @click.option("--out", type=TABLE, metavar="FILE", help="Also write an HTML page.")
 @click.option(
     "--fail-over",
@@ -58,9 +60,9 @@ def drift(as_json: bool, **flags: Any) -> None:
     unknown_brands, missing_columns, smape
     """
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    import pricekit as pk
+    from pricekit.cli.show import model_of
 
-    result = pk.drift(**as_arguments(flags))
+    result = model_of(flags).drift(**flags)
     if as_json:
         click.echo(result.to_json())
     else:

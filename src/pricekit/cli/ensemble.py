@@ -14,8 +14,8 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.support.text import counted, milliseconds
 
 if TYPE_CHECKING:
-    from pricekit.api.results import Run
     from pricekit.metrics import Metric
+    from pricekit.model import Model
 
 
 @click.command
@@ -40,11 +40,11 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     """
     begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
     import pricekit as pk
-    from pricekit.evaluation.scores import goal_of
+    from pricekit.evaluation.scores import facts_of, goal_of
 
     trained = pk.ensemble(runs, out=out, overwrite=overwrite, metric=metric)
     best = show_members(trained)
-    goal = goal_of(trained.facts)
+    goal = goal_of(facts_of(trained.path))
     name, score, write = goal.metric.name, goal.score, goal.metric.write
     points = " points" if goal.metric.unit == "%" else ""
     verdict = f"{write(abs(best - score), score)}{points} {'better' if score < best else 'worse'} than"
@@ -56,26 +56,24 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     )
 
 
-def show_members(run: Run) -> float:
+def show_members(model: Model) -> float:
     """Print the models of an ensemble with their weights and what each is worth; return the best one's score."""
-    from pricekit.evaluation.scores import goal_of
+    from pricekit.evaluation.scores import facts_of, goal_of
 
-    record = json.loads((run.path / "ensemble.json").read_text("utf-8"))
-    goal = goal_of(run.facts)
-    rows = [_row(model, goal.metric) for model in record["candidates"]]
+    record = json.loads((model.path / "ensemble.json").read_text("utf-8"))
+    goal = goal_of(facts_of(model.path))
+    rows = [_row(one, goal.metric) for one in record["candidates"]]
     title = f"{record['rows']:,} rows that no member was trained on"
     names = ["model", "weight", goal.metric.title, "ensemble without it"]
     total = ["ensemble", "", goal.metric.write(goal.score), ""]
-    if timed := [model for model in record["candidates"] if "seconds_per_row" in model]:
+    if timed := [one for one in record["candidates"] if "seconds_per_row" in one]:
         names.append("time for a row")
-        rows = [
-            [*row, milliseconds(model["seconds_per_row"])] for row, model in zip(rows, timed, strict=True)
-        ]
-        total.append(milliseconds(sum(model["seconds_per_row"] for model in timed if model["weight"])))
+        rows = [[*row, milliseconds(one["seconds_per_row"])] for row, one in zip(rows, timed, strict=True)]
+        total.append(milliseconds(sum(one["seconds_per_row"] for one in timed if one["weight"])))
     show_table(title, names, [*rows, total])
     for name, reason in record.get("left_out", {}).items():
         show_result(f"{name} was left out: {reason}", left_out=name)
-    return float(min(model[goal.metric.name] for model in record["candidates"]))
+    return float(min(one[goal.metric.name] for one in record["candidates"]))
 
 
 def _row(model: dict[str, Any], metric: Metric) -> list[str]:

@@ -43,7 +43,7 @@ BATCH_SENSITIVITY = 0.02
     "--sign",
     type=click.Path(),
     metavar="KEY",
-    help="Sign the bundle with this private key, a PEM file; see `pricekit sign`.",
+    help="Sign the bundle with this private key, a PEM file; see `pricekit bundle sign`.",
 )
 @flag("--overwrite", "Replace the bundle in --out when the new one is complete.")
 def export(**flags: Any) -> None:
@@ -58,14 +58,14 @@ def export(**flags: Any) -> None:
     fp16, values that would overflow stay in float32. In int8, values are rounded with scales that are fixed on these
     rows.
     """
-    from pricekit.options import model_path
+    from pricekit.model import trained_path
 
-    flags["run"] = run = model_path(flags["run"] or str(latest_run()), "run")
+    flags["run"] = run = trained_path(flags["run"] or str(latest_run()), "run")
     flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
     begin(f"reading {run}", "pricekit.exporting.export")
     import pricekit as pk
 
-    report = pk.export(**flags)
+    report = pk.Model(flags.pop("run")).export(**flags)
     logger.info(
         f"{flags['precision']}, verified at {len(report.checks)} shapes: largest relative difference "
         f"{report.largest_difference:.1e}, SMAPE changed by {report.smape_change:.1e} points"

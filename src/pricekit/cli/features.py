@@ -6,37 +6,44 @@ from typing import Any
 
 import click
 
-from pricekit.cli.completion import plugin_names
-from pricekit.cli.options import TABLE, optional_table, table_options
-from pricekit.cli.project import with_project
+from pricekit.cli.options import (
+    TABLE,
+    engine_option,
+    model_argument,
+    table_argument,
+    table_options,
+    trust_option,
+)
 from pricekit.cli.terminal import begin, show_result
+from pricekit.storage import Address, location_of
 from pricekit.support.text import counted
 
 
 @click.command
-@optional_table
+@model_argument
+@table_argument
 @click.option("--out", type=TABLE, required=True, help="Output file: CSV, TSV, Parquet or JSON lines.")
-@click.option(
-    "--features",
-    default="optimized22",
-    show_default=True,
-    shell_complete=plugin_names("feature", several=True),
-    help="Feature plugins, separated by commas.",
-)
 @table_options(price=False)
-def features(**flags: Any) -> None:
-    """Compute the features of every row of TABLE, fitted on all of its rows.
+@engine_option
+@trust_option
+def features(out: str, **flags: Any) -> None:
+    """Write the features of every row of TABLE, as MODEL reads them in addition to the text.
 
     \b
-    pricekit features products.csv --features ultra25 --out features.parquet
+    pricekit features run products.csv --out features.parquet
 
-    The features are what a model sees in addition to the text. Training fits them on the training rows only, and
-    prediction uses that state.
+    The file has the ids, and one column for each feature. The names of those of an ensemble begin with the number of
+    the member.
     """
-    flags = with_project(flags)
-    begin(f"reading {flags['table']}", "pricekit.features.fit")
-    import pricekit as pk
+    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    from pathlib import Path
 
-    frame = pk.compute_features(**flags)
+    from pricekit.cli.show import model_of
+    from pricekit.table import check_output, write_frame
+
+    table, target = location_of(flags["table"], "table"), location_of(out, "out")
+    check_output(target, [table] if isinstance(table, Path | Address) else [])
+    frame = model_of(flags).features(**flags)
+    write_frame(target, frame)
     count = counted(frame.shape[1] - 1, "feature")
-    show_result(f"{counted(len(frame), 'row')}, {count}: {flags['out']}", out=flags["out"])
+    show_result(f"{counted(len(frame), 'row')}, {count}: {out}", out=out)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.options import json_option, metric_option, scored_rows
 from pricekit.cli.terminal import begin, show_result
 from pricekit.support.text import counted
@@ -41,9 +40,9 @@ def importance(as_json: bool, **flags: Any) -> None:
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
     begin(f"opening {flags['model']}", "pricekit.workflows.importance")
-    import pricekit as pk
+    from pricekit.cli.show import judged_by
 
-    result = pk.importance(**as_arguments(flags))
+    result = judged_by("importance", flags)
     if as_json:
         click.echo(result.to_json())
     else:

@@ -67,37 +67,45 @@ def packaged_command(name: str) -> click.Command | None:
     return command
 
 
-COMMANDS = {
-    "check": "Show how pricekit reads a table, and its problems.",
-    "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
-    "train": "Train a model on a table of texts and prices.",
-    "cv": "Cross-validate: train on parts of a table and score each on the rest.",
-    "tune": "Search for better settings, and train with them.",
-    "evaluate": "Score a model on a table with prices, or on its held-out rows.",
-    "compare": "Show which of several runs is better, if the difference is significant.",
-    "leaderboard": "Rank many runs by their score on the same rows.",
-    "errors": "List the rows with the largest errors, and what they have in common.",
-    "report": "Write a page on how good a model's prices are, where they fail, and why.",
-    "explain": "Show which words and columns make a row's price.",
-    "comparables": "Show the products with known prices that are most similar to a row.",
-    "importance": "Show which features, lines and words a model's prices depend on.",
-    "drift": "Show whether a table differs from what a model was trained on.",
-    "ensemble": "Combine several runs into one model.",
-    "export": "Export a run into a bundle that predicts without torch.",
-    "sign": "Sign a bundle, so that others can check who wrote it.",
-    "push": "Push a bundle to the Hugging Face hub.",
-    "pull": "Fetch a bundle from the Hugging Face hub, and check it.",
-    "inspect": "Check a bundle in a sandbox and show its manifest.",
-    "predict": "Price the rows of a table with a run or a bundle.",
-    "features": "Compute the engineered features of a table.",
-    "config": "Show a configuration and the source of each value, or its JSON schema.",
-    "plugins": "List and explain features, backbones, losses, policies and engines.",
-    "demo": "Generate a catalogue, train, export and predict, in two minutes.",
-    "completion": "Print a script that completes commands and values in a shell.",
+GROUPS = {
+    "Prepare": {
+        "check": "Show how pricekit reads a table, and its problems.",
+        "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
+        "demo": "Generate a catalogue, train, export and predict, in two minutes.",
+    },
+    "Train": {
+        "train": "Train a model on a table of texts and prices.",
+        "cv": "Cross-validate: train on parts of a table and score each on the rest.",
+        "tune": "Search for better settings, and train with them.",
+        "ensemble": "Combine several runs into one model.",
+    },
+    "Judge": {
+        "evaluate": "Score a model on a table or its held-out rows, and list its worst rows.",
+        "compare": "Show which of several models is better, if the difference is significant.",
+        "report": "Write a page on how good a model's prices are, where they fail, and why.",
+    },
+    "Understand": {
+        "explain": "Show which words and columns make a row's price.",
+        "comparables": "Show the products with known prices that are most similar to a row.",
+        "importance": "Show which features, lines and words a model's prices depend on.",
+        "drift": "Show whether a table differs from what a model was trained on.",
+        "features": "Write the engineered features of a table, as a model reads them.",
+    },
+    "Deploy": {
+        "export": "Export a run into a bundle that predicts without torch.",
+        "predict": "Price the rows of a table with a run or a bundle.",
+        "bundle": "Check, sign and share bundles.",
+    },
+    "Extend": {
+        "plugins": "List and explain features, backbones, losses, policies and engines.",
+        "config": "Show a configuration and the source of each value, or its JSON schema.",
+        "completion": "Print a script that completes commands and values in a shell.",
+    },
 }
-"""The built-in commands with their summaries. Each is in the module of its name, unless `_MODULES` names another."""
+"""The built-in commands with their summaries, by the part of a user's work. Each is in the module of its name."""
 
-_MODULES = dict.fromkeys(("sign", "push", "pull", "inspect"), "bundles")
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+"""The built-in commands with their summaries, in the order of a user's work."""
 
 COMPLETE_VARIABLE = "_PRICEKIT_COMPLETE"
 """The environment variable that the scripts of `pricekit completion` set to request completions."""
@@ -107,13 +115,13 @@ class LazyGroup(click.Group):
     """A group that imports a command only when it is called, so that `--help` is quick."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the commands in the order of a user's work, then those of this project's packages."""
+        """Return the commands in the order of a user's work, then those of this project's packages, which deploy."""
         return [*COMMANDS, *installed()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, also of an installed package."""
         if name in COMMANDS:
-            command = getattr(import_module(f"pricekit.cli.{_MODULES.get(name, name)}"), name)
+            command = getattr(import_module(f"pricekit.cli.{name}"), name)
             command.short_help = command.short_help or COMMANDS[name]
             return with_common_options(command)
         command = packaged_command(name)
@@ -131,8 +139,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items(), *installed().items()])
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([*commands.items(), *(installed().items() if title == "Deploy" else ())])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,23 @@ def json_option(text: str) -> Decorator:
 def metric_option(text: str) -> Decorator:
     """Return --metric with its help."""
     return click.option("--metric", metavar="M", shell_complete=metric_names, help=text)
+
+
+def names_option(name: str, metavar: str, text: str, complete: Any = None) -> Decorator:
+    """Return an option whose values are names: separated by commas, or of a repeated option, or both."""
+    return click.option(
+        name,
+        multiple=True,
+        metavar=metavar,
+        callback=lambda _context, _option, values: split_names(values) or None,
+        shell_complete=complete,
+        help=text,
+    )
+
+
+def split_names(values: Iterable[str]) -> list[str]:
+    """Return all names in texts with names that are separated by commas."""
+    return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
 def role_option(role: str, text: str) -> Decorator:
@@ -84,21 +101,21 @@ def _all(*options: Decorator) -> Decorator:
 def table_options(*, price: bool) -> Decorator:
     """Add --text, --id, --limit and the options for reading; with `price`, also --price, --decimal and --currency."""
     options: list[Decorator] = [
-        click.option(
+        names_option(
             "--text",
-            metavar="COLS",
-            shell_complete=column_names(several=True),
-            help="Text columns, separated by commas. Several columns become labelled lines of one text.",
+            "COLS",
+            "Text columns, separated by commas; may be repeated. Several columns become labelled lines of one text.",
+            column_names(several=True),
         ),
         role_option("id", "Column that identifies each row.  [default: sample_id, or row numbers]"),
         click.option("--encoding", metavar="E", help="Encoding of a text file.  [default: detected]"),
         click.option(
             "--delimiter", metavar="D", help="Field separator, such as ';' or tab.  [default: detected]"
         ),
-        click.option(
+        names_option(
             "--columns",
-            metavar="NAMES",
-            help="Names of all columns of a file without a header, separated by commas.",
+            "NAMES",
+            "Names of all columns of a file without a header, separated by commas; may be repeated.",
         ),
     ]
     if price:
@@ -117,7 +134,9 @@ def table_options(*, price: bool) -> Decorator:
     return _all(*options, limit)
 
 
-scored_rows = _all(model_argument, optional_table, table_options(price=True), weight_option)
+scored_rows = _all(
+    model_argument, optional_table, table_options(price=True), weight_option, engine_option, trust_option
+)
 """A model and the table on whose rows it is scored; by default its held-out rows."""
 
 model_options = _all(
@@ -136,11 +155,11 @@ model_options = _all(
         shell_complete=plugin_names("backbone"),
         help="Backbone: tokenizer and encoder.",
     ),
-    click.option(
+    names_option(
         "--features",
-        metavar="F",
-        shell_complete=plugin_names("feature", several=True),
-        help="Feature plugins, separated by commas.",
+        "F",
+        "Feature plugins, separated by commas; may be repeated.",
+        plugin_names("feature", several=True),
     ),
     click.option(
         "--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id."
@@ -170,10 +189,10 @@ model_options = _all(
         metavar="TIME",
         help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
     ),
-    click.option(
+    names_option(
         "--track",
-        metavar="T",
-        help="Trackers that observe the training, such as mlflow or tensorboard, separated by commas.",
+        "T",
+        "Trackers that observe the training, such as mlflow or tensorboard, separated by commas; may be repeated.",
     ),
     click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
     click.option(

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
@@ -85,10 +84,10 @@ def predict(**flags: Any) -> None:
         raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    import pricekit as pk
+    from pricekit.cli.show import model_of
 
     started = time.perf_counter()
-    rows = pk.predict(**as_arguments(flags))
+    rows = model_of(flags).predict_file(**flags)
     seconds = time.perf_counter() - started
     show_result(
         f"{counted(rows, 'row')} priced in {seconds:.1f} s: {flags['out']}",
@@ -98,5 +97,5 @@ def predict(**flags: Any) -> None:
     )
 
 
-def _is_model(given: str) -> bool:
-    return state_of(Path(given)).kind != ""  # no local folder has the name of an address
+def _is_model(path: str) -> bool:
+    return state_of(Path(path)).kind != ""  # no local folder has the name of an address

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again, as_arguments
+from pricekit.cli.common import again
 from pricekit.cli.completion import plugin_names
 from pricekit.cli.options import FOLDER, TABLE, flag, table_options
 from pricekit.cli.terminal import begin, show_result
@@ -84,7 +84,7 @@ def pretrain(**flags: Any) -> None:
 
     out = str(flags["out"])
     try:
-        pk.pretrain(**as_arguments(flags))
+        pk.pretrain(**flags)
     except KeyboardInterrupt:
         if state_of(Path(out)).replacement:
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]

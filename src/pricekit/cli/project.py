@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.terminal import begin
 from pricekit.options import check_columns_soon
 from pricekit.storage import Location, location_of
@@ -34,7 +33,6 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
         ConfigError: the project file is invalid.
         click.UsageError: neither an argument nor the file names a table.
     """
-    flags = as_arguments(flags)
     if not PROJECT_FILE.is_file():
         return _with_table(flags, None)
     logger.info(f"using {PROJECT_FILE}")  # before pydantic is imported

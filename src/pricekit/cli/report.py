@@ -6,23 +6,18 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.options import (
     FOLDER,
     TABLE,
     metric_option,
-    model_argument,
-    optional_table,
-    table_options,
-    weight_option,
+    scored_rows,
 )
 from pricekit.cli.terminal import begin, show_result
 from pricekit.storage import size_of
 
 
 @click.command
-@model_argument
-@optional_table
+@scored_rows
 @click.option(
     "--out",
     type=TABLE,
@@ -42,8 +37,6 @@ from pricekit.storage import size_of
     type=TABLE,
     help="Table of products with prices, to show similar ones.  [default: those of the bundle, or the training table]",
 )
-@table_options(price=True)
-@weight_option
 @metric_option("Metric that counts.  [default: that of the model]")
 def report(**flags: Any) -> None:
     """Write a report on MODEL: one HTML file, which needs no network and can be sent by mail.
@@ -60,5 +53,6 @@ def report(**flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
     import pricekit as pk
 
-    page = pk.report(**as_arguments(flags))
+    trained = pk.load(flags.pop("model"), flags.pop("engine"), trust=flags.pop("trust"))
+    page = (trained.model if isinstance(trained, pk.Tuning) else trained).report(**flags)
     show_result(f"the report is in {page}, {size_of(page) / 1e3:,.0f} kB", out=str(page))

@@ -11,7 +11,6 @@ import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from pricekit.cli.common import as_arguments
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
@@ -33,11 +32,11 @@ row_option = click.option(
 )
 
 
-def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
-    """Call a function of pricekit that returns one result for each row, and show each of them.
+def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
+    """Call a method of a model that returns one result for each row, and show each of them.
 
     Args:
-        function: its name in `pricekit`.
+        method: its name.
         flags: of the command.
         show: shows one result on the terminal; with the flag --json it is printed as JSON instead.
     """
@@ -46,9 +45,7 @@ def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None])
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
-    import pricekit as pk
-
-    results = getattr(pk, function)(**as_arguments(flags))
+    results = getattr(model_of(flags), method)(**flags)
     for result in results:
         if as_json:
             click.echo(result.to_json())
@@ -56,6 +53,36 @@ def show_rows(function: str, flags: dict[str, Any], show: Callable[[Any], None])
             show(result)
     if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
+
+
+def model_of(flags: dict[str, Any]) -> Any:
+    """Return the model that a command names, and take its options out of the flags; errors are those of `Model`."""
+    import pricekit as pk
+
+    return pk.Model(flags.pop("model"), flags.pop("engine", None), trust=flags.pop("trust", None))
+
+
+def judged_by(method: str, flags: dict[str, Any]) -> Any:
+    """Return the answer of a method of a model, or of a cross-validation, which reads no table, about its rows.
+
+    Args:
+        method: its name.
+        flags: of the command; without a table, options for reading one are an error.
+
+    Raises:
+        PricekitError: as of the method; or the model cannot be opened.
+    """
+    import pricekit as pk
+    from pricekit.options import WeighedOptions
+    from pricekit.workflows.evaluate import refuse_options
+
+    if flags["table"] is not None:
+        return getattr(model_of(flags), method)(**flags)
+    trained = pk.load(flags.pop("model"), flags.pop("engine", None), trust=flags.pop("trust", None))
+    if isinstance(trained, pk.Tuning):
+        trained = trained.model
+    refuse_options({name: flags.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
+    return getattr(trained, method)(**flags)
 
 
 CATEGORIES = 3
@@ -78,8 +105,8 @@ _NAMES = {
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
 
 
-def show_scores(scores: Scores) -> None:
-    """Print the metrics, then a table for each grouping."""
+def show_scores(scores: Scores, *, errors: bool = False) -> None:
+    """Print the metrics, then a table for each grouping; with `errors`, with the shares of the groups in the error."""
     many, metric = len(scores.folds) > 1, scores.metric
     mean, sd = mean_and_sd(scores.folds) if many else ({}, {})
     rows = [["rows", f"{scores.rows:,}", *([""] * many)]]
@@ -91,7 +118,7 @@ def show_scores(scores: Scores) -> None:
             bounds = " to ".join(metric.write(bound, like=value) for bound in scores.interval)
             rows.append([f"{metric.title}, 95% interval", bounds, *([""] * many)])
     show_table("", ["metric", "value", *([f"mean ± sd of {len(scores.folds)} folds"] * many)], rows)
-    show_groups(scores.groups, metric)
+    show_groups(scores.groups, metric, errors=errors)
 
 
 def show_groups(groups: pd.DataFrame, metric: Metric, *, errors: bool = False) -> None:

@@ -77,18 +77,19 @@ def train(dry_run: bool, **flags: Any) -> None:
         _dry_run(flags)
         return
     import pricekit as pk
-    from pricekit.evaluation.scores import goal_of
+    from pricekit.evaluation.scores import facts_of, goal_of
     from pricekit.training.parallel import Processes
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
     keep_settings(flags, config)
     with resume_hint("train", flags):
-        run = pk.train(**flags)
+        model = pk.train(**flags)
     Processes().end()
-    facts, metrics, goal = run.facts, run.metrics, goal_of(run.facts)
-    if run.members:
-        show_members(run)
-    epoch = "" if run.members else f"best epoch {facts['best_epoch']}, "
+    facts, metrics = facts_of(model.path), model.metrics
+    goal = goal_of(facts)
+    if model.members:
+        show_members(model)
+    epoch = "" if model.members else f"best epoch {facts['best_epoch']}, "
     show_result(
         f"validation {goal} (a constant price: {goal.metric.write(goal.constant)}), median error "
         f"{metrics['mdape']:.1f}%, {epoch}{facts['seconds']:.0f} s",
@@ -112,7 +113,7 @@ def train(dry_run: bool, **flags: Any) -> None:
 
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
-    from pricekit.api.training import source_of
+    from pricekit.api import source_of
     from pricekit.options import ModelOptions, model_path
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits

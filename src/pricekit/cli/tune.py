@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +21,11 @@ from pricekit.cli.options import (
 )
 from pricekit.cli.project import begin_training, interrupted_search, keep_settings, next_folder
 from pricekit.cli.terminal import show_result, show_table
+from pricekit.support.files import read_json
 
 if TYPE_CHECKING:
-    from pricekit.api.results import Tuning
     from pricekit.metrics import Metric
+    from pricekit.model import Tuning
 
 
 @click.command
@@ -72,16 +74,13 @@ def tune(**flags: Any) -> None:
     keep_settings(flags, config)
     with resume_hint("tune", flags):
         tuning = pk.tune(**flags)
-    metric, final, rows = (
-        metric_named(tuning.facts["metric"]),
-        tuning.facts["on_final_rows"],
-        tuning.facts["rows"],
-    )
-    _show_settings(tuning)
+    facts = read_json(tuning.path / "tune.json")
+    metric, final, rows, trials = (facts[name] for name in ("metric", "on_final_rows", "rows", "trials"))
+    _show_settings(tuning, trials)
     show_result(
-        f"{rows['final']:,} rows that no trial saw: {_comparison(metric, final)}",
+        f"{rows['final']:,} rows that no trial saw: {_comparison(metric_named(metric), final)}",
         **final,
-        trials=tuning.facts["trials"],
+        trials=trials,
     )
     folder = str(flags["out"])
     run = shlex.quote(f"{folder}/run")
@@ -92,7 +91,7 @@ def tune(**flags: Any) -> None:
     )
 
 
-def _show_settings(tuning: Tuning) -> None:
+def _show_settings(tuning: Tuning, trials: Mapping[str, int]) -> None:
     """Print the searched settings, the most important first."""
     shown = [
         [
@@ -103,7 +102,7 @@ def _show_settings(tuning: Tuning) -> None:
         ]
         for name, row in tuning.settings.iterrows()
     ]
-    kinds = ", ".join(f"{count} {state}" for state, count in tuning.facts["trials"].items())
+    kinds = ", ".join(f"{count} {state}" for state, count in trials.items())
     show_table(f"trials: {kinds}", ["setting", "default", "tuned", "importance"], shown)
 
 

@@ -64,8 +64,8 @@ class Feature(Protocol):
     holds_training_rows: bool
     """Optional. True if the state contains texts, words of texts, or prices of single training rows.
 
-    The manifest and the model card of each bundle, and `pricekit inspect`, then say so. A policy with such a feature
-    is one that users choose, never the default.
+    The manifest and the model card of each bundle, and `pricekit bundle inspect`, then say so. A policy with such a
+    feature is one that users choose, never the default.
     """
 
     reads_files: bool

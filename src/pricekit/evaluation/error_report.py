@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,60 +22,29 @@ from pricekit.evaluation.groups import (
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
 from pricekit.features.quantity import MEASURES
 from pricekit.metrics import SMAPE, Metric
-from pricekit.support.text import counted
-
-WORST = 20
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ErrorReport:
     """The errors of all rows, largest first, and of groups of rows.
 
     Attributes:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `pricekit.evaluation.groups.group_scores`.
-        metric: whose terms the errors are.
-        score: the metric over all rows.
     """
 
     rows: pd.DataFrame
     groups: pd.DataFrame
-    metric: Metric
-    score: float
 
-    def worst(self, count: int = WORST) -> pd.DataFrame:
+    def worst(self, count: int) -> pd.DataFrame:
         """Return the `count` rows with the largest errors."""
         return self.rows.head(count)
 
-    def share_of_worst(self, count: int = WORST) -> float:
+    def share_of_worst(self, count: int) -> float:
         """Return the percentage of the total error in the `count` rows with the largest errors."""
         error = self.rows["error"]
         total = float(error.sum())
         return 100 * float(error.head(count).sum()) / total if total else 0.0
-
-    def to_dict(self, count: int = WORST) -> dict[str, Any]:
-        """Return plain JSON values: row count, metric, the worst rows, the groups."""
-        return {
-            "rows": len(self.rows),
-            "metric": self.metric.name,
-            self.metric.name: self.score,
-            "worst": self.worst(count).to_dict("records"),
-            "share_of_worst": self.share_of_worst(count),
-            "groups": self.groups.to_dict("records"),
-        }
-
-    def to_json(self, count: int = WORST) -> str:
-        """Return `to_dict` as JSON text."""
-        return json.dumps(self.to_dict(count), ensure_ascii=False)
-
-    def __repr__(self) -> str:
-        count = min(WORST, len(self.rows))
-        worst = f"{self.share_of_worst(count):.1f}% of the error in the worst {count}"
-        score = f"{self.metric.title} {self.metric.write(self.score)}"
-        return f"ErrorReport({counted(len(self.rows), 'row')}: {score}, {worst})"
-
-    def _repr_html_(self) -> str:
-        return str(self.worst().to_html(float_format="{:.2f}".format, max_cols=20, index=False, border=0))
 
 
 def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE) -> ErrorReport:
@@ -94,8 +61,7 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
     groups = group_scores(groupings, held_out.predicted, held_out.price, metric, held_out.weight)
-    score = metric(held_out.predicted, held_out.price, held_out.weight)
-    return ErrorReport(error_table(held_out, quantities, metric), groups, metric, score)
+    return ErrorReport(error_table(held_out, quantities, metric), groups)
 
 
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:

@@ -92,7 +92,11 @@ class Scores:
             mdape, mae, rmsle, r2_log.
         interval: 95% bootstrap interval of `metric`; None without scipy or with too few rows.
         folds: metrics of each fold, (F, metrics), ordered by fold.
-        groups: scores by price, text length and category; see `pricekit.evaluation.groups.group_scores`.
+        groups: scores by price, text length and category; for worst rows by unit, quantity, price and category; or only
+            by the column that the user named. See `pricekit.evaluation.groups.group_scores`.
+        worst: the rows with the largest errors, largest first; None if they are not wanted. See
+            `pricekit.evaluation.error_report.error_table` for the columns.
+        share_of_worst: the percentage of the total error in these rows; None without them.
 
     Example:
         >>> import numpy as np, pandas as pd
@@ -110,6 +114,8 @@ class Scores:
     interval: tuple[float, float] | None
     folds: pd.DataFrame
     groups: pd.DataFrame
+    worst: pd.DataFrame | None = None
+    share_of_worst: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit evaluate --json` prints them; mean and sd with two folds or more."""
@@ -119,7 +125,11 @@ class Scores:
         if len(self.folds) > 1:
             mean, sd = mean_and_sd(self.folds)
             found |= {"folds": len(self.folds), "mean": mean, "sd": sd}
-        return {**found, "groups": self.groups.to_dict("records")}
+        found["groups"] = self.groups.to_dict("records")
+        if self.worst is not None:
+            rows = self.worst.astype(object).where(self.worst.notna(), None)
+            found |= {"worst": rows.to_dict("records"), "share_of_worst": self.share_of_worst}
+        return found
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
@@ -131,7 +141,12 @@ class Scores:
         folds = f", {len(self.folds)} folds" * (len(self.folds) > 1)
         rows, median = counted(self.rows, "row"), self.metrics["mdape"]
         score = f"{self.metric.title} {write(self.metrics[self.metric.name])}"
-        return f"Scores({rows}{folds}: {score}{interval}, median error {median:.1f}%)"
+        worst = (
+            ""
+            if self.worst is None
+            else f", {self.share_of_worst:.1f}% of the error in the worst {len(self.worst)}"
+        )
+        return f"Scores({rows}{folds}: {score}{interval}, median error {median:.1f}%{worst})"
 
     def _repr_html_(self) -> str:
         frame = pd.DataFrame({"value": self.metrics})
@@ -139,7 +154,10 @@ class Scores:
             mean, sd = mean_and_sd(self.folds)
             frame = frame.assign(mean=pd.Series(mean), sd=pd.Series(sd))
         tables = [frame] + [self.groups.set_index(["by", "group"])] * bool(len(self.groups))
-        shown = (table.to_html(float_format="{:.2f}".format, na_rep="", border=0) for table in tables)
+        tables += [] if self.worst is None else [self.worst.set_index("row")]
+        shown = (
+            table.to_html(float_format="{:.2f}".format, na_rep="", max_cols=20, border=0) for table in tables
+        )
         return f"<p>{counted(self.rows, 'row')}</p>" + "".join(map(str, shown))
 
 

@@ -95,7 +95,7 @@ most frequent words and values, such as brands. It contains no row, and no word 
 
 ```
 pip install "pricekit[cpu]"     # or, in the folder of pricekit's sources: pip install ".[cpu]"
-pricekit inspect THIS_FOLDER --self-test
+pricekit bundle inspect THIS_FOLDER --self-test
 pricekit predict THIS_FOLDER products.csv --out prices.csv
 ```
 """

@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from pricekit.bundle import files_of_bundle, open_bundle
 from pricekit.errors import ExportError
+from pricekit.exporting.verify import VerificationReport
 from pricekit.output import kind_of
 from pricekit.prediction.intervals import BOUNDS
 from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.support.files import publish_folder, write_text
+from pricekit.support.locks import owned
+from pricekit.support.log import logger
 
 CONFIG = "config.pbtxt"
 
@@ -160,3 +164,26 @@ def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
     version = folder / str(max(numbers, default=0) + 1)
     publish_folder(version, {"model.py": code, **contents})
     return version
+
+
+def export_with_triton(
+    run: Path, bundle: Path, repository: Path, export: Callable[[Path, Path], VerificationReport]
+) -> VerificationReport:
+    """Export a run into a bundle, and add that to a model repository as a new version.
+
+    Args:
+        run: the run or the ensemble.
+        bundle: the folder of the bundle, whose name the model has there.
+        repository: the folder of the repository.
+        export: exports a run into the folder of a bundle.
+
+    Raises:
+        ExportError: another process writes this model, or the repository has another model of this name.
+    """
+    interface = interface_of(run)
+    folder = model_folder(repository, bundle, interface)
+    with owned(folder, "Triton model", ExportError):
+        report = export(run, bundle)
+        version = add_version(bundle, folder, interface)
+    logger.info(f"the model for Triton is in {version}")
+    return report

@@ -17,10 +17,11 @@ import pandas as pd
 from pricekit.errors import ConfigError
 from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours import nearest
-from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, facts_of
+from pricekit.insight.pricer import Pricer
+from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, chosen_products, facts_of
 from pricekit.support.progress import progress
 from pricekit.support.text import did_you_mean, shorten
-from pricekit.table import Table
+from pricekit.table import Table, TableSource
 
 LEAST_PRODUCTS = 3
 """With fewer comparables, no price is far from them."""
@@ -210,6 +211,33 @@ def find_comparables(
                 found.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
             advance(len(window))
     return found
+
+
+def comparables_of(
+    pricer: Pricer,
+    table: Table,
+    k: int = K,
+    *,
+    same: Sequence[str] = (),
+    among: TableSource | Products | None = None,
+) -> list[Comparables]:
+    """Return, for each row that a model prices, the products with known prices whose texts are most similar to it.
+
+    Args:
+        pricer: the open model.
+        table: the rows, without prices.
+        k: the number of products, 1 to 1,000.
+        same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
+        among: products, or a table with prices; None: those that the model contains.
+
+    Raises:
+        BundleError: the bundle contains damaged products.
+        ConfigError: `k` or `same` is invalid, or the model contains no products, as a run or most bundles.
+        DataError: `among` cannot be read, or none of its rows has a price.
+    """
+    check_request(k, same)
+    products = chosen_products(among, pricer.own_products, pricer.columns, pricer.currency)
+    return find_comparables(table, pricer.prices(table), products, k, same, pricer.currency)
 
 
 def check_request(k: int, same: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,10 +26,10 @@ from pricekit.insight.counts import (
 from pricekit.insight.domain import Domain, some_half
 from pricekit.insight.fields import BRAND, UNIT
 from pricekit.insight.priced_rows import PricedRows
+from pricekit.insight.pricer import Pricer
 from pricekit.insight.shares import difference, surprise
 from pricekit.insight.sketch import Sketch
 from pricekit.metrics import SMAPE
-from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.support.progress import progress
 from pricekit.support.text import counted, printable, shorten
 from pricekit.table import Table
@@ -157,42 +157,40 @@ LEAST_PRICES = 10
 _OUTLIERS = ["row", "id", "distance", "new_words", "text"]
 
 
-def compare(
-    sketch: Sketch,
-    rows: ComparedRows,
-    preprocessor: Preprocessor,
-    prepare: Callable[[Table], list[Inputs]],
-    price: Callable[[list[Inputs]], np.ndarray],
-    limits: Mapping[str, float],
-) -> Drift:
-    """Return how a table differs from the training table.
+def drift_of(pricer: Pricer, rows: ComparedRows | PricedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how rows differ from those that a model was trained on.
 
     Args:
-        sketch: of the training table.
-        rows: of the table.
-        preprocessor: of the model's first member, which the sketch belongs to.
-        prepare: returns the model inputs of rows, for each member.
-        price: returns the prices of such inputs.
+        pricer: the open model.
+        rows: of a table; or counts of priced rows.
         limits: of the user, by measure.
 
     Raises:
-        DataError: there are no rows.
-        BundleError: the sketch belongs to another model.
+        DataError: there are no rows, or another model priced them.
+        BundleError: the model has no sketch, or the sketch of another model.
     """
+    sketch = require_sketch(pricer.sketch)
+    if isinstance(rows, PricedRows):
+        return _compare_priced(sketch, rows, limits)
+    return _compare(pricer, sketch, rows, limits)
+
+
+def _compare(pricer: Pricer, sketch: Sketch, rows: ComparedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how a table differs from the training table."""
     if not len(rows.table):
         raise DataError("the table has no rows; expected at least one", parameters=("table",))
-    names = preprocessor.features.names
+    names = pricer.preprocessor.features.names
     if not {*sketch.features, *sketch.vector.features} <= set(names):
         raise BundleError("the sketch of the model names features that it does not have; export it again")
     missing_other = any(name in rows.missing for name in sketch.others)
-    priced = _priced(rows.table, prepare, price) if rows.readable and not missing_other else None
+    priced = _priced(rows.table, pricer) if rows.readable and not missing_other else None
     with progress("comparing", 1) as advance:
         domain = Domain(sketch.vector, sketch.rows)
         seen = see(sketch, domain, rows, names, priced)
         smape = _smape(sketch, seen)
         found = _drift(
             sketch,
-            count(sketch, seen, preprocessor, some_half(len(rows.table))),
+            count(sketch, seen, pricer.preprocessor, some_half(len(rows.table))),
             domain,
             limits,
             smape=smape,
@@ -204,17 +202,8 @@ def compare(
     return found
 
 
-def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how priced rows, of which only counts are left, differ from the training table.
-
-    Args:
-        sketch: of the training table of the model that priced them.
-        priced: the counts.
-        limits: of the user, by measure.
-
-    Raises:
-        DataError: there are no rows, or another model priced them.
-    """
+def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how priced rows, of which only counts are left, differ from the training table."""
     priced.require(sketch)
     rows = priced.counts.rows
     if not rows:
@@ -395,18 +384,14 @@ def require_sketch(sketch: Sketch | None) -> Sketch:
     return sketch
 
 
-def _priced(
-    table: Table,
-    prepare: Callable[[Table], list[Inputs]],
-    price: Callable[[list[Inputs]], np.ndarray],
-) -> Priced:
+def _priced(table: Table, pricer: Pricer) -> Priced:
     features, tokens, predicted = [], [], []
     with progress("pricing", len(table)) as advance:
         for window in table.windows(WINDOW):
-            inputs = prepare(window)
+            inputs = pricer.prepare(window)
             features.append(inputs[0].features)
             tokens.append(inputs[0].tokens.ids)
-            predicted.append(price(inputs))
+            predicted.append(pricer.price(inputs))
             advance(len(window))
     return Priced(*map(np.concatenate, (features, tokens, predicted)))
 

@@ -20,13 +20,14 @@ import html
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pricekit.errors import PluginError
+from pricekit.errors import ConfigError, PluginError
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
+from pricekit.insight.pricer import Pricer
 from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import shorten
@@ -312,6 +313,26 @@ EVALUATIONS = 120
 """Default number of prices for one row."""
 
 ROWS_AT_A_TIME = 64
+
+
+def explain_prices(pricer: Pricer, table: Table, evaluations: int = EVALUATIONS) -> list[Explanation]:
+    """Return one explanation per row of the prices of a model.
+
+    Args:
+        pricer: the open model.
+        table: the rows, without prices.
+        evaluations: the number of prices for each row, at least 2; more if two for each line are more.
+
+    Raises:
+        ConfigError: fewer than two evaluations.
+    """
+    if evaluations < 2:
+        raise ConfigError(
+            f"an explanation has {evaluations} evaluations; expected at least 2",
+            parameters=("evaluations",),
+        )
+    rows = replace(table, currency=pricer.currency)
+    return explain_rows(rows, pricer.columns, pricer.prices, evaluations)
 
 
 def explain_rows(

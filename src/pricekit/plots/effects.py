@@ -12,7 +12,6 @@ from pricekit.errors import ConfigError, DataError, check_intact
 from pricekit.features.labelled_lines import evenly
 from pricekit.options import (
     ReadingOptions,
-    model_path,
     path_or_frame,
     rows_without_prices,
     with_options,
@@ -29,11 +28,11 @@ from pricekit.plots.drawing import (
     price_scale,
     require_matplotlib,
 )
-from pricekit.plots.predictions import require_table
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.load import load_model
+from pricekit.runs.load import reader_of
 from pricekit.support.progress import progress
 from pricekit.support.text import counted, did_you_mean, printable, shorten
+from pricekit.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,12 +91,13 @@ class FeatureEffectDisplay(Display):
         """Draw the effect of a feature on the prices of a model. Members of an ensemble without the feature ignore it.
 
         Args:
-            model: the path or handle of a bundle, a run or an ensemble, or an open `Predictor`.
+            model: a `pricekit.Model` or its path.
             table: a file or a frame, with or without prices; default: a sample of the held-out rows, which runs
                 store.
-            feature: the name of the feature's column, as `pricekit.compute_features` shows it.
+            feature: the name of the feature's column, as `pricekit.Model.features` shows it; of an ensemble without the
+                number of the member.
             ax: the axes to draw on; default: those of a new figure.
-            **options: options for reading the table, as of `pricekit.predict`.
+            **options: options for reading the table, as of `pricekit.Model.explain`.
 
         Raises:
             ConfigError: matplotlib is not installed, or the model has no such feature.
@@ -105,40 +105,11 @@ class FeatureEffectDisplay(Display):
             BundleError, PluginError: the model cannot be opened.
         """
         require_matplotlib()
-        if isinstance(model, Predictor):
-            require_table(table)
-            predictor = model
-        else:
-            path = model_path(model, "model")
-            predictor = load_model(path)
-        places = _places(predictor, feature)
-        source = _sample(path) if table is None else path_or_frame(table)
+        reader = reader_of(model)
+        predictor = reader.open()
+        source = _sample(reader.path) if table is None else path_or_frame(table)
         rows = rows_without_prices(source, predictor.columns, options)
-        some = rows.take(evenly(len(rows), ROWS))
-        inputs = predictor.prepare(some)
-        first = next(member for member, place in enumerate(places) if place is not None)
-        observed = inputs[first].features[:, places[first]].astype(np.float64)
-        known = observed[np.isfinite(observed)]
-        quantiles = np.linspace(0, 1, VALUES)
-        values = np.unique(np.quantile(known, quantiles, method="nearest")) if len(known) else known
-        if len(values) < 2:
-            raise DataError(
-                f"the feature {feature} has the same value in all {counted(len(some), 'row')}; its effect needs two",
-                parameters=("table",),
-                feature=feature,
-            )
-        logs = np.empty((len(values), len(some)))
-        with progress("pricing at each value", len(values)) as advance:
-            for at, value in enumerate(values):
-                changed = list(inputs)
-                for member, place in enumerate(places):
-                    if place is not None:
-                        features = inputs[member].features.copy()
-                        features[:, place] = value
-                        changed[member] = replace(inputs[member], features=features)
-                logs[at] = np.log(predictor.price(changed).astype(np.float64))
-                advance(1)
-        return cls(feature, values, logs, observed, predictor.currency).plot(ax)
+        return measure_effect(predictor, rows, feature).plot(ax)
 
     @property
     def price(self) -> np.ndarray:
@@ -165,6 +136,36 @@ class FeatureEffectDisplay(Display):
     def __repr__(self) -> str:
         count = f"{counted(len(self.values), 'value')}, {counted(self.log_price.shape[1], 'row')}"
         return f"FeatureEffectDisplay({shorten(printable(self.feature))}: {count})"
+
+
+def measure_effect(predictor: Predictor, rows: Table, feature: str) -> FeatureEffectDisplay:
+    """Price rows at each value of a feature; errors as of `FeatureEffectDisplay.from_model`."""
+    places = _places(predictor, feature)
+    some = rows.take(evenly(len(rows), ROWS))
+    inputs = predictor.prepare(some)
+    first = next(member for member, place in enumerate(places) if place is not None)
+    observed = inputs[first].features[:, places[first]].astype(np.float64)
+    known = observed[np.isfinite(observed)]
+    quantiles = np.linspace(0, 1, VALUES)
+    values = np.unique(np.quantile(known, quantiles, method="nearest")) if len(known) else known
+    if len(values) < 2:
+        raise DataError(
+            f"the feature {feature} has the same value in all {counted(len(some), 'row')}; its effect needs two",
+            parameters=("table",),
+            feature=feature,
+        )
+    logs = np.empty((len(values), len(some)))
+    with progress("pricing at each value", len(values)) as advance:
+        for at, value in enumerate(values):
+            changed = list(inputs)
+            for member, place in enumerate(places):
+                if place is not None:
+                    features = inputs[member].features.copy()
+                    features[:, place] = value
+                    changed[member] = replace(inputs[member], features=features)
+            logs[at] = np.log(predictor.price(changed).astype(np.float64))
+            advance(1)
+    return FeatureEffectDisplay(feature, values, logs, observed, predictor.currency)
 
 
 def _places(predictor: Predictor, feature: str) -> list[int | None]:

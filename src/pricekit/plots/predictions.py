@@ -17,7 +17,7 @@ from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
 from pricekit.metrics import Metric
-from pricekit.options import WeighedOptions, model_path, path_or_frame, with_options
+from pricekit.options import WeighedOptions, path_or_frame, with_options
 from pricekit.output import kind_of
 from pricekit.plots.drawing import (
     DASHES,
@@ -40,9 +40,10 @@ from pricekit.plots.drawing import (
 )
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.predictor import Predictor
+from pricekit.runs.load import reader_of
 from pricekit.support.log import logger
 from pricekit.support.text import counted, printable, shorten
-from pricekit.workflows.evaluate import judged_rows, priced_rows
+from pricekit.workflows.evaluate import judged_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,14 +62,14 @@ class Judged:
         metric: the metric that counts.
         currency: of the prices; None if unknown.
         predictor: the model, if it was opened.
-        path: the folder of the model; None for an open one.
+        path: the folder of the model.
     """
 
     rows: HeldOut
     metric: Metric
     currency: str | None
     predictor: Predictor | None
-    path: Path | None
+    path: Path
 
 
 def judge(
@@ -77,7 +78,7 @@ def judge(
     """Return the rows of a table, or the held-out rows of a model, with their predictions.
 
     Args:
-        model: the path or handle of a bundle, a run, an ensemble or a cross-validation; or an open `Predictor`.
+        model: a `pricekit.Model` or a path; without a table also a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
         metric: the metric that counts; None: that of the model.
@@ -89,28 +90,12 @@ def judge(
         BundleError, PluginError: the model cannot be opened.
     """
     require_matplotlib()
-    if isinstance(model, Predictor):
-        require_table(table)
-        judged_by = metric_of([] if model.origin is None else [model.origin.path], metric)
-        rows = priced_rows(model, path_or_frame(table), options)
-        found = Judged(rows, judged_by, model.currency, model, None)
-    else:
-        path = model_path(model, "model")
-        judged_by = metric_of([path], metric)
-        rows, predictor = judged_rows(path, path_or_frame(table), options)
-        currency = currency_of(path) if predictor is None else predictor.currency
-        found = Judged(rows, judged_by, currency, predictor, path)
+    reader = reader_of(model)
+    judged_by = metric_of([reader.path], metric)
+    rows, predictor = judged_rows(reader, path_or_frame(table), options)
+    currency = currency_of(reader.path) if predictor is None else predictor.currency
     check_prices(rows.price, rows.predicted, least)
-    return found
-
-
-def require_table(table: Any) -> None:
-    """Raise DataError if an open model comes without a table."""
-    if table is None:
-        raise DataError(
-            "an open model has no held-out rows; add a table, or use the path of its run",
-            parameters=("table",),
-        )
+    return Judged(rows, judged_by, currency, predictor, reader.path)
 
 
 def check_prices(price: Any, predicted: Any, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -193,8 +178,7 @@ class PredictionDisplay(Display):
         """Draw the prices of a model.
 
         Args:
-            model: the path or handle of a bundle, a run, an ensemble or, without a table, a cross-validation; or an
-                open `Predictor`.
+            model: a `pricekit.Model` or its path; without a table also a cross-validation.
             table: a file or a frame with prices; default: the held-out rows of the model.
             ax: the axes to draw on; default: those of a new figure.
             **options: options for reading the table, as of `pricekit.evaluate`.
@@ -718,7 +702,7 @@ class CoverageDisplay(Display):
         """
         found = judge(model, table, options, least=LEAST_ROWS)
         rows, (levels, inside) = found.rows, coverage_of(found)
-        if found.predictor is None and found.path is not None and kind_of(found.path) != "cross-validation":
+        if found.predictor is None and kind_of(found.path) != "cross-validation":
             logger.warning(
                 f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; "
                 "use a table with other rows, or a cross-validation"
@@ -846,8 +830,6 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
     rows, fold = found.rows, np.zeros(len(found.rows), np.int64)
     if found.predictor is not None:
         fitted = {0: found.predictor.require_intervals()}
-    elif found.path is None:
-        raise ConfigError("prices alone have no price intervals; name the model")
     elif kind_of(found.path) == "cross-validation":
         fold = rows.fold
         fitted = {int(run): _read(found.path / f"fold-{run}") for run in np.unique(fold)}

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ from pricekit.support.log import logger
 from pricekit.support.progress import progress
 from pricekit.support.text import counted
 from pricekit.table import (
+    DEFAULT_READ_OPTIONS,
     Columns,
     PredictionWriter,
     ReadOptions,
@@ -59,25 +61,38 @@ _PREDICTION = "prediction"
 Item = TypeVar("Item")
 
 
-def predict_file(
-    predictor: TablePricer,
-    source: Location,
-    out: Location,
-    columns: Columns,
-    read_options: ReadOptions,
-    *,
-    limit: int | None,
-    interval: float | None,
-    resume: bool,
-    processes: int | None,
-    watch: Path | None,
-) -> int:
-    """Price a table file; see `Predictor.predict_file`."""
+@dataclass(frozen=True)
+class Request:
+    """What is priced, and where the prices go.
+
+    Attributes:
+        source: a table file, a folder of Parquet files, or a pattern.
+        out: the file or the folder of the prices.
+        columns: the columns to read.
+        read_options: how to read them.
+        limit: read only the first rows; None: all.
+        interval: also write the bounds of an interval of this level.
+        watch: the file of a sketch, to which the rows are added.
+    """
+
+    source: Location
+    out: Location
+    columns: Columns
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    limit: int | None = None
+    interval: float | None = None
+    watch: Path | None = None
+
+
+def predict_file(predictor: TablePricer, request: Request, *, resume: bool, processes: int | None) -> int:
+    """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
+    source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
+    limit, interval = request.limit, request.interval
     files = table_files(source)
     warn_of_other_formats(source)
     check_output(out, files)
     check_request(predictor, columns, interval)
-    watching = None if watch is None else Watch(watch, require_sketch(predictor.sketch), out)
+    watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
     if resume and not resumable:
         raise ConfigError(
@@ -92,7 +107,7 @@ def predict_file(
         "limit": limit,
         "table": fingerprints,
         "pricekit version": [WINDOW, __version__],
-        **({} if watch is None else {"sketch of priced rows": True}),
+        **({} if watching is None else {"sketch of priced rows": True}),
     }
     tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
     with (

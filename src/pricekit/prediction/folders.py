@@ -244,7 +244,7 @@ class Job:
 
         Args:
             part: the file.
-            processes: as of `Predictor.predict_file`.
+            processes: the number of processes; None: several if that is faster.
 
         Raises:
             PricekitError: the model cannot be used.
@@ -351,15 +351,23 @@ SHOWN = 20
 """Failures that the error at the end quotes."""
 
 
+@dataclass(frozen=True)
+class Workers:
+    """Who prices the files of a folder.
+
+    Attributes:
+        processes: the number of workers; None: as many as suit.
+        runner: the name of a package's runner, whose workers price the files; None: this process and its children.
+        address: where the runner finds its cluster.
+    """
+
+    processes: int | None = None
+    runner: str | None = None
+    address: str | None = None
+
+
 def predict_folder(
-    job: Job,
-    source: Location,
-    out: Location,
-    *,
-    resume: bool = False,
-    processes: int | None = None,
-    runner: str | None = None,
-    address: str | None = None,
+    job: Job, source: Location, out: Location, workers: Workers = Workers(), *, resume: bool = False
 ) -> int:
     """Price every file of a folder or a pattern into a file of the same name; return the number of rows.
 
@@ -370,16 +378,17 @@ def predict_folder(
         job: prices one file.
         source: a folder of Parquet files, or a pattern.
         out: the folder of prices.
+        workers: who prices them.
         resume: skip files whose prices are complete.
-        processes: the number of workers; None: as many as suit.
-        runner: the name of a package's runner, whose workers price the files; None: this process and its children.
-        address: where the runner finds its cluster.
 
     Raises:
         DataError: some files failed; the others are priced. Or the folders cannot be used.
         PluginError, BundleError: the workers or the model cannot be used.
     """
-    run = None if runner is None else partial(runner_of(runner), address=address, workers=processes)
+    processes = workers.processes
+    run = None
+    if workers.runner is not None:
+        run = partial(runner_of(workers.runner), address=workers.address, workers=processes)
     check_request(job.model(), job.columns, job.interval)
     parts = parts_of(source, out)
     _check_folder(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -152,7 +153,7 @@ def _similar(one: Graph, other: Graph) -> bool:
     return same and min(sizes) > MIN_SIZE_RATIO * max(sizes)
 
 
-def read_bundle(path: str | Path, trust: Trust | None = None) -> BundleReader:
+def read_bundle(path: str | os.PathLike[str], trust: Trust | None = None) -> BundleReader:
     """Read a local or remote bundle and check it, without opening an engine.
 
     Args:

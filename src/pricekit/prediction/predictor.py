@@ -1,29 +1,23 @@
-"""The predictor: prices of rows in memory, and of table files through `prediction/files.py`."""
+"""The predictor: the engine below `pricekit.Model`, which prices rows in memory."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
 
 from pricekit.bundle import Bundle, is_bundle, open_bundle
 from pricekit.engines.choose import AUTO
-from pricekit.errors import BundleError, ConfigError, check_limit
-from pricekit.insight.alarms import Limits, limits_of
-from pricekit.insight.comparables import Comparables, K, check_request, find_comparables
-from pricekit.insight.counts import ComparedRows, read_rows, rows_of
-from pricekit.insight.drift import Drift, compare, compare_priced, require_sketch
-from pricekit.insight.explanations import EVALUATIONS, Explanation, explain_rows
-from pricekit.insight.priced_rows import PricedRows, count_priced, watch_file
-from pricekit.insight.products import ROWS, Products, chosen_products, read_products
+from pricekit.errors import BundleError, ConfigError
+from pricekit.insight.drift import require_sketch
+from pricekit.insight.priced_rows import PricedRows, count_priced
+from pricekit.insight.products import ROWS, Products, read_products
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
-from pricekit.prediction import files, workers
 from pricekit.prediction.intervals import BOUNDS, Intervals, read_intervals
 from pricekit.prediction.members import (
     BundleReader,
@@ -40,14 +34,10 @@ from pricekit.prediction.self_test import (
     read_self_test,
     require_self_test,
 )
-from pricekit.preprocess import Inputs
-from pricekit.storage import Location, location_of
+from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.table import (
     Columns,
-    ReadOptions,
     Table,
-    TableSource,
-    is_frame,
 )
 
 
@@ -70,9 +60,9 @@ class Predictor:
 
     Example:
         >>> import pricekit as pk
+        >>> from pricekit.plugin import Predictor
         >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
-        >>> model = pk.Predictor.load("bundle", engine="ort-cpu")
-        >>> model.predict(["Item Name: Green Tea, 20 Count"]).dtype
+        >>> Predictor.load("bundle", engine="ort-cpu").predict(["Item Name: Green Tea, 20 Count"]).dtype
         dtype('float32')
     """
 
@@ -116,7 +106,12 @@ class Predictor:
     @property
     def columns(self) -> Columns:
         """The columns that the model was trained with."""
-        return self.members[0].preprocessor.columns
+        return self.preprocessor.columns
+
+    @property
+    def preprocessor(self) -> Preprocessor:
+        """What turns rows into the inputs of the first member, which the sketch describes."""
+        return self.members[0].preprocessor
 
     @property
     def engine(self) -> str:
@@ -147,111 +142,16 @@ class Predictor:
         """
         if interval is not None:
             self.check_interval(interval)
-        price = self._prices(table_of(rows, self.columns))
+        price = self.prices(table_of(rows, self.columns))
         if interval is None:
             return price
         bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
         index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
         return pd.DataFrame({"price": price, **bounds}, index=index)
 
-    def explain(self, rows: Rows, *, evaluations: int = EVALUATIONS) -> list[Explanation]:
-        """Return, for each row, the factors whose product is its price: of lines, phrases, words and columns.
-
-        The row is priced without some of its parts, so the features see the change, too. This works for every model and
-        engine; `pricekit.insight.explanations` has the formulas.
-
-        Args:
-            rows: as of `predict`.
-            evaluations: the number of prices for each row, at least 2. More of them divide more phrases into words.
-                A row with many lines needs more: two for each.
-
-        Raises:
-            ConfigError: fewer than two evaluations.
-            DataError: as of `predict`.
-
-        Example:
-            >>> import pricekit as pk
-            >>> model = pk.load(pk.train(pk.make_catalog(200), epochs=1))
-            >>> found = model.explain(["Item Name: Green Tea, 20 Count (Pack of 6)"])[0]
-            >>> [phrase.text for phrase in sorted(found.phrases(), key=lambda each: each.start)]
-            ['Green Tea', '20 Count', 'Pack of 6']
-        """
-        if evaluations < 2:
-            raise ConfigError(
-                f"an explanation has {evaluations} evaluations; expected at least 2",
-                parameters=("evaluations",),
-            )
-        table = replace(table_of(rows, self.columns), currency=self.currency)
-        return explain_rows(table, self.columns, self._prices, evaluations)
-
-    def comparables(
-        self, rows: Rows, k: int = K, *, same: Sequence[str] = (), among: Rows | Products | None = None
-    ) -> list[Comparables]:
-        """Return, for each row, the products with known prices whose texts are most similar to it.
-
-        Args:
-            rows: as of `predict`. A product with the id and the text of a row is the row itself, and left out.
-            k: the number of products, 1 to 1,000.
-            same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
-            among: the products: a table or a frame with prices; default: those that the bundle contains.
-
-        Raises:
-            BundleError: the bundle contains damaged products.
-            ConfigError: `k` or `same` is invalid, or the model contains no products, as a run or most bundles.
-            DataError: as of `predict`; or no row of `among` has a price.
-
-        Example:
-            >>> import pricekit as pk
-            >>> table = pk.make_catalog(200)
-            >>> model = pk.load(pk.train(table, epochs=1))
-            >>> found = model.comparables(table.head(1), k=3, among=table)[0]
-            >>> len(found.products), found.products[0].price > 0
-            (3, True)
-        """
-        check_request(k, same)
-        products = chosen_products(
-            cast("TableSource | Products | None", among), self.own_products, self.columns, self.currency
-        )
-        table = table_of(rows, self.columns)
-        return find_comparables(table, self._prices(table), products, k, same, self.currency)
-
     def own_products(self) -> Products | None:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
         return None if self.products is None else self.products()
-
-    def drift(self, rows: Rows | ComparedRows | PricedRows, *, fail_over: Limits = None) -> Drift:
-        """Return how rows differ from those that the model was trained on.
-
-        The training rows are not needed: the model holds a sketch of them. Of more than 10,000 rows, so many are drawn
-        by chance, with a fixed seed.
-
-        Args:
-            rows: as of `predict`; a frame may lack columns, and may have the price column of the training table. Or
-                what `read_priced_rows` returns for a file that `predict_file` has written with `watch`.
-            fail_over: limits by measure, such as {"psi": 0.2}; `failures` of the result names those that are exceeded.
-
-        Raises:
-            BundleError: the model has no sketch.
-            ConfigError: a limit names an unknown measure.
-            DataError: there are no rows, or they cannot be read, or another model has priced them.
-
-        Example:
-            >>> import pricekit as pk
-            >>> model = pk.load(pk.train(pk.make_catalog(400), epochs=1, features="fast15"))
-            >>> found = model.drift(pk.make_catalog(400, seed=1))
-            >>> found.rows, found.alarms
-            (400, ())
-        """
-        limits = limits_of(fail_over)
-        sketch = require_sketch(self.sketch)
-        if isinstance(rows, PricedRows):
-            return compare_priced(sketch, rows, limits)
-        if is_frame(rows) and not isinstance(rows, Table):
-            rows = read_rows(rows, self.columns, sketch.others)
-        elif not isinstance(rows, ComparedRows):
-            rows = rows_of(table_of(rows, self.columns))
-        preprocessor = self.members[0].preprocessor
-        return compare(sketch, rows, preprocessor, self.prepare, self.price, limits)
 
     def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
         """Return the counts of priced rows, for `drift`: of 1,024 drawn by chance if there are more.
@@ -265,7 +165,7 @@ class Predictor:
             BundleError: the model has no sketch.
         """
         sketch = require_sketch(self.sketch)
-        return count_priced(sketch, self.members[0].preprocessor, table, inputs[0], prices)
+        return count_priced(sketch, self.preprocessor, table, inputs[0], prices)
 
     def self_test(self) -> SelfTestResult:
         """Price the invented rows that the bundle contains, and compare with their prices at the export.
@@ -289,7 +189,7 @@ class Predictor:
         """
         where = "the model" if self.origin is None else self.origin.path
         test = require_self_test(self.invented)
-        return test.check(self.columns, self._prices, self.engine, where)
+        return test.check(self.columns, self.prices, self.engine, where)
 
     def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
@@ -312,68 +212,6 @@ class Predictor:
         """Raise ConfigError unless the model has intervals of that level."""
         self.interval(np.ones(1, np.float32), level)
 
-    def predict_file(
-        self,
-        table: str | Location,
-        out: str | Location,
-        *,
-        text: str | Sequence[str] | None = None,
-        id: str | None = None,  # noqa: A002
-        encoding: str | None = None,
-        delimiter: str | None = None,
-        columns: Sequence[str] = (),
-        limit: int | None = None,
-        interval: float | None = None,
-        resume: bool = False,
-        processes: int | None = None,
-        watch: str | Path | None = None,
-    ) -> int:
-        """Price a table file of any size in bounded memory; return the number of rows.
-
-        The output has one row per row of the table, in order. It appears when it is complete. Until then, a hidden
-        folder next to it contains the finished windows of rows, or a folder in the cache if it is remote.
-
-        Args:
-            table: a table file, a folder of Parquet files, or a pattern such as "new/*.csv"; locally or at an address
-                such as "s3://bucket/new"; or "-" for standard input.
-            out: the CSV, TSV, Parquet or JSON lines file to write, also at an address; or "-" for CSV on standard
-                output, "-.jsonl" for JSON lines.
-            text: the text columns, by default those of the training table.
-            id: the id column, by default that of the training table, or row numbers.
-            encoding: the encoding of a text file, by default detected.
-            delimiter: the field separator, by default detected.
-            columns: the names of all columns of a file without a header.
-            limit: price only the first `limit` rows.
-            interval: also write `price_low` and `price_high`, which contain this share of true prices.
-            resume: continue an interrupted prediction into `out`.
-            processes: the number of processes that price windows of rows, each with a copy of the model; default:
-                several if they are faster than threads.
-            watch: also add the rows to a sketch in this local file, which `drift` compares with the training table. It
-                contains counts of rows and no row. If there are more rows, 1,024 of each 8,192 are drawn by chance.
-
-        Raises: ConfigError if the model has no such intervals; DataError for the table or the output, or if `watch` is
-            another file or has rows of another model; BundleError for `watch` if the model has no sketch.
-        """
-        check_limit(limit)
-        workers.check_processes(self, processes)
-        texts = (text,) if isinstance(text, str) else tuple(text or ())
-        meant = replace(self.columns, price=None, text=texts or self.columns.text)
-        if id is not None:
-            meant = replace(meant, id=id, id_required=True)
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        return files.predict_file(
-            self,
-            location_of(table, "table"),
-            location_of(out, "out"),
-            meant,
-            ReadOptions(encoding=encoding, delimiter=delimiter, names=names),
-            limit=limit,
-            interval=interval,
-            resume=resume,
-            processes=processes,
-            watch=None if watch is None else watch_file(watch),
-        )
-
     def prepare(self, table: Table) -> list[Inputs]:
         """Return each member's inputs of a table's rows."""
         return [member.preprocessor(table) for member in self.members]
@@ -383,7 +221,8 @@ class Predictor:
         prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
         return weighted_mean(prices, [member.weight for member in self.members])
 
-    def _prices(self, table: Table) -> np.ndarray:
+    def prices(self, table: Table) -> np.ndarray:
+        """Return the price of each row, float32 (N,)."""
         return self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -415,22 +254,9 @@ class Predictor:
         return self
 
     def __repr__(self) -> str:
-        """Return one line, such as Predictor('bundle', engine='ort-cpu', text=['title'], currency='USD')."""
-        return f"Predictor({', '.join(self._facts('{!r}', '{}={!r}'))})"
-
-    def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
-        facts = " · ".join(html.escape(fact) for fact in self._facts("{}", "{}: {}"))
-        return f"<div><b>Predictor</b> {facts}</div>"
-
-    def _facts(self, plain: str, named: str) -> list[str]:
-        facts: dict[str, object] = {"engine": self.engine, "text": list(self.columns.text)}
-        if len(self.members) > 1:
-            facts["members"] = len(self.members)
-        if self.currency is not None:
-            facts["currency"] = self.currency
-        where = [] if self.origin is None else [plain.format(self.origin.path.name)]
-        return where + [named.format(name, value) for name, value in facts.items()]
+        """Return one line, such as Predictor('bundle', engine='ort-cpu'): members have thousands of characters."""
+        where = [] if self.origin is None else [repr(self.origin.path.name)]
+        return f"Predictor({', '.join([*where, f'engine={self.engine!r}'])})"
 
 
 @dataclass(frozen=True)
@@ -463,7 +289,7 @@ def reopen(
     found = load(path, engine)
     if found.digest != digest:
         raise BundleError(
-            f"the model {path} has changed since its predictor was pickled; load and pickle the new model",
+            f"the model {path} has changed since it was pickled; load and pickle the new model",
             path=path,
         )
     return found.with_batches(batch_tokens)

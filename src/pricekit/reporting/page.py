@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.storage import Location, write_text
+from pricekit.options import PathLike
+from pricekit.storage import Address, Location, check_bucket, location_of, write_text
 
 MOST_LINES = 100
 """Rows of a table of the page."""
@@ -171,6 +172,15 @@ def require_libraries() -> None:
         raise ConfigError(
             f"a report needs {' and '.join(missing)}, which is not installed: pip install 'pricekit[report]'"
         )
+
+
+def page_at(out: PathLike) -> Location:
+    """Return where to write a page, before the work; raises ConfigError, DataError."""
+    require_libraries()
+    page = location_of(out, "out")
+    if isinstance(page, Address):
+        check_bucket(page)
+    return page
 
 
 def write_page(out: Location, title: str, sections: Sequence[Section]) -> None:

@@ -28,8 +28,8 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
-from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
-from pricekit.insight.explanations import Explanation, Factor, name_of
+from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, comparables_of, compare_rows
+from pricekit.insight.explanations import Explanation, Factor, explain_prices, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
@@ -43,6 +43,7 @@ from pricekit.plots import (
     ResidualDisplay,
 )
 from pricekit.plots.predictions import Judged, coverage_of
+from pricekit.prediction.members import Rows, table_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.reporting.page import (
     MOST_CHARACTERS,
@@ -59,11 +60,11 @@ from pricekit.reporting.page import (
     picture,
     sections_from,
 )
-from pricekit.runs.load import load_model, read_model
+from pricekit.runs.load import ModelReader
 from pricekit.support.log import logger
 from pricekit.support.text import counted, shorten
 from pricekit.table import Table, source_name
-from pricekit.workflows.evaluate import TRAINED_ON, products_among, usable_rows
+from pricekit.workflows.evaluate import TRAINED_ON, columns_of, products_among, usable_rows
 
 MOST_ROWS = 200_000
 """Larger tables are sampled to this number of rows, with a fixed seed."""
@@ -77,7 +78,7 @@ class Subject:
     """A model and the rows that the report is about.
 
     Attributes:
-        path: the folder of a bundle, a run, an ensemble or a cross-validation.
+        reader: of a bundle, a run, an ensemble or a cross-validation.
         facts: the content of its manifest, `run.json` or `cv.json`.
         metric: that counts.
         rows: with true and predicted prices.
@@ -88,7 +89,7 @@ class Subject:
         products: with known prices, to compare the worst rows with; None without any.
     """
 
-    path: Path
+    reader: ModelReader
     facts: Mapping[str, Any]
     metric: Metric
     rows: HeldOut
@@ -97,6 +98,11 @@ class Subject:
     comparison: Comparison | None
     notes: Sequence[str] = ()
     products: Products | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder of the model."""
+        return self.reader.path
 
     @property
     def currency(self) -> str | None:
@@ -111,11 +117,11 @@ class Subject:
     def predictor(self, row: int) -> Predictor:
         """Open the model that predicted a row: of a cross-validation, the run of its fold."""
         folder = self.path / f"fold-{self.rows.fold[row]}"
-        return load_model(folder if folder.is_dir() else self.path)
+        return ModelReader(folder).open() if folder.is_dir() else self.reader.open()
 
 
 def subject_of(
-    model: Path,
+    reader: ModelReader,
     table: Any,
     options: Mapping[str, Any],
     *,
@@ -129,7 +135,7 @@ def subject_of(
     and the table is only described. It is the same for a cross-validation.
 
     Args:
-        model: a bundle, a run, an ensemble or a cross-validation.
+        reader: of a bundle, a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
         against: other models of the same table, to compare with.
@@ -137,12 +143,13 @@ def subject_of(
         among: a table of products to compare with; None: those of the bundle, or the table if it is the training's.
 
     Raises:
-        PricekitError: as of `pricekit.evaluate` and `pricekit.compare`.
+        PricekitError: as of `pricekit.Model.evaluate` and `pricekit.compare`.
     """
+    model = reader.path
     judged_by = metric_of([model], metric)
     comparison = compare_folders([model, *against], metric) if against else None
-    products = None if among is None else products_among(model, among)
-    chosen = _choose(model, table, options)
+    products = None if among is None else products_among(reader, among)
+    chosen = _choose(reader, table, options)
     if chosen.held_out:
         report_refit([model])
     notes, rows = [chosen.note] if chosen.note else [], chosen.rows
@@ -150,12 +157,12 @@ def subject_of(
         notes.append(sampled(len(rows)))
         rows = rows.take(some_rows(len(rows), MOST_ROWS))
     return Subject(
-        model,
+        reader,
         facts_of(model),
         judged_by,
         rows,
         chosen.held_out,
-        None if table is None else describe_table(model, table, options),
+        None if table is None else describe_table(reader, table, options),
         comparison,
         tuple(notes),
         products or chosen.products,
@@ -172,8 +179,9 @@ class _Chosen:
     note: str = ""
 
 
-def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
+def _choose(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> _Chosen:
     """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
+    model = reader.path
     if table is None:
         return _Chosen(read_held_out(model), None, True)
     if kind_of(model) == "cross-validation":
@@ -181,7 +189,7 @@ def _choose(model: Path, table: Any, options: Mapping[str, Any]) -> _Chosen:
             "A cross-validation is judged by the rows that its folds held out; the table is only described."
         )
         return _Chosen(read_held_out(model), None, True, note)
-    predictor = load_model(model)
+    predictor = reader.open()
     usable = usable_rows(predictor, table, options)
     if kind_of(model) != "bundle":
         held_out = read_held_out(model)
@@ -228,27 +236,28 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
 
 
 def read_unpriced(
-    model: Path, predictor: Predictor, table: Any, options: Mapping[str, Any], products: Products | None
+    reader: ModelReader, table: Any, options: Mapping[str, Any], products: Products | None
 ) -> Unpriced:
     """Read and price a table without prices; raises DataError if it has no row."""
+    predictor = reader.open()
     rows = rows_without_prices(table, predictor.columns, options)
     if not len(rows):
         raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
     rows = rows.take(some_rows(len(rows), MOST_ROWS))
     products = products or predictor.own_products()
-    described = describe_table(model, table, options, priced=False)
+    described = describe_table(reader, table, options, priced=False)
+    model = reader.path
     return Unpriced(
         model, facts_of(model), predictor, rows, predictor.predict(rows), described, products, note
     )
 
 
 def describe_table(
-    model: Path, table: Any, options: Mapping[str, Any], *, priced: bool = True
+    reader: ModelReader, table: Any, options: Mapping[str, Any], *, priced: bool = True
 ) -> TableReport | None:
     """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
-    folds = sorted(model.glob("fold-*"))
-    columns = columns_over(read_model(folds[0] if folds else model).columns, options)
+    columns = columns_over(columns_of(reader), options)
     try:
         return profile_table(
             table,
@@ -298,7 +307,7 @@ COLOURS = (
 
 
 def sections_for(
-    model: Path,
+    reader: ModelReader,
     table: Any,
     options: Mapping[str, Any],
     *,
@@ -311,17 +320,16 @@ def sections_for(
     Raises:
         ConfigError: a table without prices is given together with what needs prices.
     """
-    if table is not None and kind_of(model) != "cross-validation":
-        predictor = load_model(model)
-        if has_no_prices(predictor, table, options):
-            if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
-                raise ConfigError(
-                    f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
-                    parameters=(needed[0],),
-                )
-            products = None if among is None else products_among(model, among)
-            return unpriced_sections(read_unpriced(model, predictor, table, options, products))
-    return sections_of(subject_of(model, table, options, against=against, metric=metric, among=among))
+    is_model = kind_of(reader.path) != "cross-validation"
+    if table is not None and is_model and has_no_prices(reader.open(), table, options):
+        if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
+            raise ConfigError(
+                f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
+                parameters=(needed[0],),
+            )
+        products = None if among is None else products_among(reader, among)
+        return unpriced_sections(read_unpriced(reader, table, options, products))
+    return sections_of(subject_of(reader, table, options, against=against, metric=metric, among=among))
 
 
 def sections_of(subject: Subject) -> list[Section]:
@@ -454,10 +462,14 @@ def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Produc
         yield _product(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
 
 
+def _explain_row(predictor: Predictor, row: Rows) -> Explanation:
+    return explain_prices(predictor, table_of(row, predictor.columns))[0]
+
+
 def _explain(subject: Subject, place: int) -> Explanation | None:
     """Explain a row; None if the model cannot be opened."""
     try:
-        return subject.predictor(place).explain([subject.rows.text[place]])[0]
+        return _explain_row(subject.predictor(place), [subject.rows.text[place]])
     except PricekitError as error:
         logger.info(f"the report explains no rows: {error}")
         return None
@@ -527,7 +539,7 @@ def _doubtful(subject: Unpriced) -> Iterator[Block]:
         yield ProductList([_unpriced_row(subject, place, None) for place in places])
         return
     some = some_rows(len(subject.table), MOST_COMPARED)
-    found = subject.predictor.comparables(subject.table.take(some), among=subject.products)
+    found = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
     far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
     far.sort(key=lambda pair: -pair[1].distance)
     yield Paragraph(
@@ -542,7 +554,7 @@ def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> 
     facts = [f"predicted {amount(float(subject.predicted[place]))}"]
     if beside is not None and beside.median is not None:
         facts.append(f"median of similar products {amount(beside.median)}")
-    explanation = subject.predictor.explain(row)[0]
+    explanation = _explain_row(subject.predictor, row)
     return _product(str(row.ids[0]), facts, row.text[0], explanation, beside)
 
 

@@ -1,15 +1,14 @@
-"""Score a model on the rows of a table, or on its held-out rows."""
+"""Score a model on the rows of a table, or on its held-out rows, and list the rows with the largest errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pricekit.bundle.keys import Trust
 from pricekit.errors import ConfigError
-from pricekit.evaluation.error_report import ErrorReport, find_errors
+from pricekit.evaluation.error_report import find_errors
 from pricekit.evaluation.held_out import (
     HELD_OUT,
     HeldOut,
@@ -21,12 +20,12 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
 from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
-from pricekit.options import columns_over, read_options_of
+from pricekit.options import columns_over, path_or_frame, read_options_of
 from pricekit.prediction.predictor import Predictor
-from pricekit.runs.load import load_model, read_model
-from pricekit.storage import Address, Location
+from pricekit.runs.load import ModelReader
+from pricekit.storage import Address, location_of
 from pricekit.support.log import logger
-from pricekit.table import Table, check_output, read_usable, source_name, write_frame
+from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
 
@@ -36,67 +35,94 @@ TRAINED_ON = 0.1
 """If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What a user wants to know besides the scores; each is an option of `pricekit.Model.evaluate`.
+
+    Attributes:
+        metric: the name of the metric that counts; None: that of the model.
+        worst: the number of rows with the largest errors to return; None: none.
+        by: the only column to group by; None: the usual groups.
+        among: a table of products with prices, to mark prices that are far from those of similar products.
+        out: the file of all rows, largest error first.
+    """
+
+    metric: str | None = None
+    worst: int | None = None
+    by: str | None = None
+    among: Any = None
+    out: Any = None
+
+    def check(self) -> None:
+        """Raise ConfigError if options do not go together."""
+        worst = self.worst
+        if worst is not None and (isinstance(worst, bool) or not isinstance(worst, int) or worst < 0):
+            raise ConfigError(
+                f"worst is {worst!r}; expected a number of rows, at least 0", parameters=("worst",)
+            )
+        if self.among is not None and worst is None and self.out is None:
+            raise ConfigError(
+                "a table of similar products marks prices of the worst rows, but none are listed; set their number, or "
+                "leave the table out",
+                parameters=("worst", "among"),
+            )
+
+
 def evaluate_model(
-    model: Path,
-    table: Any,
-    options: Mapping[str, Any],
-    metric: str | None = None,
-    trust: Trust | None = None,
+    reader: ModelReader, table: Any, options: Mapping[str, Any], judgement: Judgement
 ) -> Scores:
-    """Score a model; see `pricekit.evaluate`."""
-    judged_by = metric_of([model], metric)
-    rows, predictor = judged_rows(model, table, options, trust)
-    scores = scores_of(rows, judged_by)
+    """Score a model; see `pricekit.Model.evaluate`."""
+    judgement.check()
+    source, worst, by = path_or_frame(table), judgement.worst, judgement.by
+    out = None if judgement.out is None else location_of(judgement.out, "out")
+    if out is not None:
+        check_output(out, [source] if isinstance(source, Path | Address) else [])
+    metric = metric_of([reader.path], judgement.metric)
+    products = None if judgement.among is None else products_among(reader, path_or_frame(judgement.among))
+    rows, predictor = judged_rows(reader, source, options)
+    scores = scores_of(rows, metric)
     if predictor is not None:
         scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
     if scores.interval is None and len(rows) >= MIN_ROWS:
-        logger.warning(f"the interval of {judged_by.title} is omitted: it needs scipy (pip install scipy)")
-    return scores
-
-
-def worst_rows_of(
-    model: Path,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    by: str | None,
-    out: Location | None,
-    metric: str | None = None,
-    among: Any = None,
-) -> ErrorReport:
-    """List the rows with the largest errors; see `pricekit.worst_rows`."""
-    if out is not None:
-        check_output(out, [table] if isinstance(table, Path | Address) else [])
-    judged_by = metric_of([model], metric)
-    products = None if among is None else products_among(model, among)
-    rows, predictor = judged_rows(model, table, options)
-    report = find_errors(rows, by, judged_by)
+        logger.warning(f"the interval of {metric.title} is omitted: it needs scipy (pip install scipy)")
+    if worst is None and by is None and out is None:
+        return scores
+    errors = find_errors(rows, by, metric)
     if products is None and predictor is not None:
         products = predictor.own_products()
     if products is not None:
-        report = replace(report, rows=mark_far(report.rows, products))
+        errors = replace(errors, rows=mark_far(errors.rows, products))
     if out is not None:
-        write_frame(out, report.rows)
-    return report
+        write_frame(out, errors.rows)
+    if worst is not None or by is not None:
+        scores = replace(scores, groups=errors.groups)
+    if worst is not None:
+        share = errors.share_of_worst(worst)
+        scores = replace(scores, worst=errors.worst(worst), share_of_worst=share)
+    return scores
 
 
-def products_among(model: Path, among: Any) -> Products:
-    """Return the products of a table with the columns of a model, or of the first run of a cross-validation."""
-    folds = sorted(model.glob("fold-*"))
-    table, _ = read_usable(among, read_model(folds[0] if folds else model).columns)
+def products_among(reader: ModelReader, among: Any) -> Products:
+    """Return the products of a table with the columns of a model; see `columns_of`."""
+    table, _ = read_usable(among, columns_of(reader))
     return products_of(table)
 
 
+def columns_of(reader: ModelReader) -> Columns:
+    """Return the columns that a model reads, or the first run of a cross-validation."""
+    folds = sorted(reader.path.glob("fold-*"))
+    return ModelReader(folds[0]).columns if folds else reader.columns
+
+
 def judged_rows(
-    model: Path, table: Any, options: Mapping[str, Any], trust: Trust | None = None
+    reader: ModelReader, table: Any, options: Mapping[str, Any]
 ) -> tuple[HeldOut, Predictor | None]:
     """Return rows with prices and predictions, and the model if it was opened.
 
     Args:
-        model: a bundle, a run or an ensemble; without a table a run, an ensemble or a cross-validation.
+        reader: of a bundle, a run or an ensemble; without a table of a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
-        trust: as for `load_model`.
 
     Raises:
         ConfigError: options without a table.
@@ -104,12 +130,12 @@ def judged_rows(
     """
     if table is None:
         refuse_options(options)
-        held_out = read_held_out(model)
-        report_refit([model])
+        held_out = read_held_out(reader.path)
+        report_refit([reader.path])
         return held_out, None
-    predictor = load_model(model, trust=trust)
+    predictor = reader.open()
     judged = priced_rows(predictor, table, options)
-    warn_of_training_rows(model, source_name(table), judged)
+    warn_of_training_rows(reader.path, source_name(table), judged)
     return judged, predictor
 
 

@@ -11,7 +11,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from pricekit.metrics import Metric
 from pricekit.options import columns_over
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
-from pricekit.runs.load import load_model
+from pricekit.runs.load import ModelReader
 from pricekit.support.log import logger
 from pricekit.support.progress import tracked, use_reporter_here
 from pricekit.support.text import counted, printable, shorten
@@ -122,20 +121,20 @@ class Importance:
 
 
 def measure_importance(
-    model: Path,
+    reader: ModelReader,
     table: Any,
     options: Mapping[str, Any],
     *,
     metric: str | None = None,
     repeats: int = REPEATS,
 ) -> Importance:
-    """Measure what a model's prices depend on; see `pricekit.importance`."""
+    """Measure what a model's prices depend on; see `pricekit.Model.importance`."""
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise ConfigError(
             f"repeats is {repeats!r}; expected a number of permutations, at least 1", parameters=("repeats",)
         )
-    judged_by = metric_of([model], metric)
-    shares = shares_of(model, table, options)
+    judged_by = metric_of([reader.path], metric)
+    shares = shares_of(reader, table, options)
     baseline = baseline_of(shares, judged_by, repeats)
     found = Importance(
         rows=len(baseline.terms),
@@ -167,14 +166,14 @@ class Share:
 
     def price(self, rows: Table) -> np.ndarray:
         """Return the price of each row of a table, float32 (N,)."""
-        return self.predictor.price(self.predictor.prepare(rows))
+        return self.predictor.prices(rows)
 
 
-def shares_of(model: Path, table: Any, options: Mapping[str, Any]) -> list[Share]:
+def shares_of(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> list[Share]:
     """Return the rows of a table, or the held-out rows of a model, with the models that price them.
 
     Args:
-        model: a bundle, a run or an ensemble; without a table also a cross-validation.
+        reader: of a bundle, a run or an ensemble; without a table also of a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
         options: options for reading the table.
 
@@ -185,15 +184,16 @@ def shares_of(model: Path, table: Any, options: Mapping[str, Any]) -> list[Share
     """
     if table is None:
         refuse_options(options)
-        return _held_out(model)
-    predictor = load_model(model)
+        return _held_out(reader)
+    predictor = reader.open()
     rows = usable_rows(predictor, table, options)
-    warn_of_training_rows(model, source_name(table), held_out_of(rows, rows.known_price))
+    warn_of_training_rows(reader.path, source_name(table), held_out_of(rows, rows.known_price))
     columns = columns_over(predictor.columns, options)
     return [Share(predictor, rows.take(_chosen(len(rows))), columns)]
 
 
-def _held_out(model: Path) -> list[Share]:
+def _held_out(reader: ModelReader) -> list[Share]:
+    model = reader.path
     held_out = read_held_out(model)
     held_out = held_out.take(_chosen(len(held_out)))
     if was_refitted(model):
@@ -205,7 +205,7 @@ def _held_out(model: Path) -> list[Share]:
     for fold in np.unique(held_out.fold):
         folder = model / f"fold-{fold}"
         rows = held_out.take(np.flatnonzero(held_out.fold == fold)) if folder.is_dir() else held_out
-        predictor = load_model(folder if folder.is_dir() else model)
+        predictor = ModelReader(folder).open() if folder.is_dir() else reader.open()
         share = Share(predictor, table_of(rows, predictor.columns), predictor.columns)
         different.append(np.abs(np.log(share.price(share.table) / rows.predicted)))
         shares.append(share)

@@ -114,7 +114,7 @@ class Leaderboard:
         return self.entries[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, as `pricekit leaderboard --json` prints them."""
+        """Return plain JSON values, as `pricekit compare --json` prints them."""
         return {
             "rows": self.rows,
             "metric": self.metric.name,
@@ -168,7 +168,9 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
         ModuleNotFoundError: scipy is not installed.
     """
     if not paths:
-        raise ConfigError("a leaderboard needs at least one model or folder of models", parameters=("runs",))
+        raise ConfigError(
+            "a leaderboard needs at least one model or folder of models", parameters=("models",)
+        )
     metric_of([], metric)  # for its error, before files are read
     found = keep_sharing(find_contenders(paths))
     report_refit(one.path for one in found)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 import pricekit as pk
+from pricekit.plugin import Predictor, open_predictor
 
 CONFIG = {"engine": "auto", "trust": ""}
 """The settings that `mlflow.pyfunc.load_model(model_config=)` may change: the engine, and a file with a public key that
@@ -25,7 +26,7 @@ class BundleModel:
         predictor: the open bundle.
     """
 
-    def __init__(self, predictor: pk.Predictor) -> None:
+    def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> np.ndarray | pd.DataFrame:
@@ -44,4 +45,4 @@ class BundleModel:
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> BundleModel:
     """Open the bundle in a folder; MLflow demands this name."""
     config = CONFIG | dict(model_config or {})
-    return BundleModel(pk.load(path, config["engine"], trust=config["trust"] or None))
+    return BundleModel(open_predictor(pk.load(path, config["engine"], trust=config["trust"] or None)))

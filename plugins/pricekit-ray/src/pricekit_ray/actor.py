@@ -12,7 +12,7 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.plugin import BOUNDS, ConfigError, DataError, Job
+from pricekit.plugin import BOUNDS, ConfigError, DataError, Job, Predictor, open_predictor
 from pricekit_ray.cluster import use_assigned_cpus
 
 Batch = TypeVar("Batch", pa.Table, pd.DataFrame)
@@ -40,7 +40,7 @@ class Predict:
     `pricekit_ray.predict` also checks columns and workers before the job runs.
 
     Args:
-        bundle: its folder, which the actor's machine sees; or its address; or a predictor.
+        bundle: its folder, which the actor's machine sees; or its address; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
         interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
 
@@ -59,7 +59,7 @@ class Predict:
 
     def __init__(
         self,
-        bundle: str | Path | pk.Predictor | ray.ObjectRef,
+        bundle: str | Path | pk.Model | ray.ObjectRef,
         engine: str = "ort-cpu",
         interval: float | None = None,
     ) -> None:
@@ -97,9 +97,9 @@ class Predict:
         return {name: found[name].to_numpy() for name in price_columns(self._interval)}
 
 
-def _opened(bundle: Any, engine: str) -> pk.Predictor:
+def _opened(bundle: Any, engine: str) -> Predictor:
     if isinstance(bundle, ray.ObjectRef):
         bundle = ray.get(bundle)
     if isinstance(bundle, Job):
         return bundle.model()
-    return bundle if isinstance(bundle, pk.Predictor) else pk.load(bundle, engine)
+    return open_predictor(bundle, engine)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.plugin import Columns, ConfigError, Job, logger, read_frame
+from pricekit.plugin import Columns, ConfigError, Job, logger, open_predictor, read_frame
 from pricekit_ray.actor import Predict, check_free
 from pricekit_ray.cluster import check_worker, cluster_cpus
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def predict(
     dataset: Dataset,
-    bundle: str | Path | pk.Predictor,
+    bundle: str | Path | pk.Model,
     *,
     engine: str = "ort-cpu",
     interval: float | None = None,
@@ -36,7 +36,7 @@ def predict(
 
     Args:
         dataset: with the columns that the model reads.
-        bundle: its folder or its address, as this process sees it; or a predictor that was loaded from one.
+        bundle: its folder or its address, as this process sees it; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
         interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
         workers: the number of actors, each with a copy of the model; None: as many as the cluster's CPUs suffice for,
@@ -62,7 +62,7 @@ def predict(
     for name, value in (("workers", workers), ("cpus", cpus), ("batch_size", batch_size)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}; expected at least 1", parameters=(name,))
-    predictor = bundle if isinstance(bundle, pk.Predictor) else pk.load(bundle, engine)
+    predictor = open_predictor(bundle, engine)
     if interval is not None:
         predictor.check_interval(interval)
     _check_columns(dataset, predictor.columns, interval)

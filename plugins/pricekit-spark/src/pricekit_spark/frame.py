@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pricekit import load
-from pricekit.plugin import DataError, Job, PathLike
+from pricekit.plugin import DataError, Job, PathLike, open_predictor
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
 from pricekit_spark.rows import PriceRows, output_names
@@ -50,7 +49,7 @@ def predict(
     """
     from pyspark.sql.types import FloatType, StructField, StructType
 
-    job = Job.of(load(bundle, engine), interval=interval)
+    job = Job.of(open_predictor(bundle, engine), interval=interval)
     names = output_names(interval)
     df = _without(df, names, replace)
     with about_pandas():

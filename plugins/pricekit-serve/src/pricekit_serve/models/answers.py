@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pricekit.plugin import BOUNDS, PricekitError
+from pricekit.plugin import BOUNDS, PricekitError, comparables_of, explain_prices, table_of
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models.model import Model
@@ -164,11 +164,12 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
 def _details(model: Model, row: Rows, wanted: Wanted) -> dict[str, Any]:
     """Return the explanation and the comparables of one row."""
     found: dict[str, Any] = {}
-    given = row.for_predictor(model.predictor.columns)
+    predictor = model.predictor
+    table = table_of(row.for_predictor(predictor.columns), predictor.columns)
     if wanted.explain:
-        (explanation,) = model.predictor.explain(given)
+        (explanation,) = explain_prices(predictor, table)
         found |= {"base": explanation.base, "factors": [factor.to_dict() for factor in explanation.factors]}
     if wanted.comparables:
-        (comparables,) = model.predictor.comparables(given, wanted.comparables)
+        (comparables,) = comparables_of(predictor, table, wanted.comparables)
         found["comparables"] = [product.to_dict() for product in comparables.products]
     return found

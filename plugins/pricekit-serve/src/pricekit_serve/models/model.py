@@ -5,8 +5,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
-import pricekit as pk
-from pricekit.plugin import BundleReader, logger
+from pricekit.plugin import BundleReader, Predictor, logger
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import PriceQueue, Prices
@@ -28,7 +27,7 @@ class Model:
     """
 
     name: str
-    predictor: pk.Predictor
+    predictor: Predictor
     columns: KnownColumns
     queue: PriceQueue
 
@@ -38,7 +37,7 @@ class Model:
         return version_of(self.predictor)
 
 
-def version_of(predictor: pk.Predictor) -> str:
+def version_of(predictor: Predictor) -> str:
     """Return the beginning of the digest of a bundle."""
     return str(predictor.digest)[:_VERSION_DIGITS]
 
@@ -65,7 +64,7 @@ def open_model(
         BundleError: the bundle cannot be opened, or its self-test fails; or it has no sketch to count rows with.
         PluginError: a feature or an engine is missing or fails.
     """
-    predictor = pk.Predictor.from_bundle(reader, engine)
+    predictor = Predictor.from_bundle(reader, engine)
     _check(name, predictor)
     columns = KnownColumns.of(predictor)
 
@@ -87,7 +86,7 @@ def open_model(
     return model
 
 
-def _check(name: str, predictor: pk.Predictor) -> None:
+def _check(name: str, predictor: Predictor) -> None:
     """Run the self-test of a bundle that has one; raises BundleError if it fails."""
     if predictor.invented is None:
         logger.warning(

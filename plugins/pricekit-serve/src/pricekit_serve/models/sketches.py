@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-import pricekit as pk
 from pricekit.plugin import (
     WAIT_SECONDS,
     BusyError,
     ConfigError,
+    Predictor,
     PricedRows,
     PricekitError,
     add_when_free,
@@ -62,7 +62,7 @@ class Sketches:
                 parameters=("sketches",),
             ) from None
 
-    def recorder(self, name: str, version: str, predictor: pk.Predictor) -> Recorder:
+    def recorder(self, name: str, version: str, predictor: Predictor) -> Recorder:
         """Return what counts the rows of a model; raises BundleError if it has no sketch of its training table."""
         found = Recorder(self._folder / f"{name}-{version}.json", name, predictor, self._metrics)
         self._recorders.add(found)
@@ -94,7 +94,7 @@ class Recorder:
         DataError: the file contains something else.
     """
 
-    def __init__(self, file: Path, name: str, predictor: pk.Predictor, metrics: Metrics) -> None:
+    def __init__(self, file: Path, name: str, predictor: Predictor, metrics: Metrics) -> None:
         self._file, self._name, self._predictor, self._metrics = file, name, predictor, metrics
         self._sketch = require_sketch(predictor.sketch)
         check_priced_file(file, self._sketch)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-import pricekit as pk
 from pricekit.plugin import (
     MAX_TEXT_CHARS,
     MOST_OTHER_COLUMNS,
     Columns,
+    Predictor,
     did_you_mean,
     nearest,
     shorten,
@@ -49,7 +49,7 @@ class KnownColumns:
     any: bool = False
 
     @classmethod
-    def of(cls, predictor: pk.Predictor) -> KnownColumns:
+    def of(cls, predictor: Predictor) -> KnownColumns:
         """Return the columns of a model."""
         columns, sketch = predictor.columns, predictor.sketch
         others = () if sketch is None else tuple(sketch.others)

@@ -1,4 +1,4 @@
-"""`pricekit leaderboard`."""
+"""`pricekit compare` of more than two models, or of folders that contain them: a ranking."""
 
 import json
 
@@ -23,7 +23,7 @@ def folders(tmp_path, monkeypatch):
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_the_tables_fit_the_terminal(pricekit, folders, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    code, out, err = pricekit("leaderboard", "runs")
+    code, out, err = pricekit("compare", "runs")
     assert (code, out) == (0, "")
     tables = [line for line in err.splitlines() if line and line[0] in "┏┃┡│└"]
     assert max(map(len, tables)) <= width
@@ -47,26 +47,27 @@ def test_the_tables_fit_the_terminal(pricekit, folders, monkeypatch, width):
 
 
 def test_runs_is_the_default(pricekit, folders, monkeypatch):
-    code, out, err = pricekit("leaderboard", "--json", "--metric", "rmsle")
+    code, out, err = pricekit("compare", "--json", "--metric", "rmsle")
     assert (code, err) == (0, "reading runs\n")
     found = json.loads(out)
     assert found["runs"][0]["path"] == "runs/good"
     assert found["metric"] == "rmsle"
     (folders / "elsewhere").mkdir()
     monkeypatch.chdir(folders / "elsewhere")
-    code, _, err = pricekit("leaderboard")
+    code, _, err = pricekit("compare")
     assert (code, "there is no folder runs/" in err) == (2, True)
 
 
 def test_odd_models_are_named_and_left_out(pricekit, folders):
     write_run(folders / "odd", part_of(worse(1.0, 200), 100, 200))
-    code, _, err = pricekit("leaderboard", "runs", "odd")
+    code, _, err = pricekit("compare", "runs", "odd")
     assert code == 0
     assert "does not hold out the rows that the other 4 share: odd (another table or another seed)" in err
 
 
 def test_one_model_has_no_differences(pricekit, folders):
-    code, _, err = pricekit("leaderboard", "runs/good")
+    write_run(folders / "alone" / "good", worse(1.0))
+    code, _, err = pricekit("compare", "alone")
     assert code == 0
     assert "verdict" not in err
     assert "settings" not in err
@@ -80,14 +81,14 @@ def test_wrong_input_is_one_sentence(pricekit, folders):
         "empty": "contains no finished model",
         "begun": "is not a finished run",
     }.items():
-        code, out, err = pricekit("leaderboard", "runs", argument)
+        code, out, err = pricekit("compare", "runs", argument)
         assert (code, out, err.count("pricekit: ")) == (1, "", 1)
         assert said in err
-    assert pricekit("leaderboard", "runs", "--metric", "smap")[0] == 2
+    assert pricekit("compare", "runs", "--metric", "smap")[0] == 2
 
 
 def test_the_latency_of_a_run_is_shown(pricekit, run):
-    code, _, err = pricekit("leaderboard", run, "--latency")
+    code, _, err = pricekit("compare", run, "--latency")
     assert code == 0
     assert "one row" in err
     assert " ms " in err

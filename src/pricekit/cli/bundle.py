@@ -1,4 +1,4 @@
-"""The commands for bundles: `pricekit inspect`, `sign`, `push` and `pull`."""
+"""`pricekit bundle inspect`, `sign`, `push` and `pull`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from pricekit.support.text import counted, scheme_of
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 
 
-@click.command
+@click.group
+def bundle() -> None:
+    """Check, sign and share bundles.
+
+    \b
+    pricekit bundle inspect bundle
+    pricekit bundle sign bundle --key key.pem
+    """
+
+
+@bundle.command(short_help="Check a bundle in a sandbox, and show its manifest.")
 @click.argument("bundle", type=FOLDER)
 @flag(
     "--self-test",
@@ -31,8 +41,8 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
 
     \b
-    pricekit inspect bundle
-    pricekit inspect bundle --self-test --engine ort-cpu
+    pricekit bundle inspect bundle
+    pricekit bundle inspect bundle --self-test --engine ort-cpu
 
     The command checks every file against its hash and the limits of bundles. On Linux, a process with limited time and
     memory then opens the bundle and prices a few generated rows. With --self-test, the engine that --engine names opens
@@ -88,7 +98,7 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     return [*facts, ("verified", f"{len(shapes)} shapes, relative difference {difference:.1e}")]
 
 
-@click.command
+@bundle.command(short_help="Sign a bundle, so that others can check who wrote it.")
 @click.argument("bundle", type=FOLDER)
 @click.option(
     "--key", type=click.Path(), required=True, help="Private key in PEM; only its owner may access it."
@@ -99,7 +109,7 @@ def sign(bundle: str, key: str) -> None:
     \b
     openssl genpkey -algorithm ed25519 -out key.pem      the private key, which stays secret
     openssl pkey -in key.pem -pubout -out key.pub        the public key, for those who use the bundle
-    pricekit sign bundle --key key.pem
+    pricekit bundle sign bundle --key key.pem
     pricekit predict bundle new.csv --out prices.csv --trust key.pub
 
     All files are checked first. The signature (Ed25519, over the bytes of manifest.json, which has the hashes of all
@@ -111,7 +121,7 @@ def sign(bundle: str, key: str) -> None:
     show_result(f"{bundle} is signed with the key {signer}", bundle=bundle, key=signer)
 
 
-@click.command
+@bundle.command(short_help="Push a bundle to the Hugging Face hub.")
 @click.argument("bundle", type=FOLDER)
 @click.argument("repository", metavar="OWNER/NAME")
 @flag("--public", "Let everyone read a new repository. By default, it is private.")
@@ -119,9 +129,9 @@ def push(bundle: str, repository: str, public: bool) -> None:
     """Push BUNDLE to a repository of the Hugging Face hub, as one commit.
 
     \b
-    hf auth login                          or set HF_TOKEN
-    pricekit push bundle shop/tea
-    pricekit pull shop/tea --out tea       on another machine
+    hf auth login                              or set HF_TOKEN
+    pricekit bundle push bundle shop/tea
+    pricekit bundle pull shop/tea --out tea    on another machine
 
     All files are checked first. The model card of the bundle is the README.md of the repository, which is made if there
     is none. The commit deletes the other files of the bundle that was there before; earlier commits keep them.
@@ -133,7 +143,7 @@ def push(bundle: str, repository: str, public: bool) -> None:
     show_result(f"{bundle} is in {address}", bundle=bundle, address=address)
 
 
-@click.command
+@bundle.command(short_help="Fetch a bundle from the Hugging Face hub, and check it.")
 @click.argument("repository", metavar="OWNER/NAME[@REVISION]")
 @click.option("--out", type=FOLDER, required=True, help="New folder for the bundle.")
 @trust_option
@@ -141,8 +151,8 @@ def pull(repository: str, out: str, trust: list[str] | None) -> None:
     """Fetch a bundle from a repository of the Hugging Face hub.
 
     \b
-    pricekit pull shop/tea --out tea
-    pricekit pull shop/tea@v2 --out tea --trust key.pub
+    pricekit bundle pull shop/tea --out tea
+    pricekit bundle pull shop/tea@v2 --out tea --trust key.pub
 
     REVISION is a branch, a tag or a commit. Only the files that the manifest lists are fetched, and all are checked.
     The folder appears when it is complete; an existing one is never replaced.
@@ -152,7 +162,7 @@ def pull(repository: str, out: str, trust: list[str] | None) -> None:
 
     commit = pk.bundles.pull(repository, out, trust=trust)
     show_result(
-        f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit inspect {quote(out)}",
+        f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit bundle inspect {quote(out)}",
         bundle=out,
         commit=commit,
     )

@@ -1,111 +1,122 @@
-"""Functions that train: a run, a cross-validation, an ensemble, the weights of a backbone."""
+"""The public functions of pricekit: `import pricekit as pk`. Each command calls the function or the method of its name.
+
+Functions import heavy libraries only when they need them. So `import pricekit` is fast, and prediction from a bundle
+works without torch.
+
+Tables, files to write and models that are read may be at addresses such as `s3://shop/new.csv` (docs/remote.md).
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from pricekit.api.results import CrossValidation, Run, Tuning
 from pricekit.errors import ConfigError, path_of
+from pricekit.model import CrossValidation, Model, Tuning, load_folder, owning, trained_path
 from pricekit.options import (
+    Keys,
     ModelOptions,
     PathLike,
     PretrainingOptions,
+    PricedOptions,
     clear_errors,
     model_path,
+    names_of,
     path_or_frame,
     read_options_of,
     with_options,
 )
-from pricekit.output import Mode
+from pricekit.output import Mode, kind_of
 from pricekit.storage import location_of
 from pricekit.support.log import logger, silence
 from pricekit.training.launched import launched_count, launched_rank
 from pricekit.training.time_budget import began
 
 if TYPE_CHECKING:
+    from pricekit.evaluation.comparison import Comparison
+    from pricekit.evaluation.table_report import TableReport
     from pricekit.runs.split import Source
-    from pricekit.table import TableSource
+    from pricekit.table import Table, TableSource
+    from pricekit.workflows.leaderboard import Leaderboard
 
 
-Handle = TypeVar("Handle", Run, CrossValidation, Tuning)
+@with_options(PricedOptions)
+def check(table: TableSource, **options: Unpack[PricedOptions]) -> TableReport:
+    """Report how pricekit reads a table and which problems it has. Nothing is trained.
 
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        **options: see below.
 
-def several(given: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple; a frame, a path or a run is one value."""
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
+    Returns:
+        Columns with their kinds, usable rows, prices, duplicates, leaks, and notes.
 
+    Raises:
+        DataError: the table cannot be read, or a named column is missing.
 
-def source_of(
-    table: Any, options: Mapping[str, Any], *, valid: Any = None, unpriced: Any = (), teacher: Any = ()
-) -> Source:
-    """Return the tables of a training and the models that price some of them; raises ConfigError, DataError."""
-    from pricekit.runs.split import Source
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.check(pk.make_catalog(100))
+        >>> report.text, report.price
+        (('catalog_content',), 'price')
+    """
+    from pricekit.evaluation.table_report import profile_table
 
-    return Source(
+    return profile_table(
         path_or_frame(table),
-        path_or_frame(valid),
-        read_options_of(options),
-        tuple(map(path_or_frame, several(unpriced))),
-        tuple(model_path(path, "teacher") for path in several(teacher)),
+        text=names_of(options.get("text"), "text"),
+        price=options.get("price"),
+        id=options.get("id"),
+        read_options=read_options_of(options),
+        limit=options.get("limit"),
     )
 
 
-@contextmanager
-def output_folder(out: PathLike | None) -> Iterator[Path]:
-    """Yield the folder to write: `out`, or a temporary folder, which is deleted on failure."""
-    if out is not None:
-        yield path_of(out, "out")
-        return
-    if launched_count() > 1:
-        raise ConfigError("processes that train together need the same output folder", parameters=("out",))
-    folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+@with_options(PricedOptions)
+def read_table(table: TableSource, **options: Unpack[PricedOptions]) -> Table:
+    """Read a table as all other functions do, to look at the rows, or for a plugin's own test.
 
+    Args:
+        table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
+        **options: see below.
 
-@contextmanager
-def one_speaks() -> Iterator[None]:
-    """Log only errors while the block runs, unless this process is the first of those that train together."""
-    before = logger.level
-    if launched_rank():
-        silence()
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+    Returns:
+        Ids, texts, prices and other columns of all rows; unusable prices are NaN.
 
+    Raises:
+        DataError: the table cannot be read, or a named column is missing.
 
-def handle_of(handle: Handle, out: PathLike | None) -> Handle:
-    """Return the handle; a temporary folder is deleted when it is garbage-collected or its process ends."""
-    owner, folder = os.getpid(), handle.path
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.read_table(pk.make_catalog(100))
+        >>> len(table), table.ids.name
+        (100, 'sample_id')
+    """
+    from pricekit.table import guess_columns
+    from pricekit.table.read import read_with_facts
+    from pricekit.table.source import open_table
 
-    def delete() -> None:
-        if os.getpid() == owner:  # a forked child also has the handle
-            shutil.rmtree(folder, ignore_errors=True)
-
-    if out is None:
-        weakref.finalize(handle, delete)
-    return handle
-
-
-def mode_of(out: PathLike | None, *, resume: bool, overwrite: bool) -> Mode:
-    """Return how to write a folder; raises ConfigError if there is none to resume, or it is to be overwritten, too."""
-    if resume and out is None:
-        raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
-    if resume and overwrite:
-        raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
-    return "resume" if resume else "overwrite" if overwrite else "new"
+    read_options = read_options_of(options)
+    guess = guess_columns(
+        open_table(path_or_frame(table), read_options, logger.warning),
+        text=names_of(options.get("text"), "text"),
+        price=options.get("price"),
+        id=options.get("id"),
+        read_options=read_options,
+    )
+    rows, _ = read_with_facts(
+        guess.file,
+        guess.columns,
+        limit=options.get("limit"),
+        read_options=read_options,
+        notices=logger.warning,
+    )
+    return rows
 
 
 @with_options(ModelOptions)
@@ -121,14 +132,14 @@ def train(
     overwrite: bool = False,
     allow_leak: bool = False,
     **options: Unpack[ModelOptions],
-) -> Run:
+) -> Model:
     """Train a model on a table of texts and prices, or an ensemble if the settings or the policy name members.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
         out: a new or empty folder for the run. Without it, a temporary folder holds the run while its object exists.
         valid: a table to validate on; default: a part of `table`.
-        unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
+        unpriced: pseudo-labels: train also on the unpriced rows of these tables, with prices predicted by `teacher`.
         teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
         init: a finished run, or an ensemble that was trained as one, to continue from: its tokenizer, its weights and
             its settings are kept, and it learns from the rows of `table`, new ones and, best, the earlier ones, too.
@@ -145,8 +156,8 @@ def train(
 
     Example:
         >>> import pricekit as pk
-        >>> run = pk.train(pk.make_catalog(200), epochs=1)
-        >>> run.metrics["smape"] < 200
+        >>> model = pk.train(pk.make_catalog(200), epochs=1)
+        >>> model.metrics["smape"] < 200
         True
     """
     started = began()
@@ -159,7 +170,7 @@ def train(
         before = None if init is None else model_path(init, "init")
         config, mode = config_to_train(folder, source, options, before, mode)
         train_model(source, config, folder, mode, started=started)
-        return handle_of(Run(folder), out)
+        return owning(Model(folder), out)
 
 
 @with_options(ModelOptions)
@@ -185,7 +196,7 @@ def cross_validate(
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
         out: a new or empty folder. Without it, a temporary folder holds the runs while the object exists.
         folds: number of folds; default: 5, or the original number with `resume`.
-        unpriced: tables whose rows without a price are trained on, too, at the prices of `teacher`.
+        unpriced: pseudo-labels: train also on the unpriced rows of these tables, with prices predicted by `teacher`.
         teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
         resume: continue the cross-validation in `out`; start it if there is none.
         overwrite: replace the cross-validation in `out`; a finished one stays until the new one is complete.
@@ -209,7 +220,7 @@ def cross_validate(
 
         config, mode = config_to_validate(folder, source, options, mode)
         run_folds(source, config, folder, folds, mode)
-        return handle_of(CrossValidation(folder), out)
+        return owning(CrossValidation(folder), out)
 
 
 @clear_errors
@@ -219,11 +230,11 @@ def ensemble(
     out: PathLike | None = None,
     overwrite: bool = False,
     metric: str | None = None,
-) -> Run:
+) -> Model:
     """Combine several runs or cross-validations into one model, with weights fitted on their held-out rows.
 
     Args:
-        runs: at least two, which hold out the same rows.
+        runs: at least two models, cross-validations or searches, which hold out the same rows.
         out: a new or empty folder. Without it, a temporary folder holds the ensemble while its object exists.
         overwrite: replace the ensemble in `out` when the new one is complete.
         metric: which the weights minimise, such as `rmsle`; default: that of the first run.
@@ -243,12 +254,12 @@ def ensemble(
     """
     from pricekit.workflows.ensemble import make_ensemble
 
-    paths = tuple(model_path(run, "runs") for run in several(runs))
+    paths = tuple(trained_path(run, "runs") for run in several(runs))
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
     with output_folder(out) as folder:
         make_ensemble(paths, folder, "overwrite" if overwrite else "new", metric=metric)
-        return handle_of(Run(folder), out)
+        return owning(Model(folder), out)
 
 
 @with_options(ModelOptions)
@@ -285,7 +296,7 @@ def tune(
         **options: see below.
 
     Returns:
-        The chosen configuration, its run, all trials, and the importance of each setting.
+        The chosen configuration, its model, all trials, and the importance of each setting.
 
     Raises:
         ConfigError: Optuna is not installed, nothing can be searched, or the time is too short.
@@ -293,8 +304,8 @@ def tune(
 
     Example:
         >>> import pricekit as pk
-        >>> found = pk.tune(pk.make_catalog(200), trials=2, folds=2, epochs=1, features="fast15")
-        >>> found.trials["state"].tolist()
+        >>> tuning = pk.tune(pk.make_catalog(200), trials=2, folds=2, epochs=1, features="fast15")
+        >>> tuning.trials["state"].tolist()
         ['finished', 'finished']
     """
     started = began()
@@ -307,7 +318,7 @@ def tune(
         order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
         config, mode = config_to_search(folder, options, mode)
         run_search(source, config, folder, order, mode)
-        return handle_of(Tuning(folder), out)
+        return owning(Tuning(folder), out)
 
 
 @with_options(PretrainingOptions)
@@ -362,3 +373,143 @@ def pretrain(
         read_options_of(options),
     )
     return target
+
+
+@clear_errors
+def load(
+    path: PathLike, engine: str | None = None, *, trust: Keys | None = None
+) -> Model | CrossValidation | Tuning:
+    """Return what pricekit has written into a folder: a model, a cross-validation or a search.
+
+    A model is a run, an ensemble or a bundle. It is opened when it is first used; `Model.self_test` opens a bundle at
+    once.
+
+    Args:
+        path: the folder, or its address such as "s3://shop/bundle".
+        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
+            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
+        trust: a PEM file with a public key, or several: open only a bundle that one of them has signed (see
+            `pricekit.bundles.sign`). Of any other, nothing but its manifest and its signature is read.
+
+    Raises:
+        BundleError: the folder contains nothing of pricekit, or no trusted key has signed the bundle. When the model is
+            first used: the bundle is damaged or was changed.
+        TrainingError: a training, a cross-validation or a search is not finished.
+        PluginError: when the model is first used: a feature or an engine is not installed.
+        ConfigError: an engine is given for a run, or a key cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+    return load_folder(path, engine, trust)
+
+
+@clear_errors
+def compare(*models: PathLike, metric: str | None = None, latency: bool = False) -> Comparison | Leaderboard:
+    """Compare models or cross-validations of one table, on the rows that all of them hold out.
+
+    Of two, the second is compared with the first. More than two are ranked, and so are those with `latency`, or in a
+    folder such as `runs/`, which stands for all finished models directly inside it. Models that share no rows with the
+    others are left out of a ranking, with a warning.
+
+    Args:
+        models: runs, ensembles, cross-validations or searches on the same table with the same seed, or folders that
+            contain them. Cross-validations hold out every row.
+        metric: by which to compare, such as `rmsle`; default: of two models that of the first, otherwise that which
+            most of them were trained to minimise.
+        latency: also measure the time that a prediction of one row takes, in torch on this machine. This takes
+            seconds for each model.
+
+    Returns:
+        Of two: the score of each, and the difference with its 95% paired bootstrap interval and a verdict: better,
+        worse or cannot tell. Of others, the best first: the same in comparison with the best, the time of the training,
+        the size of the files, and the settings in which the models differ.
+
+    Raises:
+        DataError: no two models hold out the same rows, or a folder is no model and contains none.
+        TrainingError: a model is unfinished or damaged.
+        ConfigError: there are fewer than two, without `latency`; or there is no metric of that name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> table = pk.make_catalog(200)
+        >>> models = [pk.train(table, loss=loss, epochs=1, features="fast15") for loss in ("smape", "log-l1", "log-l2")]
+        >>> pk.compare(*models[:2]).rows
+        30
+        >>> sorted(entry.settings["loss"] for entry in pk.compare(*models).entries)
+        ['log-l1', 'log-l2', 'smape']
+    """
+    from pricekit.evaluation.comparison import compare_folders
+
+    paths = [trained_path(model, "models") for model in models]
+    of_models = [path for path in paths if path.is_dir() and not kind_of(path)]
+    if len(paths) < 2 and not of_models and not latency:
+        raise ConfigError(
+            f"compare needs at least two models, or a folder that contains them; got {len(paths)}",
+            parameters=("models",),
+        )
+    if len(paths) == 2 and not of_models and not latency:
+        return compare_folders(paths, metric)
+    from pricekit.workflows.leaderboard import rank_models
+
+    return rank_models(paths, metric, latency=latency)
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; a frame, a path or a model is one value."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def source_of(
+    table: Any, options: Mapping[str, Any], *, valid: Any = None, unpriced: Any = (), teacher: Any = ()
+) -> Source:
+    """Return the tables of a training and the models that price some of them; raises ConfigError, DataError."""
+    from pricekit.runs.split import Source
+
+    return Source(
+        path_or_frame(table),
+        path_or_frame(valid),
+        read_options_of(options),
+        tuple(map(path_or_frame, several(unpriced))),
+        tuple(model_path(path, "teacher") for path in several(teacher)),
+    )
+
+
+@contextmanager
+def output_folder(out: PathLike | None) -> Iterator[Path]:
+    """Yield the folder to write: `out`, or a temporary folder, which is deleted on failure."""
+    if out is not None:
+        yield path_of(out, "out")
+        return
+    if launched_count() > 1:
+        raise ConfigError("processes that train together need the same output folder", parameters=("out",))
+    folder = Path(tempfile.mkdtemp(prefix="pricekit-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def one_speaks() -> Iterator[None]:
+    """Log only errors while the block runs, unless this process is the first of those that train together."""
+    before = logger.level
+    if launched_rank():
+        silence()
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def mode_of(out: PathLike | None, *, resume: bool, overwrite: bool) -> Mode:
+    """Return how to write a folder; raises ConfigError if there is none to resume, or it is to be overwritten, too."""
+    if resume and out is None:
+        raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
+    if resume and overwrite:
+        raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
+    return "resume" if resume else "overwrite" if overwrite else "new"

@@ -1,0 +1,966 @@
+"""What users hold: a `Model`, and the results of a cross-validation and of a search. They delegate all work."""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
+
+from pricekit.bundle.manifest import read_manifest
+from pricekit.errors import BundleError, ConfigError, ExportError, check_intact, path_of, read_intact
+from pricekit.insight.alarms import limits_of
+from pricekit.insight.comparables import K
+from pricekit.insight.explanations import EVALUATIONS
+from pricekit.options import (
+    Keys,
+    PathLike,
+    PricedOptions,
+    ReadingOptions,
+    WeighedOptions,
+    clear_errors,
+    model_path,
+    names_of,
+    path_or_frame,
+    with_options,
+)
+from pricekit.output import finished_record, kind_of
+from pricekit.runs.load import ModelReader, check_trained
+from pricekit.storage import Location
+from pricekit.support.record import FACTS
+from pricekit.support.staging import read_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from pricekit.config import RunConfig
+    from pricekit.evaluation.scores import Scores
+    from pricekit.exporting.verify import VerificationReport
+    from pricekit.insight.comparables import Comparables
+    from pricekit.insight.drift import Drift
+    from pricekit.insight.explanations import Explanation
+    from pricekit.prediction.members import Rows
+    from pricekit.prediction.predictor import Predictor
+    from pricekit.prediction.self_test import SelfTestResult
+    from pricekit.table import Columns, TableSource
+    from pricekit.workflows.importance import Importance
+
+PRECISIONS = ("fp32", "fp16", "int8")
+
+
+class Model:
+    """A trained model in a folder: a run, an ensemble or a bundle. It prices rows, and answers questions about them.
+
+    `pricekit.train`, `pricekit.ensemble` and `pricekit.load` return one. It is opened when that is first needed, does
+    not change, and may be shared by threads. A pickled model contains its path, digest and engine; the other process
+    opens the model at that path, and checks its digest. Every function that takes the path of a model also takes this
+    object.
+
+    Args:
+        path: the folder, or its address such as "s3://shop/bundle".
+        engine: as for `pricekit.load`.
+        trust: as for `pricekit.load`.
+
+    Raises:
+        BundleError: the folder contains no model, or no trusted key has signed the bundle.
+        TrainingError: the run is not finished.
+        ConfigError: an engine is given for a run, or a key cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> model = pk.train(pk.make_catalog(200), epochs=1)
+        >>> sorted(model.metrics)
+        ['mae', 'mdape', 'r2_log', 'rmsle', 'smape']
+        >>> model.predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+
+    __slots__ = ("__weakref__", "_facts", "_kind", "_owner", "_reader")
+
+    def __init__(self, path: PathLike, engine: str | None = None, *, trust: Keys | None = None) -> None:
+        from pricekit.bundle.keys import read_trust
+
+        keys = read_trust(trust)
+        folder = model_path(path, "path", keys)
+        if kind_of(folder, BundleError) != "bundle":
+            check_trained(folder, engine, keys)
+        self._set(ModelReader(folder, engine, keys))
+
+    def _set(self, reader: ModelReader) -> None:
+        self._reader = reader
+        self._kind = kind_of(reader.path)
+        if self._kind == "bundle":
+            self._facts, reader.digest = read_whole(reader.path, partial(read_manifest, trust=reader.trust))
+        else:
+            self._facts = _read_facts(reader.path, "run", "ensemble")
+        self._owner: object = None  # keeps the object alive that owns the temporary folder
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run, the ensemble or the bundle."""
+        return self._reader.path
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics on the held-out rows by name: first that of the training, such as `smape` in percent.
+
+        After a refit, these are the metrics of the first pass, which was not trained on the held-out rows.
+        """
+        return dict(self._facts["metrics"])
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """The rows that a run or an ensemble, or before a refit its first pass, was not trained on, (N, 6 or more).
+
+        Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
+        of the table with few different values. A bundle has none.
+        """
+        from pricekit.evaluation.held_out import read_held_out_frame
+
+        return read_held_out_frame(self.path)
+
+    @property
+    def settings(self) -> RunConfig:
+        """The configuration that a run, or an ensemble that was trained as one, has. A bundle has none."""
+        from pricekit.config import read_saved_config
+
+        names = [name for name in ("config.toml", "members.toml") if (self.path / name).is_file()]
+        if not names:
+            where = (
+                "the run that it was exported from has them" if self._kind == "bundle" else "its members do"
+            )
+            raise ConfigError(f"the {self._kind} {self.path} has no settings; {where}", path=str(self.path))
+        check_intact(self.path, names)
+        return read_saved_config(self.path / names[0])
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of text, price and id that the model was trained with."""
+        return self._reader.columns
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of the prices; None if the training table did not show one."""
+        return cast("str | None", self._facts["currency"])
+
+    @property
+    def digest(self) -> str:
+        """A hash that identifies the model by its contents."""
+        return self._reader.open().digest
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that prices rows, such as `ort-cpu`; `torch` for a run or an ensemble."""
+        return self._reader.open().engine
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """Facts about the members of an ensemble, such as `weight` and `metrics`; empty for a single model."""
+        if self._kind == "bundle":
+            return list(self._facts.get("members") or [])
+        if self._kind == "ensemble":
+            return list(read_intact(self.path, "ensemble.json")["members"])
+        return []
+
+    def predict(self, rows: Rows, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+        """Return one price per row, in order.
+
+        Args:
+            rows: a table, or a pandas, Arrow, polars or similar frame with the columns of `columns`; or texts: a list,
+                a pandas Series or a numpy array of strings. If the model reads several columns, a text has one line
+                "column: cell" per column.
+            interval: the share of true prices that the returned bounds contain, such as 0.9.
+
+        Returns:
+            Prices, float32 (N,), in the currency of the training table; with `interval` a frame with the columns
+            `price`, `price_low` and `price_high`, float32, and the index of a pandas `rows`.
+
+        Raises:
+            ConfigError: the model has no intervals, or none of that level.
+            DataError: a column is missing, or a text has no line of the expected form.
+        """
+        return self._reader.open().predict(rows, interval)
+
+    @with_options(ReadingOptions)
+    def predict_file(
+        self,
+        table: PathLike,
+        out: PathLike,
+        *,
+        interval: float | None = None,
+        resume: bool = False,
+        processes: int | None = None,
+        runner: str | None = None,
+        address: str | None = None,
+        watch: PathLike | None = None,
+        **options: Unpack[ReadingOptions],
+    ) -> int:
+        """Price every row of table files in bounded memory, and write the prices into one file or one for each.
+
+        A file has one row per input row, in the same order, and appears when it is complete.
+
+        Args:
+            table: a file, a folder of Parquet files, or a pattern such as "new/*.csv", each also at an address such as
+                "s3://shop/new"; or "-" for standard input.
+            out: the file to write: CSV, TSV, Parquet or JSON lines, also at an address; "-" is CSV on standard output,
+                "-.jsonl" JSON lines. Or a folder: then each file of `table` gets a file of the same name there, also in
+                subfolders. A file that fails does not stop the others.
+            interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+            resume: continue an interrupted prediction into `out`. In a folder, skip files whose prices are complete,
+                unless their table, the model or the options have changed.
+            processes: the number of processes that price rows, each with a copy of the model; default: several, one
+                for each CPU, if they are faster than threads, as with many rows and a small model.
+            runner: the name of a package's runner, such as `ray`, whose workers price the files of a folder.
+            address: where the runner finds its cluster; default: as usual for it.
+            watch: also add the rows to a sketch in this local file, which `drift` compares with the training table in
+                place of a table. It contains counts of rows and no row. A prediction that is interrupted adds nothing,
+                and one that is resumed adds each row once. Not possible if `out` is a folder.
+            **options: see below.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            DataError: the table cannot be read, or `out` cannot be written; in a folder, after all other files are
+                priced.
+            BundleError, PluginError: the model cannot be opened.
+            ConfigError: the model has no interval of that level, or options do not go together.
+
+        Example:
+            >>> import pricekit as pk, tempfile
+            >>> folder = tempfile.mkdtemp()
+            >>> pk.make_catalog(300).to_csv(f"{folder}/products.csv", index=False)
+            >>> model = pk.train(f"{folder}/products.csv", epochs=1)
+            >>> model.predict_file(f"{folder}/products.csv", f"{folder}/prices.csv")
+            300
+        """
+        from pricekit.prediction.folders import Workers
+        from pricekit.workflows.predict import Order, predict_table
+
+        order, workers = Order(table, out, interval, watch), Workers(processes, runner, address)
+        return predict_table(self._reader, order, options, workers, resume=resume)
+
+    @with_options(WeighedOptions)
+    def evaluate(
+        self,
+        table: TableSource | None = None,
+        *,
+        metric: str | None = None,
+        worst: int | None = None,
+        by: str | None = None,
+        among: TableSource | None = None,
+        out: PathLike | None = None,
+        **options: Unpack[WeighedOptions],
+    ) -> Scores:
+        """Score the model on the rows of a table that have a price, or on its held-out rows.
+
+        Scores on rows that the model was trained on are too optimistic.
+
+        Args:
+            table: a file or a frame; default: the held-out rows of the model. A bundle has none.
+            metric: the metric that counts, such as `rmsle`; default: that which the model was trained to minimise.
+            worst: also return this number of rows, those with the largest errors, and show by unit, quantity, price and
+                category what they have in common.
+            by: group only by this column of the table.
+            among: a file or a frame of products with prices, to mark prices of the worst rows that are far from those
+                of similar products; default: those of the bundle, if it contains any.
+            out: also write all rows, largest error first, as CSV, TSV, Parquet or JSON lines.
+            **options: see below.
+
+        Returns:
+            That metric with its 95% bootstrap interval, other metrics, the metric by group, and the worst rows.
+
+        Raises:
+            DataError: the table cannot be used, or has no column `by`; or the model has no held-out rows.
+            ConfigError: `worst` is no number of rows, or is needed for `among`.
+            BundleError, PluginError: the model cannot be opened.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(200), epochs=1)
+            >>> model.evaluate().rows, model.evaluate(pk.make_catalog(50, seed=1)).rows
+            (30, 50)
+            >>> len(model.evaluate(worst=3).worst)
+            3
+        """
+        from pricekit.workflows.evaluate import Judgement, evaluate_model
+
+        return evaluate_model(self._reader, table, options, Judgement(metric, worst, by, among, out))
+
+    @with_options(ReadingOptions)
+    def explain(
+        self,
+        table: TableSource | Rows,
+        *,
+        row: str | Sequence[str] = (),
+        evaluations: int = EVALUATIONS,
+        **options: Unpack[ReadingOptions],
+    ) -> list[Explanation]:
+        """Decompose prices into factors: of lines, phrases, words and columns.
+
+        Each row is priced without some of its parts, so the features see the change, too. This works for every kind of
+        model and every engine; `pricekit.insight.explanations` has the formulas.
+
+        Args:
+            table: a file, a frame, or texts as of `predict`; it needs no prices.
+            row: explain only the rows with these ids, in the order of the table; default: all rows.
+            evaluations: the number of prices for each row, at least 2. More of them divide more phrases into words.
+                A row with many lines needs more: two for each.
+            **options: see below; not for texts.
+
+        Returns:
+            One explanation per row: its price is `base` times all its factors.
+
+        Raises:
+            DataError: the table cannot be read, or has no row with one of the ids.
+            ConfigError: fewer than two evaluations.
+            BundleError, PluginError: the model cannot be opened.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(200), epochs=1)
+            >>> explanation = model.explain(["Item Name: Green Tea, 20 Count (Pack of 6)"])[0]
+            >>> [phrase.text for phrase in sorted(explanation.phrases(), key=lambda each: each.start)]
+            ['Green Tea', '20 Count', 'Pack of 6']
+        """
+        from pricekit.insight.explanations import explain_prices
+        from pricekit.workflows.insight import rows_of_user
+
+        rows = rows_of_user(self._reader, table, options, row)
+        return explain_prices(self._reader.open(), rows, evaluations)
+
+    @with_options(ReadingOptions)
+    def comparables(
+        self,
+        table: TableSource | Rows,
+        *,
+        row: str | Sequence[str] = (),
+        k: int = K,
+        same: str | Sequence[str] = (),
+        among: TableSource | None = None,
+        **options: Unpack[ReadingOptions],
+    ) -> list[Comparables]:
+        """Find the products with known prices whose texts are most similar to those of rows.
+
+        A product with the id and the text of a row is the row itself, and left out.
+
+        Args:
+            table: a file, a frame, or texts as of `predict`; it needs no prices.
+            row: only the rows with these ids, in the order of the table; default: all rows.
+            k: the number of products for each row, 1 to 1,000.
+            same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
+            among: a file or a frame of products with prices, with the columns of the training table; default: those of
+                a bundle that was exported with some, see `export`.
+            **options: see below; not for texts.
+
+        Returns:
+            One result per row, with its nearest products, the most similar first.
+
+        Raises:
+            DataError: a table cannot be read, or has no row with one of the ids, or `among` has no price.
+            ConfigError: `k` or `same` is invalid; or the model contains no products.
+            BundleError, PluginError: the model cannot be opened, or its products are damaged.
+
+        Example:
+            >>> import pricekit as pk
+            >>> table = pk.make_catalog(200)
+            >>> comparables = pk.train(table, epochs=1).comparables(table, among=table, k=3, limit=2)
+            >>> [len(each.products) for each in comparables]
+            [3, 3]
+        """
+        from pricekit.insight.comparables import check_request, comparables_of
+        from pricekit.workflows.insight import rows_of_user
+
+        properties = names_of(same, "same")
+        check_request(k, properties)
+        rows = rows_of_user(self._reader, table, options, row)
+        products = path_or_frame(among)
+        return comparables_of(self._reader.open(), rows, k, same=properties, among=products)
+
+    @with_options(WeighedOptions)
+    def importance(
+        self,
+        table: TableSource | None = None,
+        *,
+        metric: str | None = None,
+        repeats: int = 5,
+        **options: Unpack[WeighedOptions],
+    ) -> Importance:
+        """Measure what the prices for a whole table depend on: features, lines or columns, and words.
+
+        The importance of a feature or a line is the increase of the metric when its values change rows at random. It
+        says what this model uses, not what causes a price. The effects of words are means over explanations.
+
+        Args:
+            table: a file or a frame with prices; default: the held-out rows of the model. Larger tables are sampled to
+                2,000 rows, with a fixed seed.
+            metric: the metric that counts; default: that of the model.
+            repeats: the number of permutations of each feature or line; their increases are averaged.
+            **options: see below.
+
+        Returns:
+            The frames `features`, `lines` and `words`, each sorted, the largest first.
+
+        Raises:
+            ConfigError: the metric is unknown, there are fewer than one repeats, or options are given without a table.
+            DataError: the table cannot be used, it has fewer than two rows with prices, or the model has no held-out
+                rows.
+            BundleError, PluginError: the model cannot be opened.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(200), epochs=1, features="fast15", refit=False)
+            >>> importance = model.importance(repeats=1)
+            >>> importance.rows, list(importance.features)
+            (30, ['feature', 'increase', 'low', 'high'])
+        """
+        from pricekit.workflows.importance import measure_importance
+
+        return measure_importance(self._reader, path_or_frame(table), options, metric=metric, repeats=repeats)
+
+    @with_options(PricedOptions)
+    def drift(
+        self,
+        table: TableSource | Rows,
+        *,
+        out: PathLike | None = None,
+        fail_over: Mapping[str, float] | Sequence[str] | None = None,
+        **options: Unpack[PricedOptions],
+    ) -> Drift:
+        """Measure how the rows of a table differ from those that the model was trained on.
+
+        The training rows are not needed: the model holds a sketch of them.
+
+        Args:
+            table: a file, a folder of Parquet files, a pattern such as "new/*.csv", a frame, or texts as of `predict`.
+                Missing columns are reported. Larger tables are sampled to 10,000 rows, with a fixed seed and in bounded
+                memory. If it has known prices, SMAPE is measured, too. Or a sketch of priced rows, which `predict_file`
+                has written with `watch`, or a server.
+            out: also write an HTML page, which needs no network; an existing file is replaced.
+            fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that
+                are exceeded. `pricekit.insight.alarms.MEASURES` lists the measures.
+            **options: see below; not for texts, nor for a sketch.
+
+        Returns:
+            Alarms, measures, and frames of features, values, words, missing fields and rows.
+
+        Raises:
+            ConfigError: a limit names an unknown measure, or jinja2 or matplotlib is not installed for `out`; or
+                options are given for a sketch.
+            DataError: the table has no rows, or cannot be read; or another model priced the rows of the sketch.
+            BundleError, PluginError: the model cannot be opened, or has no sketch.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(400), epochs=1, features="fast15")
+            >>> model.drift(pk.make_catalog(400, seed=1)).verdict
+            'No drift: the table resembles the training table.'
+        """
+        from pricekit.reporting.page import page_at, write_page
+        from pricekit.workflows.insight import measure_drift
+
+        limits = limits_of(fail_over)
+        page = None if out is None else page_at(out)
+        drift = measure_drift(self._reader, table, options, limits)
+        if page is not None:
+            from pricekit.reporting.drift_page import drift_sections
+
+            write_page(page, f"Drift of {self.path.name}", drift_sections(drift))
+        return drift
+
+    @with_options(WeighedOptions)
+    def report(
+        self,
+        table: TableSource | None = None,
+        *,
+        out: PathLike = "report.html",
+        against: PathLike | Sequence[PathLike] = (),
+        metric: str | None = None,
+        among: TableSource | None = None,
+        **options: Unpack[WeighedOptions],
+    ) -> Location:
+        """Write a report on the model: one HTML file that needs no network.
+
+        It shows how good the prices are, where they fail, with the words that made the worst of them, whether the price
+        intervals hold, the data, and how to train the model again.
+
+        Args:
+            table: a file or a frame; default: the held-out rows of the model. If it is the table of the training, the
+                held-out rows are judged, and the report describes the table. A table without prices has a shorter
+                report, which says so.
+            out: the file to write, locally or at an address; an existing one is replaced.
+            against: other models or cross-validations on the same table, to compare with.
+            metric: the metric that counts; default: that of the model.
+            among: a file or a frame of products with prices, to show those that are similar to the worst rows; default:
+                those of the bundle, or `table` if it is that of the training.
+            **options: see below.
+
+        Returns:
+            The path or the address of the file.
+
+        Raises:
+            ConfigError: matplotlib or jinja2 is not installed.
+            DataError: the table cannot be used, the model has no held-out rows, or `out` cannot be written.
+            BundleError, PluginError: the model cannot be opened.
+
+        Example:
+            >>> import pricekit as pk, tempfile
+            >>> model = pk.train(pk.make_catalog(200), epochs=1)
+            >>> model.report(out=f"{tempfile.mkdtemp()}/report.html").name
+            'report.html'
+        """
+        from pricekit.reporting.page import page_at, write_page
+
+        page = page_at(out)
+        from pricekit.reporting.sections import sections_for
+
+        sections = sections_for(
+            self._reader,
+            path_or_frame(table),
+            options,
+            against=_paths_of(against),
+            metric=metric,
+            among=path_or_frame(among),
+        )
+        write_page(page, f"Report on {self.path.name}", sections)
+        return page
+
+    @clear_errors
+    def export(
+        self,
+        out: PathLike,
+        *,
+        precision: Literal["fp32", "fp16", "int8"] = "fp32",
+        triton: PathLike | None = None,
+        with_comparables: TableSource | None = None,
+        sign: PathLike | None = None,
+        overwrite: bool = False,
+    ) -> VerificationReport:
+        """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
+
+        The export compares the graph with the model on real rows first. If they differ, it writes no bundle.
+
+        Args:
+            out: the folder of the bundle.
+            precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
+            triton: also write a model that reads texts into this model repository of Triton Inference Server, as a new
+                version of the model with the name of the bundle.
+            with_comparables: a table of products with prices, such as the training table. The bundle will contain their
+                ids, texts and prices, for `comparables`; by default it contains none.
+            sign: a PEM file with a private key that signs the bundle; see `pricekit.bundles.sign`.
+            overwrite: replace the bundle in `out` when the new one is complete.
+
+        Raises:
+            ExportError: the model is a bundle already, `out` is not empty, the model cannot be exported, or its graph
+                differs from it.
+            TrainingError: the run is damaged.
+            DataError: the table of comparables cannot be used.
+            ConfigError: the key cannot be used.
+
+        Example:
+            >>> import pricekit as pk, tempfile
+            >>> report = pk.train(pk.make_catalog(200), epochs=1).export(tempfile.mkdtemp())
+            >>> report.smape_change < 0.01
+            True
+        """
+        from pricekit.bundle.keys import read_signing_key
+
+        if precision not in PRECISIONS:
+            raise ConfigError(
+                f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
+            )
+        bundle = path_of(out, "out")
+        if self._kind == "bundle":
+            raise ExportError(
+                f"{self.path} is a bundle already; export the run or the ensemble that it was made from",
+                parameters=("run",),
+            )
+        from pricekit.exporting.export import export_run
+        from pricekit.exporting.triton import export_with_triton
+
+        export = partial(
+            export_run,
+            precision=precision,
+            overwrite=overwrite,
+            comparables=path_or_frame(with_comparables),
+            key=None if sign is None else read_signing_key(sign, "sign"),
+        )
+        if triton is None:
+            return export(self.path, bundle)
+        return export_with_triton(self.path, bundle, path_of(triton, "triton"), export)
+
+    @clear_errors
+    def self_test(self) -> SelfTestResult:
+        """Price the invented rows that a bundle contains, and compare with their prices at the export.
+
+        Each row is priced alone and among the others. Run this in the process that will serve, as in a readiness check.
+
+        Returns:
+            Engine, number of rows, largest relative difference, and the tolerance.
+
+        Raises:
+            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs have
+                none.
+            PluginError: a feature or the engine fails.
+
+        Example:
+            >>> import pricekit as pk
+            >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+            >>> test = pk.load("bundle", engine="ort-cpu").self_test()
+            >>> test.engine, test.difference <= test.tolerance
+            ('ort-cpu', True)
+        """
+        return self._reader.open().self_test()
+
+    @with_options(ReadingOptions)
+    def features(self, table: TableSource | Rows, **options: Unpack[ReadingOptions]) -> pd.DataFrame:
+        """Return the engineered features of rows, as the model reads them in addition to their texts.
+
+        Args:
+            table: a file, a frame, or texts as of `predict`; it needs no prices.
+            **options: see below; not for texts.
+
+        Returns:
+            The ids, then one float32 column for each feature, (N, 1 + K). The names of those of an ensemble begin with
+            the number of the member, such as "0:value".
+
+        Raises:
+            DataError: the table cannot be read.
+            BundleError, PluginError: the model cannot be opened.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(200), epochs=1, features="fast15")
+            >>> model.features(pk.make_catalog(100)).shape
+            (100, 16)
+        """
+        from pricekit.workflows.insight import compute_features
+
+        return compute_features(self._reader, table, options)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
+        return opened_model, (self._reader.open(),)
+
+    def __copy__(self) -> Model:
+        """Return the model itself, which does not change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        """Return the model itself, which does not change."""
+        return self
+
+    def __repr__(self) -> str:
+        engine = f", engine={self.engine!r}" if self._reader.is_open else ""
+        return f"Model('{self.path}', {self._kind}, {_score(self._facts)}{engine})"
+
+    def _repr_html_(self) -> str:
+        return _html_table(repr(self), self.metrics)
+
+
+def opened_model(predictor: Predictor) -> Model:
+    """Return the model of a predictor that was opened from a folder."""
+    model = object.__new__(Model)
+    model._set(ModelReader.of(predictor))
+    return model
+
+
+class CrossValidation:
+    """A cross-validation in a folder: one run per fold of a table.
+
+    `pricekit.cross_validate` and `pricekit.load` return it.
+
+    Args:
+        path: the folder of a finished cross-validation.
+
+    Attributes:
+        path: the folder.
+
+    Raises:
+        TrainingError: the folder contains no finished cross-validation.
+
+    Example:
+        >>> import pricekit as pk
+        >>> cv = pk.cross_validate(pk.make_catalog(200), folds=2, epochs=1)
+        >>> len(cv.runs), len(cv.held_out)
+        (2, 200)
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = model_path(path, "path")
+        self._facts = _read_facts(self.path, "cross-validation")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics over all rows, each predicted by the run of the fold that held it out."""
+        return {name: value for name, value in self._facts["scores"].items() if isinstance(value, float)}
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """All rows with their predictions, (N, 6 or more); the columns of `Model.held_out`."""
+        from pricekit.evaluation.held_out import read_held_out_frame
+
+        return read_held_out_frame(self.path)
+
+    @property
+    def runs(self) -> list[Model]:
+        """The model of each fold."""
+        return [_inner(self, f"fold-{fold['fold']}") for fold in self._facts["folds"]]
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of all rows, by group and with their spread over the folds; those of `evaluate`."""
+        return self.evaluate()
+
+    @clear_errors
+    def evaluate(
+        self,
+        *,
+        metric: str | None = None,
+        worst: int | None = None,
+        by: str | None = None,
+        among: TableSource | None = None,
+        out: PathLike | None = None,
+    ) -> Scores:
+        """Score all rows, each predicted by the run that had not seen it.
+
+        Args:
+            metric: as for `Model.evaluate`.
+            worst: as for `Model.evaluate`.
+            by: as for `Model.evaluate`.
+            among: as for `Model.evaluate`.
+            out: as for `Model.evaluate`.
+
+        Returns:
+            As of `Model.evaluate`, with the spread over the folds.
+        """
+        from pricekit.workflows.evaluate import Judgement, evaluate_model
+
+        return evaluate_model(ModelReader(self.path), None, {}, Judgement(metric, worst, by, among, out))
+
+    @clear_errors
+    def importance(self, *, metric: str | None = None, repeats: int = 5) -> Importance:
+        """Measure what the prices of all rows depend on.
+
+        Args:
+            metric: as for `Model.importance`.
+            repeats: as for `Model.importance`.
+
+        Returns:
+            As of `Model.importance`.
+        """
+        from pricekit.workflows.importance import measure_importance
+
+        return measure_importance(ModelReader(self.path), None, {}, metric=metric, repeats=repeats)
+
+    @with_options(WeighedOptions)
+    def report(
+        self,
+        table: TableSource | None = None,
+        *,
+        out: PathLike = "report.html",
+        against: PathLike | Sequence[PathLike] = (),
+        metric: str | None = None,
+        among: TableSource | None = None,
+        **options: Unpack[WeighedOptions],
+    ) -> Location:
+        """Write a report on all rows: one HTML file that needs no network; see `Model.report`.
+
+        Args:
+            table: the table of the training, to describe it.
+            out: the file to write, locally or at an address; an existing one is replaced.
+            against: as for `Model.report`.
+            metric: as for `Model.report`.
+            among: as for `Model.report`.
+            **options: see below.
+
+        Returns:
+            The path or the address of the file.
+        """
+        from pricekit.reporting.page import page_at, write_page
+
+        page = page_at(out)
+        from pricekit.reporting.sections import sections_for
+
+        sections = sections_for(
+            ModelReader(self.path),
+            path_or_frame(table),
+            options,
+            against=_paths_of(against),
+            metric=metric,
+            among=path_or_frame(among),
+        )
+        write_page(page, f"Report on {self.path.name}", sections)
+        return page
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"CrossValidation('{self.path}', folds={len(self._facts['folds'])}, {_score(self._facts)})"
+
+    def _repr_html_(self) -> str:
+        return _html_table(repr(self), self.metrics)
+
+
+class Tuning:
+    """A search for better settings, in a folder. `pricekit.tune` and `pricekit.load` return it.
+
+    Args:
+        path: the folder of a finished search.
+
+    Attributes:
+        path: the folder.
+
+    Raises:
+        TrainingError: the folder contains no finished search.
+
+    Example:
+        >>> import pricekit as pk
+        >>> tuning = pk.tune(pk.make_catalog(200), trials=2, folds=2, epochs=1, features="fast15")
+        >>> tuning.verdict in ("better", "cannot tell", "worse")
+        True
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = model_path(path, "path")
+        self._facts = _read_facts(self.path, "search")
+
+    @property
+    def config(self) -> RunConfig:
+        """The chosen configuration."""
+        from pricekit.config import read_saved_config
+
+        check_intact(self.path, ["config.toml"])
+        return read_saved_config(self.path / "config.toml")
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """The searched settings by name: default, tuned, importance (float, or NaN); the most important first."""
+        import pandas as pd
+
+        settings = pd.DataFrame.from_dict(
+            self._facts["settings"], orient="index", columns=["default", "tuned"]
+        )
+        importance = self.importance.set_index("setting")["importance"]
+        settings["importance"] = importance.reindex(settings.index).astype(float)
+        return settings.rename_axis("setting").sort_values("importance", ascending=False, kind="stable")
+
+    @property
+    def importance(self) -> pd.DataFrame:
+        """How much each setting mattered: setting, importance; empty with fewer than two finished trials."""
+        return self._read_csv("importance.csv")
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """Every trial: trial, state, score (the mean over the folds), seconds, error, and its settings by name."""
+        return self._read_csv("trials.csv")
+
+    @property
+    def model(self) -> Model:
+        """The model with the chosen settings, trained on all rows that trials saw."""
+        return _inner(self, "run")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metric on the rows that no trial saw, of both models: `tuned` and `default`."""
+        return {name: float(self._facts["on_final_rows"][name]) for name in ("tuned", "default")}
+
+    @property
+    def verdict(self) -> str:
+        """Whether the chosen model is "better" or "worse" on these rows beyond chance, or "cannot tell"."""
+        return str(self._facts["on_final_rows"]["verdict"])
+
+    def _read_csv(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        check_intact(self.path, [name])
+        return pd.read_csv(self.path / name)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        final, name = self._facts["on_final_rows"], self._facts["metric"]
+        return f"Tuning('{self.path}', {name}={final['tuned']:.4g}, default={final['default']:.4g})"
+
+    def _repr_html_(self) -> str:
+        return str(self.settings.to_html(float_format="{:.3g}".format, na_rep="", border=0))
+
+
+Trained = TypeVar("Trained", Model, CrossValidation, Tuning)
+
+
+def load_folder(path: PathLike, engine: str | None, trust: Keys | None) -> Model | CrossValidation | Tuning:
+    """Return what is in a folder; see `pricekit.load`."""
+    from pricekit.bundle.keys import read_trust
+
+    plain = engine is None and trust is None
+    if isinstance(path, Model | CrossValidation | Tuning) and plain:
+        return path
+    folder = model_path(path, "path", read_trust(trust))
+    kind = kind_of(folder, BundleError)
+    if plain and kind == "cross-validation":
+        return CrossValidation(folder)
+    if plain and kind == "search":
+        return Tuning(folder)
+    model = Model(folder, engine, trust=trust)
+    model._owner = path
+    return model
+
+
+def owning(trained: Trained, out: PathLike | None) -> Trained:
+    """Return the object; without `out`, its temporary folder is deleted when it is collected or its process ends."""
+    owner, folder = os.getpid(), trained.path
+
+    def delete() -> None:
+        if os.getpid() == owner:  # a forked child also has the object
+            shutil.rmtree(folder, ignore_errors=True)
+
+    if out is None:
+        weakref.finalize(trained, delete)
+    return trained
+
+
+def trained_path(value: object, parameter: str) -> Path:
+    """Return the folder of a model or a cross-validation; that of a search is its model's. Raises ConfigError."""
+    folder = model_path(value, parameter)
+    return folder / "run" if kind_of(folder) == "search" else folder
+
+
+def _inner(whole: CrossValidation | Tuning, name: str) -> Model:
+    """Return a model inside a folder, which keeps the folder alive if it is temporary."""
+    model = Model(whole.path / name)
+    model._owner = whole
+    return model
+
+
+def _paths_of(against: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
+    """Return the folders of the models that a report compares with; raises ConfigError."""
+    others = against if isinstance(against, list | tuple) else (against,)
+    return tuple(trained_path(other, "against") for other in others)
+
+
+def _read_facts(folder: Path, *kinds: str) -> dict[str, Any]:
+    """Return what a finished folder of one of these kinds says about itself; raises TrainingError."""
+    return read_intact(folder, FACTS[finished_record(folder, *kinds).kind])
+
+
+def _score(facts: Mapping[str, Any]) -> str:
+    from pricekit.evaluation.scores import goal_of
+
+    goal = goal_of(facts)
+    return f"{goal.metric.name}={goal.metric.write(goal.score)}"
+
+
+def _html_table(title: str, values: Mapping[str, float]) -> str:
+    cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{v:,.2f}</td></tr>" for k, v in values.items())
+    return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
