@@ -19,7 +19,8 @@ import numpy as np
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.insight.explanations import EVALUATIONS, Explanation
+from pricekit.insight import EVALUATIONS
+from pricekit.insight.explanations import Explanation
 from pricekit.table import read_table
 
 WORDS = 5

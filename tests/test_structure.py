@@ -30,7 +30,6 @@ TEST_FILES = {
     "table/test_formats.py": "all formats",
     "table/test_bad_input.py": "reading unusable tables in every format",
     "table/test_real_tables.py": "reading excerpts of public tables",
-    "cli/test_parity.py": "the commands against the public functions",
     "test_docs.py": "the documents",
     "test_docstring_examples.py": "the examples in docstrings",
     "test_example_notebook.py": "the notebook in examples/",

@@ -12,19 +12,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pricekit.errors import ConfigError, path_of
 from pricekit.model import CrossValidation, Model, Tuning, load_folder, owning, trained_path
 from pricekit.options import (
-    Keys,
-    ModelOptions,
+    CompareOptions,
+    CrossValidationOptions,
+    EnsembleOptions,
+    OpenOptions,
     PathLike,
     PretrainingOptions,
     PricedOptions,
-    clear_errors,
+    TrainOptions,
+    TrustOptions,
+    TuneOptions,
     model_path,
     names_of,
     path_or_frame,
@@ -119,33 +122,12 @@ def read_table(table: TableSource, **options: Unpack[PricedOptions]) -> Table:
     return rows
 
 
-@with_options(ModelOptions)
-def train(
-    table: TableSource,
-    *,
-    out: PathLike | None = None,
-    valid: TableSource | None = None,
-    unpriced: Sequence[TableSource] = (),
-    teacher: Sequence[PathLike] = (),
-    init: PathLike | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
-    **options: Unpack[ModelOptions],
-) -> Model:
+@with_options(TrainOptions)
+def train(table: TableSource, **options: Unpack[TrainOptions]) -> Model:
     """Train a model on a table of texts and prices, or an ensemble if the settings or the policy name members.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
-        out: a new or empty folder for the run. Without it, a temporary folder holds the run while its object exists.
-        valid: a table to validate on; default: a part of `table`.
-        unpriced: pseudo-labels: train also on the unpriced rows of these tables, with prices predicted by `teacher`.
-        teacher: models that price the rows of `unpriced`; the prices of several are averaged (geometric mean).
-        init: a finished run, or an ensemble that was trained as one, to continue from: its tokenizer, its weights and
-            its settings are kept, and it learns from the rows of `table`, new ones and, best, the earlier ones, too.
-        resume: continue the run in `out` from its last checkpoint, with its original settings, or start it.
-        overwrite: replace the run in `out`; a finished one stays until the new one is complete.
-        allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
     Raises:
@@ -161,9 +143,7 @@ def train(
         True
     """
     started = began()
-    source = source_of(table, options, valid=valid, unpriced=unpriced, teacher=teacher)
-    source = replace(source, allow_leak=allow_leak)
-    mode = mode_of(out, resume=resume, overwrite=overwrite)
+    source, mode, out, init = source_of(table, options), mode_of(options), options["out"], options["init"]
     with output_folder(out) as folder, one_speaks():
         from pricekit.workflows.ensemble import config_to_train, train_model
 
@@ -173,34 +153,17 @@ def train(
         return owning(Model(folder), out)
 
 
-@with_options(ModelOptions)
-def cross_validate(
-    table: TableSource,
-    *,
-    out: PathLike | None = None,
-    folds: int | None = None,
-    unpriced: Sequence[TableSource] = (),
-    teacher: Sequence[PathLike] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
-    **options: Unpack[ModelOptions],
-) -> CrossValidation:
+@with_options(CrossValidationOptions)
+def cross_validate(table: TableSource, **options: Unpack[CrossValidationOptions]) -> CrossValidation:
     """Train one run per fold on the rows of the other folds, and score it on that fold.
 
     Rows with nearly equal texts are in the same fold. No choice depends on the fold that scores it: with a refit, a
     part of the other folds chooses the epoch, and the run is then trained on all rows of the other folds, as `train`
-    does; otherwise it keeps its last weights.
+    does; otherwise it keeps its last weights. Each `teacher` is a cross-validation with the same folds: a fold learns
+    from the run that has not seen its rows.
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
-        out: a new or empty folder. Without it, a temporary folder holds the runs while the object exists.
-        folds: number of folds; default: 5, or the original number with `resume`.
-        unpriced: pseudo-labels: train also on the unpriced rows of these tables, with prices predicted by `teacher`.
-        teacher: cross-validations with the same folds; each fold learns from the run that has not seen its rows.
-        resume: continue the cross-validation in `out`; start it if there is none.
-        overwrite: replace the cross-validation in `out`; a finished one stays until the new one is complete.
-        allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
     Raises:
@@ -212,32 +175,23 @@ def cross_validate(
         >>> len(cv.held_out)
         200
     """
-    source = replace(source_of(table, options, unpriced=unpriced, teacher=teacher), allow_leak=allow_leak)
-    mode = mode_of(out, resume=resume, overwrite=overwrite)
+    source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder, one_speaks():
         from pricekit.workflows.cross_validation import config_to_validate
         from pricekit.workflows.cross_validation import cross_validate as run_folds
 
         config, mode = config_to_validate(folder, source, options, mode)
-        run_folds(source, config, folder, folds, mode)
+        run_folds(source, config, folder, options["folds"], mode)
         return owning(CrossValidation(folder), out)
 
 
-@clear_errors
-def ensemble(
-    runs: Sequence[PathLike],
-    *,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-    metric: str | None = None,
-) -> Model:
+@with_options(EnsembleOptions)
+def ensemble(runs: Sequence[PathLike], **options: Unpack[EnsembleOptions]) -> Model:
     """Combine several runs or cross-validations into one model, with weights fitted on their held-out rows.
 
     Args:
         runs: at least two models, cross-validations or searches, which hold out the same rows.
-        out: a new or empty folder. Without it, a temporary folder holds the ensemble while its object exists.
-        overwrite: replace the ensemble in `out` when the new one is complete.
-        metric: which the weights minimise, such as `rmsle`; default: that of the first run.
+        **options: see below.
 
     Raises:
         TrainingError: `out` is not empty, or the runs cannot be combined.
@@ -257,24 +211,14 @@ def ensemble(
     paths = tuple(trained_path(run, "runs") for run in several(runs))
     if len({path.resolve() for path in paths}) < 2:
         raise ConfigError("an ensemble needs at least two different runs", parameters=("runs",))
+    mode, out = mode_of(options), options["out"]
     with output_folder(out) as folder:
-        make_ensemble(paths, folder, "overwrite" if overwrite else "new", metric=metric)
+        make_ensemble(paths, folder, mode, metric=options["metric"])
         return owning(Model(folder), out)
 
 
-@with_options(ModelOptions)
-def tune(
-    table: TableSource,
-    *,
-    out: PathLike | None = None,
-    trials: int | None = None,
-    folds: int | None = None,
-    processes: int = 1,
-    resume: bool = False,
-    overwrite: bool = False,
-    allow_leak: bool = False,
-    **options: Unpack[ModelOptions],
-) -> Tuning:
+@with_options(TuneOptions)
+def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
     """Search for better settings with Optuna, among those that the plugins declare, and train with the best ones.
 
     A part of the rows, 15%, is set aside. Each trial trains a run for each fold of the other rows and is scored on the
@@ -286,13 +230,6 @@ def tune(
 
     Args:
         table: a file, or a frame (pandas, Arrow, polars, or anything with the Arrow PyCapsule interface).
-        out: a new or empty folder. Without it, a temporary folder holds the result while its object exists.
-        trials: the most trials; default: as many as fit into the time.
-        folds: number of folds; default: 3, or the original number with `resume`.
-        processes: run so many trials at a time, each on its part of the CPUs.
-        resume: continue the search in `out`, with a new time budget; start it if there is none.
-        overwrite: replace the search in `out`; a finished one stays until the new one is complete.
-        allow_leak: train even if columns or texts leak the price.
         **options: see below.
 
     Returns:
@@ -309,13 +246,13 @@ def tune(
         ['finished', 'finished']
     """
     started = began()
-    source = replace(source_of(table, options), allow_leak=allow_leak)
-    mode = mode_of(out, resume=resume, overwrite=overwrite)
+    source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder:
         from pricekit.workflows.tuning import Order, config_to_search
         from pricekit.workflows.tuning import tune as run_search
 
-        order = Order.checked(options.pop("time_budget", None), started, folds, trials, processes)
+        budget, folds, trials = options.pop("time_budget"), options["folds"], options["trials"]
+        order = Order.checked(budget, started, folds, trials, options["processes"])
         config, mode = config_to_search(folder, options, mode)
         run_search(source, config, folder, order, mode)
         return owning(Tuning(folder), out)
@@ -325,10 +262,6 @@ def tune(
 def pretrain(
     tables: PathLike | Sequence[PathLike],
     out: PathLike,
-    *,
-    backbone: str,
-    resume: bool = False,
-    overwrite: bool = False,
     **options: Unpack[PretrainingOptions],
 ) -> Path:
     """Adapt the encoder of a backbone to texts, with or without prices: train it to fill in masked tokens.
@@ -336,9 +269,6 @@ def pretrain(
     Args:
         tables: one file or several.
         out: a new or empty folder for the weights, which `train` takes as `weights`.
-        backbone: a pretrained backbone, or `transformer`.
-        resume: continue from the last checkpoint.
-        overwrite: replace the weights in `out`.
         **options: see below.
 
     Returns:
@@ -367,17 +297,17 @@ def pretrain(
     target = path_of(out, "out")
     run(
         paths,
-        pretraining_of(backbone, options),
+        pretraining_of(options["backbone"], options),
         target,
-        mode_of(out, resume=resume, overwrite=overwrite),
+        mode_of(options | {"out": out}),
         read_options_of(options),
     )
     return target
 
 
-@clear_errors
-def load(
-    path: PathLike, engine: str | None = None, *, trust: Keys | None = None
+@with_options(OpenOptions)
+def load(  # noqa: D417 (engine is one of the options)
+    path: PathLike, engine: str | None = None, **options: Unpack[TrustOptions]
 ) -> Model | CrossValidation | Tuning:
     """Return what pricekit has written into a folder: a model, a cross-validation or a search.
 
@@ -386,10 +316,7 @@ def load(
 
     Args:
         path: the folder, or its address such as "s3://shop/bundle".
-        engine: the engine that runs a bundle's graph, such as `ort-cpu`; default: `auto`, the fastest on this machine
-            by a benchmark, which runs the first time. A run or an ensemble runs in torch.
-        trust: a PEM file with a public key, or several: open only a bundle that one of them has signed (see
-            `pricekit.bundles.sign`). Of any other, nothing but its manifest and its signature is read.
+        **options: see below.
 
     Raises:
         BundleError: the folder contains nothing of pricekit, or no trusted key has signed the bundle. When the model is
@@ -404,11 +331,11 @@ def load(
         >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
         (1,)
     """
-    return load_folder(path, engine, trust)
+    return load_folder(path, engine, options["trust"])
 
 
-@clear_errors
-def compare(*models: PathLike, metric: str | None = None, latency: bool = False) -> Comparison | Leaderboard:
+@with_options(CompareOptions)
+def compare(*models: PathLike, **options: Unpack[CompareOptions]) -> Comparison | Leaderboard:
     """Compare models or cross-validations of one table, on the rows that all of them hold out.
 
     Of two, the second is compared with the first. More than two are ranked, and so are those with `latency`, or in a
@@ -418,10 +345,7 @@ def compare(*models: PathLike, metric: str | None = None, latency: bool = False)
     Args:
         models: runs, ensembles, cross-validations or searches on the same table with the same seed, or folders that
             contain them. Cross-validations hold out every row.
-        metric: by which to compare, such as `rmsle`; default: of two models that of the first, otherwise that which
-            most of them were trained to minimise.
-        latency: also measure the time that a prediction of one row takes, in torch on this machine. This takes
-            seconds for each model.
+        **options: see below.
 
     Returns:
         Of two: the score of each, and the difference with its 95% paired bootstrap interval and a verdict: better,
@@ -444,6 +368,7 @@ def compare(*models: PathLike, metric: str | None = None, latency: bool = False)
     """
     from pricekit.evaluation.comparison import compare_folders
 
+    metric, latency = options["metric"], options["latency"]
     paths = [trained_path(model, "models") for model in models]
     of_models = [path for path in paths if path.is_dir() and not kind_of(path)]
     if len(paths) < 2 and not of_models and not latency:
@@ -463,18 +388,17 @@ def several(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def source_of(
-    table: Any, options: Mapping[str, Any], *, valid: Any = None, unpriced: Any = (), teacher: Any = ()
-) -> Source:
+def source_of(table: Any, options: Mapping[str, Any]) -> Source:
     """Return the tables of a training and the models that price some of them; raises ConfigError, DataError."""
     from pricekit.runs.split import Source
 
     return Source(
         path_or_frame(table),
-        path_or_frame(valid),
+        path_or_frame(options.get("valid")),
         read_options_of(options),
-        tuple(map(path_or_frame, several(unpriced))),
-        tuple(model_path(path, "teacher") for path in several(teacher)),
+        tuple(map(path_or_frame, several(options.get("unpriced", ())))),
+        tuple(model_path(path, "teacher") for path in several(options.get("teacher", ()))),
+        options["allow_leak"],
     )
 
 
@@ -506,10 +430,11 @@ def one_speaks() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def mode_of(out: PathLike | None, *, resume: bool, overwrite: bool) -> Mode:
-    """Return how to write a folder; raises ConfigError if there is none to resume, or it is to be overwritten, too."""
-    if resume and out is None:
+def mode_of(options: Mapping[str, Any]) -> Mode:
+    """Return how to write `out`; raises ConfigError if there is none to resume, or it is to be overwritten, too."""
+    resume = options.get("resume", False)
+    if resume and options["out"] is None:
         raise ConfigError("resume needs the folder of the run to continue", parameters=("out",))
-    if resume and overwrite:
+    if resume and options["overwrite"]:
         raise ConfigError("a run is either resumed or overwritten; choose one", parameters=("overwrite",))
-    return "resume" if resume else "overwrite" if overwrite else "new"
+    return "resume" if resume else "overwrite" if options["overwrite"] else "new"

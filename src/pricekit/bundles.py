@@ -9,10 +9,18 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pricekit.errors import BundleError, ConfigError, path_of
-from pricekit.options import Keys, PathLike, clear_errors, model_path
+from pricekit.options import (
+    InspectOptions,
+    PathLike,
+    PushOptions,
+    TrustOptions,
+    clear_errors,
+    model_path,
+    with_options,
+)
 from pricekit.support.files import is_free
 from pricekit.support.locks import owned
 
@@ -23,10 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["inspect", "pull", "push", "read", "sign"]
 
 
-@clear_errors
-def inspect(
-    bundle: PathLike, *, self_test: bool = False, engine: str | None = None, trust: Keys | None = None
-) -> Inspection:
+@with_options(InspectOptions)
+def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
     """Check a bundle, which may be a stranger's, and return its manifest and files.
 
     The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
@@ -35,10 +41,7 @@ def inspect(
 
     Args:
         bundle: its folder.
-        self_test: then also open the bundle in this process, without limits, and check that the engine gives the
-            invented rows in it the prices that they had at its export; see `Model.self_test`.
-        engine: for the self-test, as for `pricekit.load`.
-        trust: as for `pricekit.load`.
+        **options: see below.
 
     Raises:
         BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
@@ -57,12 +60,13 @@ def inspect(
     from pricekit.bundle.keys import read_trust
     from pricekit.prediction.sandbox import inspect_bundle, with_self_test
 
+    engine, self_test = options["engine"], options["self_test"]
     if engine is not None and not self_test:
         raise ConfigError(
             f"the engine {engine} is for the self-test, which is off; turn it on, or leave the engine out",
             parameters=("self_test", "engine"),
         )
-    keys = read_trust(trust)
+    keys = read_trust(options["trust"])
     inspection = inspect_bundle(open_bundle(model_path(bundle, "bundle", keys), keys))
     return with_self_test(inspection, engine) if self_test else inspection
 
@@ -102,8 +106,8 @@ def sign(bundle: PathLike, key: PathLike) -> str:
     return signing.id
 
 
-@clear_errors
-def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
+@with_options(PushOptions)
+def push(bundle: PathLike, repository: str, **options: Unpack[PushOptions]) -> str:
     """Push a bundle to a repository of the Hugging Face hub, as one commit; its model card is the README.md there.
 
     The commit deletes the other files of the bundle that was there before; earlier commits keep them.
@@ -112,7 +116,7 @@ def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
     Args:
         bundle: its folder. All its files are checked first.
         repository: owner/name. A new one is made if there is none.
-        public: let everyone read a new repository. One that exists stays as it is.
+        **options: see below.
 
     Returns:
         The address of the commit.
@@ -129,11 +133,11 @@ def push(bundle: PathLike, repository: str, *, public: bool = False) -> str:
     from pricekit.bundle.hub import push_bundle, repository_of
 
     name, _ = repository_of(repository, revisions=False)
-    return push_bundle(path_of(bundle, "bundle"), name, public=public)
+    return push_bundle(path_of(bundle, "bundle"), name, public=options["public"])
 
 
-@clear_errors
-def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
+@with_options(TrustOptions)
+def pull(repository: str, out: PathLike, **options: Unpack[TrustOptions]) -> str:
     """Fetch a bundle from a repository of the Hugging Face hub into a new folder, and check it.
 
     Only the files that its manifest lists are fetched. The folder appears when all of them are complete and have their
@@ -142,7 +146,7 @@ def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
     Args:
         repository: owner/name, or owner/name@revision: a branch, a tag or a commit.
         out: the folder, which is missing or empty.
-        trust: as for `pricekit.load`.
+        **options: see below.
 
     Returns:
         The hash of the commit that it was fetched from.
@@ -161,7 +165,7 @@ def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
     from pricekit.bundle.keys import read_trust
 
     name, revision = repository_of(repository)
-    folder, keys = path_of(out, "out"), read_trust(trust)
+    folder, keys = path_of(out, "out"), read_trust(options["trust"])
     with owned(folder, "bundle", BundleError):
         if not is_free(folder):
             raise BundleError(
@@ -171,13 +175,13 @@ def pull(repository: str, out: PathLike, *, trust: Keys | None = None) -> str:
         return pull_bundle(name, revision, folder, keys)
 
 
-@clear_errors
-def read(path: PathLike, *, trust: Keys | None = None) -> BundleReader:
+@with_options(TrustOptions)
+def read(path: PathLike, **options: Unpack[TrustOptions]) -> BundleReader:
     """Read a bundle and check it, without opening an engine, for a program that runs the graph itself.
 
     Args:
         path: its folder, or its address such as "s3://shop/bundle".
-        trust: as for `pricekit.load`.
+        **options: see below.
 
     Returns:
         A reader, whose `prepare` makes the inputs of the graph from rows.
@@ -196,5 +200,5 @@ def read(path: PathLike, *, trust: Keys | None = None) -> BundleReader:
     from pricekit.bundle.keys import read_trust
     from pricekit.prediction.members import read_bundle
 
-    keys = read_trust(trust)
+    keys = read_trust(options["trust"])
     return read_bundle(model_path(path, "path", keys), keys)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pricekit.api import train
+from pricekit.options import SettingOptions, check_known, described, parameters_of, show_options
 from pricekit.prediction.members import read_bundle
 from pricekit.prediction.predictor import Predictor
 from pricekit.table.usable import MIN_ROWS
@@ -29,16 +31,9 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     predicts without torch, and runs no code from the bundle.
 
     Args:
-        policy: training policy, which sets the defaults of the other parameters.
-        backbone: tokenizer and encoder; None: the policy's.
-        features: feature plugins; None: the policy's.
-        metric: what to minimise on the rows that `fit` holds out, such as "rmsle"; None: "smape".
-        loss: loss function; None: that of the metric, or the policy's.
-        max_length: maximum number of tokens per text; None: the policy's.
-        epochs: maximum number of epochs, or "auto"; None: the policy's.
-        settings: single settings by dotted name, such as `{"backbone.members": 2}`.
-        engine: engine that runs the model in `predict`; "auto" chooses the fastest by one benchmark.
-        random_state: random seed of split, weights and order.
+        engine: engine that runs the model in `predict`; as of `pricekit.load`.
+        random_state: the option `seed` of `pricekit.train`.
+        **options: see below.
 
     Attributes:
         n_features_in_: number of columns in `fit`; missing for texts.
@@ -58,29 +53,13 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        policy: str = "quick",
-        *,
-        backbone: str | None = None,
-        features: str | Sequence[str] | None = None,
-        metric: str | None = None,
-        loss: str | None = None,
-        max_length: int | None = None,
-        epochs: int | str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        engine: str = "ort-cpu",
-        random_state: int = 0,
+        self, *, engine: str = "ort-cpu", random_state: int = 0, **options: Unpack[SettingOptions]
     ) -> None:
-        self.policy = policy
-        self.backbone = backbone
-        self.features = features
-        self.metric = metric
-        self.loss = loss
-        self.max_length = max_length
-        self.epochs = epochs
-        self.settings = settings
         self.engine = engine
         self.random_state = random_state
+        check_known(type(self).__name__, options, inspect.signature(PriceRegressor).parameters)
+        for name, parameter in parameters_of(SettingOptions).items():
+            setattr(self, name, options.get(name, parameter.default))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train on rows and prices.
@@ -117,14 +96,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             text=list(names.values()),
             price=_PRICE,
             weight=_WEIGHT if sample_weight is not None else None,
-            policy=self.policy,
-            backbone=self.backbone,
-            features=self.features,
-            metric=self.metric,
-            loss=self.loss,
-            max_length=self.max_length,
-            epochs=self.epochs,
-            settings=self.settings,
+            **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
             seed=self.random_state,
             allow_leak=True,
         )
@@ -199,6 +171,9 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "bundle_")
 
+
+show_options(PriceRegressor.__init__, SettingOptions)
+PriceRegressor.__doc__ = described(PriceRegressor.__doc__, SettingOptions)
 
 _OPEN: WeakKeyDictionary[PriceRegressor, tuple[str, dict[str, bytes], Predictor]] = WeakKeyDictionary()
 """The open models of this process with their engine and bundle; estimators contain nothing that cannot be pickled."""

@@ -6,22 +6,29 @@ import html
 import os
 import shutil
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
 
 from pricekit.bundle.manifest import read_manifest
 from pricekit.errors import BundleError, ConfigError, ExportError, check_intact, path_of, read_intact
 from pricekit.insight.alarms import limits_of
-from pricekit.insight.comparables import K
-from pricekit.insight.explanations import EVALUATIONS
 from pricekit.options import (
+    ComparablesOptions,
+    DriftOptions,
+    EvaluateOptions,
+    ExplainOptions,
+    ExportOptions,
+    ImportanceOptions,
     Keys,
     PathLike,
-    PricedOptions,
+    Precision,
+    PredictOptions,
     ReadingOptions,
-    WeighedOptions,
+    ReportOptions,
+    TableEvaluateOptions,
+    TableImportanceOptions,
     clear_errors,
     model_path,
     names_of,
@@ -49,8 +56,6 @@ if TYPE_CHECKING:
     from pricekit.prediction.self_test import SelfTestResult
     from pricekit.table import Columns, TableSource
     from pricekit.workflows.importance import Importance
-
-PRECISIONS = ("fp32", "fp16", "int8")
 
 
 class Model:
@@ -186,23 +191,17 @@ class Model:
         """
         return self._reader.open().predict(rows, interval)
 
-    @with_options(ReadingOptions)
+    @with_options(PredictOptions)
     def predict_file(
         self,
         table: PathLike,
         out: PathLike,
-        *,
-        interval: float | None = None,
-        resume: bool = False,
-        processes: int | None = None,
-        runner: str | None = None,
-        address: str | None = None,
-        watch: PathLike | None = None,
-        **options: Unpack[ReadingOptions],
+        **options: Unpack[PredictOptions],
     ) -> int:
         """Price every row of table files in bounded memory, and write the prices into one file or one for each.
 
-        A file has one row per input row, in the same order, and appears when it is complete.
+        A file has one row per input row, in the same order, and appears when it is complete. A prediction that is
+        interrupted adds nothing to the sketch of `watch`, and one that is resumed adds each row once.
 
         Args:
             table: a file, a folder of Parquet files, or a pattern such as "new/*.csv", each also at an address such as
@@ -210,16 +209,6 @@ class Model:
             out: the file to write: CSV, TSV, Parquet or JSON lines, also at an address; "-" is CSV on standard output,
                 "-.jsonl" JSON lines. Or a folder: then each file of `table` gets a file of the same name there, also in
                 subfolders. A file that fails does not stop the others.
-            interval: also write `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
-            resume: continue an interrupted prediction into `out`. In a folder, skip files whose prices are complete,
-                unless their table, the model or the options have changed.
-            processes: the number of processes that price rows, each with a copy of the model; default: several, one
-                for each CPU, if they are faster than threads, as with many rows and a small model.
-            runner: the name of a package's runner, such as `ray`, whose workers price the files of a folder.
-            address: where the runner finds its cluster; default: as usual for it.
-            watch: also add the rows to a sketch in this local file, which `drift` compares with the training table in
-                place of a table. It contains counts of rows and no row. A prediction that is interrupted adds nothing,
-                and one that is resumed adds each row once. Not possible if `out` is a folder.
             **options: see below.
 
         Returns:
@@ -242,20 +231,15 @@ class Model:
         from pricekit.prediction.folders import Workers
         from pricekit.workflows.predict import Order, predict_table
 
-        order, workers = Order(table, out, interval, watch), Workers(processes, runner, address)
-        return predict_table(self._reader, order, options, workers, resume=resume)
+        order = Order(table, out, options["interval"], options["watch"])
+        workers = Workers(options["processes"], options["runner"], options["address"])
+        return predict_table(self._reader, order, options, workers, resume=options["resume"])
 
-    @with_options(WeighedOptions)
+    @with_options(TableEvaluateOptions)
     def evaluate(
         self,
         table: TableSource | None = None,
-        *,
-        metric: str | None = None,
-        worst: int | None = None,
-        by: str | None = None,
-        among: TableSource | None = None,
-        out: PathLike | None = None,
-        **options: Unpack[WeighedOptions],
+        **options: Unpack[TableEvaluateOptions],
     ) -> Scores:
         """Score the model on the rows of a table that have a price, or on its held-out rows.
 
@@ -263,13 +247,6 @@ class Model:
 
         Args:
             table: a file or a frame; default: the held-out rows of the model. A bundle has none.
-            metric: the metric that counts, such as `rmsle`; default: that which the model was trained to minimise.
-            worst: also return this number of rows, those with the largest errors, and show by unit, quantity, price and
-                category what they have in common.
-            by: group only by this column of the table.
-            among: a file or a frame of products with prices, to mark prices of the worst rows that are far from those
-                of similar products; default: those of the bundle, if it contains any.
-            out: also write all rows, largest error first, as CSV, TSV, Parquet or JSON lines.
             **options: see below.
 
         Returns:
@@ -288,18 +265,13 @@ class Model:
             >>> len(model.evaluate(worst=3).worst)
             3
         """
-        from pricekit.workflows.evaluate import Judgement, evaluate_model
+        return _evaluate(self._reader, table, options)
 
-        return evaluate_model(self._reader, table, options, Judgement(metric, worst, by, among, out))
-
-    @with_options(ReadingOptions)
+    @with_options(ExplainOptions)
     def explain(
         self,
         table: TableSource | Rows,
-        *,
-        row: str | Sequence[str] = (),
-        evaluations: int = EVALUATIONS,
-        **options: Unpack[ReadingOptions],
+        **options: Unpack[ExplainOptions],
     ) -> list[Explanation]:
         """Decompose prices into factors: of lines, phrases, words and columns.
 
@@ -307,11 +279,9 @@ class Model:
         model and every engine; `pricekit.insight.explanations` has the formulas.
 
         Args:
-            table: a file, a frame, or texts as of `predict`; it needs no prices.
-            row: explain only the rows with these ids, in the order of the table; default: all rows.
-            evaluations: the number of prices for each row, at least 2. More of them divide more phrases into words.
-                A row with many lines needs more: two for each.
-            **options: see below; not for texts.
+            table: a file, a frame, or texts as of `predict`, which options for reading do not describe; it needs no
+                prices.
+            **options: see below.
 
         Returns:
             One explanation per row: its price is `base` times all its factors.
@@ -331,32 +301,23 @@ class Model:
         from pricekit.insight.explanations import explain_prices
         from pricekit.workflows.insight import rows_of_user
 
-        rows = rows_of_user(self._reader, table, options, row)
-        return explain_prices(self._reader.open(), rows, evaluations)
+        rows = rows_of_user(self._reader, table, options, options["row"])
+        return explain_prices(self._reader.open(), rows, options["evaluations"])
 
-    @with_options(ReadingOptions)
+    @with_options(ComparablesOptions)
     def comparables(
         self,
         table: TableSource | Rows,
-        *,
-        row: str | Sequence[str] = (),
-        k: int = K,
-        same: str | Sequence[str] = (),
-        among: TableSource | None = None,
-        **options: Unpack[ReadingOptions],
+        **options: Unpack[ComparablesOptions],
     ) -> list[Comparables]:
         """Find the products with known prices whose texts are most similar to those of rows.
 
         A product with the id and the text of a row is the row itself, and left out.
 
         Args:
-            table: a file, a frame, or texts as of `predict`; it needs no prices.
-            row: only the rows with these ids, in the order of the table; default: all rows.
-            k: the number of products for each row, 1 to 1,000.
-            same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
-            among: a file or a frame of products with prices, with the columns of the training table; default: those of
-                a bundle that was exported with some, see `export`.
-            **options: see below; not for texts.
+            table: a file, a frame, or texts as of `predict`, which options for reading do not describe; it needs no
+                prices.
+            **options: see below.
 
         Returns:
             One result per row, with its nearest products, the most similar first.
@@ -376,20 +337,17 @@ class Model:
         from pricekit.insight.comparables import check_request, comparables_of
         from pricekit.workflows.insight import rows_of_user
 
-        properties = names_of(same, "same")
+        properties, k = names_of(options["same"], "same"), options["k"]
         check_request(k, properties)
-        rows = rows_of_user(self._reader, table, options, row)
-        products = path_or_frame(among)
+        rows = rows_of_user(self._reader, table, options, options["row"])
+        products = path_or_frame(options["among"])
         return comparables_of(self._reader.open(), rows, k, same=properties, among=products)
 
-    @with_options(WeighedOptions)
+    @with_options(TableImportanceOptions)
     def importance(
         self,
         table: TableSource | None = None,
-        *,
-        metric: str | None = None,
-        repeats: int = 5,
-        **options: Unpack[WeighedOptions],
+        **options: Unpack[TableImportanceOptions],
     ) -> Importance:
         """Measure what the prices for a whole table depend on: features, lines or columns, and words.
 
@@ -399,8 +357,6 @@ class Model:
         Args:
             table: a file or a frame with prices; default: the held-out rows of the model. Larger tables are sampled to
                 2,000 rows, with a fixed seed.
-            metric: the metric that counts; default: that of the model.
-            repeats: the number of permutations of each feature or line; their increases are averaged.
             **options: see below.
 
         Returns:
@@ -419,18 +375,13 @@ class Model:
             >>> importance.rows, list(importance.features)
             (30, ['feature', 'increase', 'low', 'high'])
         """
-        from pricekit.workflows.importance import measure_importance
+        return _importance(self._reader, table, options)
 
-        return measure_importance(self._reader, path_or_frame(table), options, metric=metric, repeats=repeats)
-
-    @with_options(PricedOptions)
+    @with_options(DriftOptions)
     def drift(
         self,
         table: TableSource | Rows,
-        *,
-        out: PathLike | None = None,
-        fail_over: Mapping[str, float] | Sequence[str] | None = None,
-        **options: Unpack[PricedOptions],
+        **options: Unpack[DriftOptions],
     ) -> Drift:
         """Measure how the rows of a table differ from those that the model was trained on.
 
@@ -440,11 +391,8 @@ class Model:
             table: a file, a folder of Parquet files, a pattern such as "new/*.csv", a frame, or texts as of `predict`.
                 Missing columns are reported. Larger tables are sampled to 10,000 rows, with a fixed seed and in bounded
                 memory. If it has known prices, SMAPE is measured, too. Or a sketch of priced rows, which `predict_file`
-                has written with `watch`, or a server.
-            out: also write an HTML page, which needs no network; an existing file is replaced.
-            fail_over: limits by measure, such as {"psi": 0.2} or ["psi=0.2"]; `failures` of the result names those that
-                are exceeded. `pricekit.insight.alarms.MEASURES` lists the measures.
-            **options: see below; not for texts, nor for a sketch.
+                has written with `watch`, or a server. Options for reading describe neither texts nor a sketch.
+            **options: see below.
 
         Returns:
             Alarms, measures, and frames of features, values, words, missing fields and rows.
@@ -464,7 +412,7 @@ class Model:
         from pricekit.reporting.page import page_at, write_page
         from pricekit.workflows.insight import measure_drift
 
-        limits = limits_of(fail_over)
+        limits, out = limits_of(options["fail_over"]), options["out"]
         page = None if out is None else page_at(out)
         drift = measure_drift(self._reader, table, options, limits)
         if page is not None:
@@ -473,16 +421,11 @@ class Model:
             write_page(page, f"Drift of {self.path.name}", drift_sections(drift))
         return drift
 
-    @with_options(WeighedOptions)
+    @with_options(ReportOptions)
     def report(
         self,
         table: TableSource | None = None,
-        *,
-        out: PathLike = "report.html",
-        against: PathLike | Sequence[PathLike] = (),
-        metric: str | None = None,
-        among: TableSource | None = None,
-        **options: Unpack[WeighedOptions],
+        **options: Unpack[ReportOptions],
     ) -> Location:
         """Write a report on the model: one HTML file that needs no network.
 
@@ -493,11 +436,6 @@ class Model:
             table: a file or a frame; default: the held-out rows of the model. If it is the table of the training, the
                 held-out rows are judged, and the report describes the table. A table without prices has a shorter
                 report, which says so.
-            out: the file to write, locally or at an address; an existing one is replaced.
-            against: other models or cross-validations on the same table, to compare with.
-            metric: the metric that counts; default: that of the model.
-            among: a file or a frame of products with prices, to show those that are similar to the worst rows; default:
-                those of the bundle, or `table` if it is that of the training.
             **options: see below.
 
         Returns:
@@ -514,46 +452,17 @@ class Model:
             >>> model.report(out=f"{tempfile.mkdtemp()}/report.html").name
             'report.html'
         """
-        from pricekit.reporting.page import page_at, write_page
+        return _report(self._reader, table, options)
 
-        page = page_at(out)
-        from pricekit.reporting.sections import sections_for
-
-        sections = sections_for(
-            self._reader,
-            path_or_frame(table),
-            options,
-            against=_paths_of(against),
-            metric=metric,
-            among=path_or_frame(among),
-        )
-        write_page(page, f"Report on {self.path.name}", sections)
-        return page
-
-    @clear_errors
-    def export(
-        self,
-        out: PathLike,
-        *,
-        precision: Literal["fp32", "fp16", "int8"] = "fp32",
-        triton: PathLike | None = None,
-        with_comparables: TableSource | None = None,
-        sign: PathLike | None = None,
-        overwrite: bool = False,
-    ) -> VerificationReport:
+    @with_options(ExportOptions)
+    def export(self, out: PathLike, **options: Unpack[ExportOptions]) -> VerificationReport:
         """Export a run or an ensemble into a bundle, which predicts with ONNX Runtime, without torch.
 
         The export compares the graph with the model on real rows first. If they differ, it writes no bundle.
 
         Args:
             out: the folder of the bundle.
-            precision: the precision of the graph: `fp32`, `fp16` for GPUs, or `int8` for CPUs.
-            triton: also write a model that reads texts into this model repository of Triton Inference Server, as a new
-                version of the model with the name of the bundle.
-            with_comparables: a table of products with prices, such as the training table. The bundle will contain their
-                ids, texts and prices, for `comparables`; by default it contains none.
-            sign: a PEM file with a private key that signs the bundle; see `pricekit.bundles.sign`.
-            overwrite: replace the bundle in `out` when the new one is complete.
+            **options: see below.
 
         Raises:
             ExportError: the model is a bundle already, `out` is not empty, the model cannot be exported, or its graph
@@ -570,9 +479,10 @@ class Model:
         """
         from pricekit.bundle.keys import read_signing_key
 
-        if precision not in PRECISIONS:
+        precision, triton = options["precision"], options["triton"]
+        if precision not in (names := get_args(Precision)):
             raise ConfigError(
-                f"the precision is {precision!r}; expected {', '.join(PRECISIONS)}", parameters=("precision",)
+                f"the precision is {precision!r}; expected {', '.join(names)}", parameters=("precision",)
             )
         bundle = path_of(out, "out")
         if self._kind == "bundle":
@@ -586,9 +496,9 @@ class Model:
         export = partial(
             export_run,
             precision=precision,
-            overwrite=overwrite,
-            comparables=path_or_frame(with_comparables),
-            key=None if sign is None else read_signing_key(sign, "sign"),
+            overwrite=options["overwrite"],
+            comparables=path_or_frame(options["with_comparables"]),
+            key=None if options["sign"] is None else read_signing_key(options["sign"], "sign"),
         )
         if triton is None:
             return export(self.path, bundle)
@@ -622,8 +532,9 @@ class Model:
         """Return the engineered features of rows, as the model reads them in addition to their texts.
 
         Args:
-            table: a file, a frame, or texts as of `predict`; it needs no prices.
-            **options: see below; not for texts.
+            table: a file, a frame, or texts as of `predict`, which options for reading do not describe; it needs no
+                prices.
+            **options: see below.
 
         Returns:
             The ids, then one float32 column for each feature, (N, 1 + K). The names of those of an ensemble begin with
@@ -720,86 +631,46 @@ class CrossValidation:
         """The scores of all rows, by group and with their spread over the folds; those of `evaluate`."""
         return self.evaluate()
 
-    @clear_errors
-    def evaluate(
-        self,
-        *,
-        metric: str | None = None,
-        worst: int | None = None,
-        by: str | None = None,
-        among: TableSource | None = None,
-        out: PathLike | None = None,
-    ) -> Scores:
+    @with_options(EvaluateOptions)
+    def evaluate(self, **options: Unpack[EvaluateOptions]) -> Scores:
         """Score all rows, each predicted by the run that had not seen it.
 
         Args:
-            metric: as for `Model.evaluate`.
-            worst: as for `Model.evaluate`.
-            by: as for `Model.evaluate`.
-            among: as for `Model.evaluate`.
-            out: as for `Model.evaluate`.
+            **options: see below.
 
         Returns:
             As of `Model.evaluate`, with the spread over the folds.
         """
-        from pricekit.workflows.evaluate import Judgement, evaluate_model
+        return _evaluate(ModelReader(self.path), None, options)
 
-        return evaluate_model(ModelReader(self.path), None, {}, Judgement(metric, worst, by, among, out))
-
-    @clear_errors
-    def importance(self, *, metric: str | None = None, repeats: int = 5) -> Importance:
+    @with_options(ImportanceOptions)
+    def importance(self, **options: Unpack[ImportanceOptions]) -> Importance:
         """Measure what the prices of all rows depend on.
 
         Args:
-            metric: as for `Model.importance`.
-            repeats: as for `Model.importance`.
+            **options: see below.
 
         Returns:
             As of `Model.importance`.
         """
-        from pricekit.workflows.importance import measure_importance
+        return _importance(ModelReader(self.path), None, options)
 
-        return measure_importance(ModelReader(self.path), None, {}, metric=metric, repeats=repeats)
-
-    @with_options(WeighedOptions)
+    @with_options(ReportOptions)
     def report(
         self,
         table: TableSource | None = None,
-        *,
-        out: PathLike = "report.html",
-        against: PathLike | Sequence[PathLike] = (),
-        metric: str | None = None,
-        among: TableSource | None = None,
-        **options: Unpack[WeighedOptions],
+        **options: Unpack[ReportOptions],
     ) -> Location:
         """Write a report on all rows: one HTML file that needs no network; see `Model.report`.
 
         Args:
             table: the table of the training, to describe it.
-            out: the file to write, locally or at an address; an existing one is replaced.
-            against: as for `Model.report`.
-            metric: as for `Model.report`.
-            among: as for `Model.report`.
             **options: see below.
 
         Returns:
             The path or the address of the file.
         """
-        from pricekit.reporting.page import page_at, write_page
-
-        page = page_at(out)
-        from pricekit.reporting.sections import sections_for
-
-        sections = sections_for(
-            ModelReader(self.path),
-            path_or_frame(table),
-            options,
-            against=_paths_of(against),
-            metric=metric,
-            among=path_or_frame(among),
-        )
-        write_page(page, f"Report on {self.path.name}", sections)
-        return page
+        return _report(ModelReader(self.path), table, options)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -943,10 +814,39 @@ def _inner(whole: CrossValidation | Tuning, name: str) -> Model:
     return model
 
 
-def _paths_of(against: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
-    """Return the folders of the models that a report compares with; raises ConfigError."""
+def _evaluate(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
+    from pricekit.workflows.evaluate import Judgement, evaluate_model
+
+    judgement = Judgement(
+        options["metric"], options["worst"], options["by"], options["among"], options["out"]
+    )
+    return evaluate_model(reader, table, options, judgement)
+
+
+def _importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> Importance:
+    from pricekit.workflows.importance import measure_importance
+
+    metric, repeats = options["metric"], options["repeats"]
+    return measure_importance(reader, path_or_frame(table), options, metric=metric, repeats=repeats)
+
+
+def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location:
+    from pricekit.reporting.page import page_at, write_page
+
+    page, against = page_at(options["out"]), options["against"]
     others = against if isinstance(against, list | tuple) else (against,)
-    return tuple(trained_path(other, "against") for other in others)
+    from pricekit.reporting.sections import sections_for
+
+    sections = sections_for(
+        reader,
+        path_or_frame(table),
+        options,
+        against=tuple(trained_path(other, "against") for other in others),
+        metric=options["metric"],
+        among=path_or_frame(options["among"]),
+    )
+    write_page(page, f"Report on {reader.path.name}", sections)
+    return page
 
 
 def _read_facts(folder: Path, *kinds: str) -> dict[str, Any]:

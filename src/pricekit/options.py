@@ -1,177 +1,742 @@
-"""Keyword options that several functions of `pricekit` share, and how they become settings.
+"""The options of public functions and commands, and how they become settings.
 
-Each option is declared once, with its type and a description. `with_options` shows them in the signature and the
-docstring of every function that takes them.
+Each option is declared once: by its name, its type, and an `Option`. Its description and its default are those of the
+setting that it names. The functions show it (`with_options`), the command line has it (`pricekit.cli.options`), and
+`pricekit.PriceRegressor` takes it.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pricekit.errors import ConfigError, DataError, PricekitError, check_limit, path_of
+from pricekit.errors import ConfigError, DataError, PricekitError, path_of
+from pricekit.insight import EVALUATIONS, PRODUCTS
 from pricekit.storage import location_of
 from pricekit.support.files import describe_failure, restore
 from pricekit.support.text import did_you_mean
 
+PathLike = str | os.PathLike[str]
+Keys = PathLike | Sequence[PathLike]
+"""Files of public keys."""
+
 if TYPE_CHECKING:
     from pricekit.bundle.keys import Trust
-    from pricekit.table import Table
+    from pricekit.table import Table, TableSource
+else:
+    TableSource = PathLike | Any  # a frame is any of several types, whose packages are slow to import
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
 """The options that control how a file is read."""
 
-_KINDS = ("policy", "backbone", "loss")
 
-PathLike = str | os.PathLike[str]
-Keys = PathLike | Sequence[PathLike]
-"""Files of public keys."""
+@dataclass(frozen=True)
+class Option:
+    """What an option is, apart from its name and its type.
+
+    Attributes:
+        setting: the dotted name of the setting that it sets, whose description and default it has.
+        help: the description of an option that stands for no setting, or for one of a plugin. Like that of a setting,
+            it may end with "; default: ...".
+        default: the value of an option without a setting; None: False, () or None, as its type says.
+        names: what its values name: a column, a metric, a setting, or a kind of plugin. Completion offers them, and
+            lists of columns and plugins may be joined by commas.
+        metavar: its value in the usage of a command, if neither its type nor `names` tells it.
+        least: the least number; other numbers than whole ones are above it. None: that of the setting, if it has one.
+        most: the greatest number; other numbers than whole ones are below it.
+    """
+
+    setting: str = ""
+    help: str = ""
+    default: Any = None
+    names: str = ""
+    metavar: str = ""
+    least: float | None = None
+    most: float | None = None
 
 
 class ReadingOptions(TypedDict, total=False):
     """Options for reading a table; pricekit detects those that are not given."""
 
-    text: Annotated[
-        str | Sequence[str] | None, "text columns; several columns become labelled lines of one text"
+    text: Annotated[str | Sequence[str] | None, Option("columns.text", names="column")]
+    id: Annotated[str | None, Option("columns.id", names="column")]
+    limit: Annotated[int | None, Option("limit")]
+    encoding: Annotated[str | None, Option(help="encoding of a text file; default: detected")]
+    delimiter: Annotated[
+        str | None, Option(help="field separator of a text file, such as ';' or tab; default: detected")
     ]
-    id: Annotated[
-        str | None, "column that identifies each row; default: sample_id if it exists, otherwise row numbers"
+    columns: Annotated[
+        Sequence[str] | None, Option(help="names of all columns of a file without a header", names="column")
     ]
-    encoding: Annotated[str | None, "encoding of a text file"]
-    delimiter: Annotated[str | None, "field separator of a text file, such as ';' or tab"]
-    columns: Annotated[Sequence[str] | None, "names of all columns of a file that has no header"]
-    limit: Annotated[int | None, "number of rows to read, from the first one"]
 
 
 class PricedOptions(ReadingOptions, total=False):
     """Options for reading a table with prices."""
 
-    price: Annotated[str | None, "column of known prices; default: price"]
-    decimal: Annotated[str | None, "decimal mark of prices written as text, '.' or ','"]
-    currency: Annotated[str | None, "use only prices in this currency, a code or a sign, such as EUR or €"]
+    price: Annotated[str | None, Option("columns.price", names="column")]
+    decimal: Annotated[
+        str | None, Option(help="decimal mark of prices written as text, '.' or ','; default: detected")
+    ]
+    currency: Annotated[
+        str | None, Option(help="use only prices in this currency, a code or a sign, such as EUR or €")
+    ]
 
 
 class WeighedOptions(PricedOptions, total=False):
     """Options for reading a table with prices whose rows may count differently."""
 
-    weight: Annotated[
-        str | None, "column of row weights, at least 0; in training for the loss, trees and intervals, too"
-    ]
+    weight: Annotated[str | None, Option("columns.weight", names="column")]
 
 
-class ModelOptions(WeighedOptions, total=False):
-    """Options for the model and its training."""
+class SettingOptions(TypedDict, total=False):
+    """Options for a model and its training, whatever its rows come from."""
 
-    group: Annotated[str | None, "column whose equal values stay on one side of a split, such as a shop"]
-    time: Annotated[
-        str | None, "column of dates, times or numbers: earlier rows are trained on, later ones validated on"
+    policy: Annotated[str | None, Option("policy.name", names="policy")]
+    backbone: Annotated[str | None, Option("backbone.name", names="backbone")]
+    features: Annotated[str | Sequence[str] | None, Option("features", names="feature")]
+    weights: Annotated[
+        PathLike | None,
+        Option("backbone.weights", "pretrained weights of the backbone: a folder or a hub id"),
     ]
-    policy: Annotated[
-        str | None, "training policy, which sets the defaults of all options below; default: quick"
-    ]
-    backbone: Annotated[str | None, "tokenizer and encoder"]
-    features: Annotated[str | Sequence[str] | None, "feature plugins"]
-    weights: Annotated[str | Path | None, "pretrained weights of the backbone: a folder or a hub id"]
     random_weights: Annotated[
-        bool | None,
-        "start the backbone from random weights instead of downloading pretrained ones; for benchmarks",
+        bool,
+        Option(
+            "backbone.random_weights",
+            "start the backbone from random weights instead of downloading pretrained ones; for benchmarks",
+        ),
     ]
+    metric: Annotated[str | None, Option("metric", names="metric")]
+    loss: Annotated[str | None, Option("loss.name", names="loss")]
+    max_length: Annotated[int | None, Option("max_length")]
+    epochs: Annotated[int | str | None, Option("training.epochs")]
+    time_budget: Annotated[float | str | None, Option("training.time_budget", metavar="TIME")]
+    refit: Annotated[bool | None, Option("training.refit")]
+    max_latency: Annotated[float | str | None, Option("max_latency", metavar="TIME")]
+    track: Annotated[str | Sequence[str] | None, Option("track", names="tracker")]
+    config: Annotated[
+        PathLike | Mapping[str, Any] | None, Option(help="TOML file of settings; options override it")
+    ]
+    settings: Annotated[
+        Mapping[str, Any] | Sequence[str] | None,
+        Option(
+            help="single settings by dotted name, such as training.epochs=20, which override everything else; in "
+            "Python also as {'training.epochs': 20}",
+            names="setting",
+            metavar="KEY=VALUE",
+        ),
+    ]
+
+
+class ModelOptions(WeighedOptions, SettingOptions, total=False):
+    """Options for a model and its training on a table."""
+
+    group: Annotated[str | None, Option("columns.group", names="column")]
+    time: Annotated[str | None, Option("columns.time", names="column")]
+    seed: Annotated[int | None, Option("seed")]
+
+
+class OutputOptions(TypedDict, total=False):
+    """The option of functions that return an object with a folder."""
+
+    out: Annotated[
+        PathLike | None,
+        Option(help="new or empty folder; default: a temporary one, which exists as long as the result"),
+    ]
+
+
+class OverwriteOptions(TypedDict, total=False):
+    """The option of functions that write a folder."""
+
+    overwrite: Annotated[
+        bool,
+        Option(help="replace what is in `out`; if it is finished, it stays until the new one is complete"),
+    ]
+
+
+class ResumeOptions(OverwriteOptions, total=False):
+    """Options of functions that train."""
+
+    resume: Annotated[
+        bool,
+        Option(
+            help="continue what is unfinished in `out`, with its original settings, or start if there is nothing"
+        ),
+    ]
+
+
+class FitOptions(OutputOptions, ResumeOptions, ModelOptions, total=False):
+    """Options of all functions that train on the prices of a table."""
+
+    allow_leak: Annotated[bool, Option(help="train even if columns or texts leak the price")]
+
+
+class TeacherOptions(FitOptions, total=False):
+    """Options of functions that can train on rows without prices, too."""
+
+    unpriced: Annotated[
+        Sequence[TableSource],
+        Option(
+            help="pseudo-labels: train also on the unpriced rows of this table, with prices predicted by `teacher`"
+        ),
+    ]
+    teacher: Annotated[
+        Sequence[PathLike],
+        Option(
+            help="model that prices the rows of `unpriced`; the prices of several are averaged (geometric mean)"
+        ),
+    ]
+
+
+class TrainOptions(TeacherOptions, total=False):
+    """Options of `pricekit.train`."""
+
+    valid: Annotated[TableSource | None, Option(help="table to validate on; default: a part of `table`")]
+    init: Annotated[PathLike | None, Option("init")]
+
+
+class CrossValidationOptions(TeacherOptions, total=False):
+    """Options of `pricekit.cross_validate`."""
+
+    folds: Annotated[
+        int | None, Option(help="number of folds; default: 5, or the original number with `resume`")
+    ]
+
+
+class TuneOptions(FitOptions, total=False):
+    """Options of `pricekit.tune`."""
+
+    trials: Annotated[
+        int | None, Option(help="maximum number of trials; default: as many as fit into the time")
+    ]
+    folds: Annotated[
+        int | None,
+        Option(help="number of folds that score a trial; default: 3, or the original number with `resume`"),
+    ]
+    processes: Annotated[
+        int, Option(help="run this number of trials at a time, each on its part of the CPUs", default=1)
+    ]
+
+
+class PretrainingOptions(ResumeOptions, ReadingOptions, total=False):
+    """Options of `pricekit.pretrain`."""
+
+    backbone: Required[
+        Annotated[str, Option("backbone.name", "pretrained backbone, or transformer", names="backbone")]
+    ]
+    weights: Annotated[
+        PathLike | None, Option("backbone.weights", "weights to start from: a folder or a hub id")
+    ]
+    random_weights: Annotated[
+        bool, Option("backbone.random_weights", "start a pretrained backbone from random weights")
+    ]
+    max_length: Annotated[int | None, Option(help="maximum number of tokens per text; default: 128", least=4)]
+    epochs: Annotated[
+        int | None, Option(help="number of epochs; default: 3, from random weights 10", least=1)
+    ]
+    batch_size: Annotated[int | None, Option(help="number of texts per step; default: 32", least=1)]
+    learning_rate: Annotated[
+        float | None, Option(help="peak learning rate; default: 1e-4, from random weights 1e-3", least=0)
+    ]
+    seed: Annotated[
+        int | None,
+        Option(help="random seed of the masks, the order and the held-out texts; default: 0", least=0),
+    ]
+    settings: Annotated[
+        Mapping[str, Any] | Sequence[str] | None,
+        Option(
+            help="settings of the backbone, such as backbone.layers=2, and facts_first=true; those of the training",
+            names="setting",
+            metavar="KEY=VALUE",
+        ),
+    ]
+
+
+class MetricOptions(TypedDict, total=False):
+    """The option of functions that judge models."""
+
     metric: Annotated[
         str | None,
-        "what to minimise on the validation rows: smape, mape, mdape, wape, mae, medae, rmse or rmsle; it also brings "
-        "its natural loss; default: smape",
-    ]
-    loss: Annotated[str | None, "training objective; default: that of the metric"]
-    max_length: Annotated[int | None, "maximum number of tokens per text"]
-    seed: Annotated[int | None, "random seed of split, weights and order; default: 0"]
-    epochs: Annotated[int | str | None, "maximum number of epochs, or 'auto': more for small tables"]
-    time_budget: Annotated[
-        float | str | None, "time limit in seconds, or a text such as '2h'; the schedule fits into it"
-    ]
-    max_latency: Annotated[
-        float | str | None,
-        "time to price one row alone, in seconds or a text such as '5ms', in torch on this machine: an ensemble "
-        "consists of the members that are best within it",
-    ]
-    refit: Annotated[
-        bool | None,
-        "after the best epoch is known, train once more on all rows, those of the validation included; default: as the "
-        "policy says, and `quick` says yes",
-    ]
-    track: Annotated[
-        str | Sequence[str] | None,
-        "trackers that observe the training, such as mlflow or tensorboard, each from its package",
-    ]
-    config: Annotated[
-        str | Path | Mapping[str, Any] | None, "TOML file or mapping of settings; options override it"
-    ]
-    settings: Annotated[
-        Mapping[str, Any] | Sequence[str] | None,
-        "single settings by dotted name, such as {'training.epochs': 20}; they override everything else",
+        Option(
+            help="metric that counts, such as rmsle; default: that which the model, or the first one, was trained to "
+            "minimise",
+            names="metric",
+        ),
     ]
 
 
-class PretrainingOptions(ReadingOptions, total=False):
-    """Options for pretraining."""
+class EnsembleOptions(OutputOptions, OverwriteOptions, MetricOptions, total=False):
+    """Options of `pricekit.ensemble`."""
 
-    weights: Annotated[str | Path | None, "weights to start from: a folder or a hub id"]
-    random_weights: Annotated[bool | None, "start a pretrained backbone from random weights"]
-    max_length: Annotated[int | None, "maximum number of tokens per text; default: 128"]
-    epochs: Annotated[int | None, "number of epochs; default: 3, from random weights 10"]
-    batch_size: Annotated[int | None, "number of texts per step; default: 32"]
-    learning_rate: Annotated[float | None, "peak learning rate; default: 1e-4, from random weights 1e-3"]
-    seed: Annotated[int | None, "random seed of masks, order and held-out texts; default: 0"]
-    settings: Annotated[
-        Mapping[str, Any] | Sequence[str] | None,
-        "settings of the backbone, such as {'backbone.layers': 2}, and facts_first",
+
+class CompareOptions(MetricOptions, total=False):
+    """Options of `pricekit.compare`."""
+
+    latency: Annotated[
+        bool,
+        Option(
+            help="also measure the time that a prediction of one row takes, in torch on this machine, in some seconds "
+            "for each model"
+        ),
     ]
 
 
-RESUMABLE = frozenset({"time_budget", "out", *READ_OPTIONS})
-"""Options that may differ in a resumed run: those for reading the table, and a new time budget."""
+class TrustOptions(TypedDict, total=False):
+    """The option of functions that read a bundle."""
+
+    trust: Annotated[
+        Keys | None,
+        Option(
+            help="PEM file with a public key: open only a bundle that it, or another one of several, has signed",
+            metavar="KEY",
+        ),
+    ]
+
+
+class OpenOptions(TrustOptions, total=False):
+    """Options of functions that open a model."""
+
+    engine: Annotated[
+        str | None,
+        Option(
+            help="engine that runs the graph of a bundle, such as ort-cpu; a run or an ensemble runs in torch; "
+            "default: auto, the fastest on this machine by a benchmark, which runs the first time",
+            names="engine",
+        ),
+    ]
+
+
+class InspectOptions(OpenOptions, total=False):
+    """Options of `pricekit.bundles.inspect`."""
+
+    self_test: Annotated[
+        bool,
+        Option(
+            help="then also check, in this process and without limits, that the engine gives the invented rows in the "
+            "bundle the prices that they had at its export"
+        ),
+    ]
+
+
+class PushOptions(TypedDict, total=False):
+    """The option of `pricekit.bundles.push`."""
+
+    public: Annotated[bool, Option(help="let everyone read a new repository; one that exists stays as it is")]
+
+
+class PredictOptions(ReadingOptions, total=False):
+    """Options of `pricekit.Model.predict_file`."""
+
+    interval: Annotated[
+        float | None,
+        Option(
+            help="also write price_low and price_high, an interval that contains this share of true prices, such as "
+            "0.9",
+            least=0,
+            most=1,
+        ),
+    ]
+    resume: Annotated[
+        bool,
+        Option(
+            help="continue an interrupted prediction into `out`; in a folder, skip files whose prices are complete, "
+            "unless their table, the model or the options have changed"
+        ),
+    ]
+    processes: Annotated[
+        int | None,
+        Option(
+            help="number of processes that price rows, each with a copy of the model; default: several, one for each "
+            "CPU, if they are faster than threads, as with many rows and a small model",
+            least=1,
+        ),
+    ]
+    runner: Annotated[
+        str | None,
+        Option(
+            help="runner of a package, such as ray or spark, whose workers price the files of a folder",
+            metavar="NAME",
+        ),
+    ]
+    address: Annotated[
+        str | None, Option(help="where the runner finds its cluster; default: as usual for the runner")
+    ]
+    watch: Annotated[
+        PathLike | None,
+        Option(
+            help="also add the rows to a sketch in this local file, which drift compares with the training table; it "
+            "contains counts of rows and no row, and `out` must be a file"
+        ),
+    ]
+
+
+class AmongOptions(TypedDict, total=False):
+    """The option of functions that look for similar products."""
+
+    among: Annotated[
+        TableSource | None,
+        Option(
+            help="table of products with prices, to find similar ones; default: those of the bundle, if any"
+        ),
+    ]
+
+
+class EvaluateOptions(MetricOptions, AmongOptions, total=False):
+    """Options of `pricekit.CrossValidation.evaluate`."""
+
+    worst: Annotated[
+        int | None,
+        Option(
+            help="also list this number of rows, those with the largest errors, and show by unit, quantity, price and "
+            "category what they have in common",
+            least=0,
+        ),
+    ]
+    by: Annotated[
+        str | None,
+        Option(
+            help="group only by this column of the table, up to 50 values; those with fewer than ten rows are merged",
+            names="column",
+        ),
+    ]
+    out: Annotated[
+        PathLike | None,
+        Option(help="also write all rows, largest error first, as CSV, TSV, Parquet or JSON lines"),
+    ]
+
+
+class TableEvaluateOptions(EvaluateOptions, WeighedOptions, total=False):
+    """Options of `pricekit.Model.evaluate`."""
+
+
+class ImportanceOptions(MetricOptions, total=False):
+    """Options of `pricekit.CrossValidation.importance`."""
+
+    repeats: Annotated[
+        int,
+        Option(
+            help="number of permutations of each feature or line, whose increases are averaged",
+            default=5,
+            least=1,
+        ),
+    ]
+
+
+class TableImportanceOptions(ImportanceOptions, WeighedOptions, total=False):
+    """Options of `pricekit.Model.importance`."""
+
+
+class ReportOptions(MetricOptions, AmongOptions, WeighedOptions, total=False):
+    """Options of `report` of a model and of a cross-validation."""
+
+    out: Annotated[
+        PathLike,
+        Option(
+            help="HTML file to write, locally or at an address; an existing one is replaced",
+            default="report.html",
+        ),
+    ]
+    against: Annotated[
+        PathLike | Sequence[PathLike],
+        Option(help="model or cross-validation of the same table, to compare with", default=()),
+    ]
+
+
+class RowOptions(ReadingOptions, total=False):
+    """Options of functions that answer questions about rows."""
+
+    row: Annotated[
+        str | Sequence[str],
+        Option(
+            help="only the row with this id, in the order of the table; default: all rows",
+            default=(),
+            metavar="ID",
+        ),
+    ]
+
+
+class ExplainOptions(RowOptions, total=False):
+    """Options of `pricekit.Model.explain`."""
+
+    evaluations: Annotated[
+        int,
+        Option(
+            help="number of prices for each row, at least 2; more of them divide more phrases into words, and a row "
+            "with many lines needs two for each",
+            default=EVALUATIONS,
+            least=2,
+        ),
+    ]
+
+
+Property = Literal["brand", "unit", "size"]
+"""What two products may have in common."""
+
+
+class ComparablesOptions(RowOptions, AmongOptions, total=False):
+    """Options of `pricekit.Model.comparables`."""
+
+    k: Annotated[
+        int, Option(help="number of products for each row, 1 to 1,000", default=PRODUCTS, least=1, most=1000)
+    ]
+    same: Annotated[
+        Property | Sequence[Property],
+        Option(
+            help="what the products must have in common with the row: brand, unit, or size (up to a factor of 1.25)",
+            default=(),
+        ),
+    ]
+
+
+class DriftOptions(PricedOptions, total=False):
+    """Options of `pricekit.Model.drift`."""
+
+    out: Annotated[
+        PathLike | None,
+        Option(help="also write an HTML page, which needs no network; an existing file is replaced"),
+    ]
+    fail_over: Annotated[
+        Mapping[str, float] | Sequence[str] | None,
+        Option(
+            help="limit of a measure, such as psi=0.2; `failures` of the result names those that are exceeded, and a "
+            "command exits with code 6; in Python also as {'psi': 0.2}",
+            names="measure",
+            metavar="MEASURE=LIMIT",
+        ),
+    ]
+
+
+Precision = Literal["fp32", "fp16", "int8"]
+
+
+class ExportOptions(OverwriteOptions, total=False):
+    """Options of `pricekit.Model.export`."""
+
+    precision: Annotated[
+        Precision,
+        Option(
+            help="precision of the graph: fp32, fp16 for GPUs, or int8 for CPUs and smaller files",
+            default="fp32",
+        ),
+    ]
+    triton: Annotated[
+        PathLike | None,
+        Option(
+            help="also write a model that reads texts into this model repository of Triton Inference Server, as a new "
+            "version of the model with the name of the bundle"
+        ),
+    ]
+    with_comparables: Annotated[
+        TableSource | None,
+        Option(
+            help="table of products with prices, whose ids, texts and prices the bundle will contain, for comparables; "
+            "default: none"
+        ),
+    ]
+    sign: Annotated[
+        PathLike | None,
+        Option(help="PEM file with a private key that signs the bundle", metavar="KEY"),
+    ]
+
+
+RESUMABLE = frozenset({"time_budget", "init", *READ_OPTIONS})
+"""Options that may differ in a resumed run: those for reading, and a new time budget. `init` is compared apart."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An option with its type.
+
+    Attributes:
+        name: in Python.
+        annotation: its type.
+        option: what else was declared.
+        required: it has no default.
+    """
+
+    name: str
+    annotation: Any
+    option: Option
+    required: bool
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of its values, `Literal` among them."""
+        union = get_origin(self.annotation) in (Union, UnionType)
+        return get_args(self.annotation) if union else (self.annotation,)
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes several values."""
+        return any(get_origin(kind) is Sequence for kind in self.kinds)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether its values are paths."""
+        parts = [
+            *self.kinds,
+            *(part for kind in self.kinds if get_origin(kind) is Sequence for part in get_args(kind)),
+        ]
+        return any(os.PathLike in (get_origin(part), *map(get_origin, get_args(part))) for part in parts)
+
+    @property
+    def number(self) -> str:
+        """The word for its values: "whole number" or "number"; empty for others than numbers, and for texts, too."""
+        if str in self.kinds:
+            return ""
+        return "whole number" if int in self.kinds else "number" if float in self.kinds else ""
+
+    @property
+    def default(self) -> Any:
+        """Its value if it is not given."""
+        if self.option.default is not None:
+            return self.option.default
+        if self.annotation is bool:
+            return False
+        return None if type(None) in self.kinds else ()
+
+    def is_given(self, value: Any) -> bool:
+        """Return whether a value is not the default."""
+        empty = isinstance(value, list | tuple) and not value
+        return not (value is None or value is self.default or empty)
+
+    def check(self, value: Any) -> None:
+        """Raise ConfigError for a text, or a number within the limits, if another value is given."""
+        if value is None:
+            return
+        if self.annotation in (str, str | None) and not isinstance(value, str):
+            raise ConfigError(f"{self.name} is {value!r}; expected a text", parameters=(self.name,))
+        if not self.number:
+            return
+        whole, least, most = self.number == "whole number", self._least(), self.option.most
+        if (
+            not isinstance(value, int if whole else int | float)
+            or isinstance(value, bool)
+            or not math.isfinite(value)
+            or (least is not None and (value < least or (value == least and not whole)))
+            or (most is not None and (value > most or (value == most and not whole)))
+        ):
+            limits = "" if least is None else f", at least {least:g}" if whole else f" above {least:g}"
+            limits += "" if most is None else f", at most {most:,g}" if whole else f" and below {most:g}"
+            raise ConfigError(
+                f"{self.name} is {value!r}; expected a {self.number}{limits}", parameters=(self.name,)
+            )
+
+    def _least(self) -> float | None:
+        if self.option.least is not None or not self.option.setting:
+            return self.option.least
+        from pricekit.config.layers import setting_field
+
+        bounds = (getattr(mark, "ge", None) for mark in setting_field(self.option.setting).metadata)
+        return next((bound for bound in bounds if bound is not None), None)
+
+    def describe(self) -> tuple[str, str]:
+        """Return its description, and what holds if it is not given; either may be empty."""
+        text, value = self.option.help, self.option.default
+        if not text:
+            from pricekit.config.layers import setting_field
+
+            field = setting_field(self.option.setting)
+            text, value = str(field.description), getattr(field.default, "name", field.default)
+        text, _, words = text.partition("; default: ")
+        return text, words or ("" if value is None or value is False or value in ([], ()) else str(value))
+
+
+@functools.cache
+def parameters_of(declared: type) -> dict[str, Parameter]:
+    """Return the options of a TypedDict by name, in the order of their declaration."""
+    parameters = {}
+    for name, hint in get_type_hints(declared, include_extras=True).items():
+        required = get_origin(hint) is Required
+        annotated = get_args(hint)[0] if required else hint
+        kind, option = get_args(annotated)
+        parameters[name] = Parameter(name, kind, option, required)
+    return parameters
 
 
 def with_options(declared: type) -> Callable[[Function], Function]:
-    """Show keyword options in the signature and the docstring of a function that takes them as `**options`.
+    """Let a function take options as `**options`, and show them in its signature and its docstring.
+
+    The function receives every option, if not from its caller then with its default.
 
     Args:
         declared: the TypedDict of the options; their descriptions replace the line `**options: see below.`
     """
-    hints = get_type_hints(declared, include_extras=True)
+    parameters = parameters_of(declared)
 
     def decorate(function: Function) -> Function:
-        signature = inspect.signature(function)
-        *named, _ = signature.parameters.values()
-        more = {name: hint for name, hint in hints.items() if name not in signature.parameters}
-        shown = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__origin__)
-            for name, hint in more.items()
-        ]
-        described = "\n".join(f"        {name}: {hint.__metadata__[0]}." for name, hint in more.items())
+        own = inspect.signature(function).parameters
+        defaults = {
+            name: one.default for name, one in parameters.items() if not one.required and name not in own
+        }
 
         @functools.wraps(function)
         def checked(*args: Any, **given: Any) -> Any:
-            known = {*signature.parameters, *more}
-            if unknown := [name for name in given if name not in known]:
-                hint = did_you_mean(unknown[0], known)
-                raise TypeError(f"{function.__name__}() has no option '{unknown[0]}'.{hint}")
-            given = {name: _plain(value) for name, value in given.items()}
-            _check_texts(given, hints)
-            check_limit(given.get("limit"))
-            return clear_errors(function)(*args, **given)
+            check_known(function.__name__, given, known)
+            options = defaults | {name: _plain(value) for name, value in given.items()}
+            for name, parameter in parameters.items():
+                parameter.check(options.get(name))
+            return clear_errors(function)(*args, **options)
 
-        checked.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
-        checked.__doc__ = (function.__doc__ or "").replace("        **options: see below.", described)
+        known = show_options(checked, declared)
         return checked  # type: ignore[return-value]
 
     return decorate
+
+
+def show_options(function: Callable[..., Any], declared: type) -> set[str]:
+    """Show the options of a TypedDict in the signature and the docstring of a function; return all its parameters."""
+    signature = inspect.signature(function)
+    *named, _ = signature.parameters.values()
+    shown = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.required else one.default,
+            annotation=one.annotation,
+        )
+        for name, one in parameters_of(declared).items()
+        if name not in signature.parameters
+    ]
+    function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+    function.__doc__ = described(function.__doc__, declared)
+    return set(function.__signature__.parameters)  # type: ignore[attr-defined]
+
+
+def described(docstring: str | None, declared: type) -> str:
+    """Return a docstring in which the descriptions of options replace the line `**options: see below.`."""
+
+    def lines(line: re.Match[str]) -> str:
+        rows = []
+        for name, parameter in parameters_of(declared).items():
+            text, default = parameter.describe()
+            row = f"{name}: {text}{f'; default: {default}' if default else ''}."
+            rows.append(textwrap.fill(row, 120, initial_indent=line[1], subsequent_indent=f"{line[1]}    "))
+        return "\n".join(rows)
+
+    return re.sub(r"^( +)\*\*options: see below\.$", lines, docstring or "", flags=re.MULTILINE)
 
 
 def clear_errors(function: Function) -> Function:
@@ -194,11 +759,10 @@ def _plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _check_texts(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """Raise ConfigError if an option that must be a text has another type."""
-    for name, value in given.items():
-        if name in hints and hints[name].__origin__ == str | None and not isinstance(value, str | None):
-            raise ConfigError(f"{name} is {value!r}; expected a text", parameters=(name,))
+def check_known(function: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise TypeError for an option that a function does not have."""
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"{function}() has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
 
 
 def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
@@ -243,6 +807,11 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
 
     given = {name: options.get(name) for name in READ_OPTIONS}
     return ReadOptions(names=tuple(names_of(given.pop("columns"), "columns")), **given)
+
+
+def reading_options_in(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of those options that describe a table and are given."""
+    return [name for name in WeighedOptions.__annotations__ if options.get(name) is not None]
 
 
 def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:
@@ -314,21 +883,17 @@ def layers_of(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that options name, as one layer of the configuration."""
-    given = {name: value for name, value in options.items() if value is not None}
-    layer: dict[str, Any] = {kind: {"name": given[kind]} for kind in _KINDS if kind in given}
-    single = ("metric", "max_length", "seed", "limit", "max_latency")
-    layer |= {name: given[name] for name in single if name in given}
-    layer |= {name: names_of(given[name], name) for name in ("features", "track") if name in given}
-    pretrained = {name: given[name] for name in ("weights", "random_weights") if given.get(name)}
-    if pretrained:
-        pretrained |= {"weights": str(pretrained["weights"])} if "weights" in pretrained else {}
-        layer["backbone"] = layer.get("backbone", {}) | pretrained
-    if training := {name: given[name] for name in ("epochs", "time_budget", "refit") if name in given}:
-        layer["training"] = training
-    roles = ("price", "id", "weight", "group", "time")
-    named = {role: given.get(role) for role in roles} | {"text": names_of(given.get("text"), "text")}
-    if columns := {name: value for name, value in named.items() if value}:
-        layer["columns"] = columns
+    from pricekit.config.layers import merge, nested
+
+    layer: dict[str, Any] = {}
+    for name, parameter in parameters_of(TrainOptions).items():
+        value = options.get(name)
+        if parameter.option.setting and parameter.is_given(value):
+            if parameter.several:
+                value = names_of(value, name)
+            elif isinstance(value, os.PathLike):
+                value = os.fspath(value)
+            layer = merge(layer, nested(parameter.option.setting.split("."), value))
     return layer
 
 

@@ -136,6 +136,7 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
     from pricekit.metrics import METRICS as METRICS
     from pricekit.options import (
         Keys as Keys,
+        OpenOptions as OpenOptions,
         PathLike as PathLike,
     )
     from pricekit.prediction.files import WINDOW as WINDOW
@@ -180,8 +181,7 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
     # commands
     from pricekit.cli.options import (
         FOLDER as FOLDER,
-        engine_option as engine_option,
-        trust_option as trust_option,
+        options_of as options_of,
     )
     from pricekit.cli.terminal import (
         begin as begin,

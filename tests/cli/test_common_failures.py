@@ -83,7 +83,7 @@ def test_an_error_without_matching_options_gets_no_hint():
         ["train", "{catalog}", "--set", "training.epoch=3"],
         ["train", "{catalog}", "--epochs", "0"],
         ["cv", "{catalog}", "--folds", "1"],
-        ["predict", "{run}", "{catalog}", "--interval", "90"],
+        ["predict", "{run}", "{catalog}", "--interval", "most"],
         ["train", "{catalog}", "--polcy", "quick"],
         ["trian", "{catalog}"],
     ],

@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from pricekit.bundle.keys import SIGNATURE
-from pricekit.cli.options import FOLDER, engine_option, flag, json_option, trust_option
+from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.options import InspectOptions, PushOptions, TrustOptions
 from pricekit.support.log import logger
 from pricekit.support.text import counted, scheme_of
 
@@ -30,12 +31,7 @@ def bundle() -> None:
 
 @bundle.command(short_help="Check a bundle in a sandbox, and show its manifest.")
 @click.argument("bundle", type=FOLDER)
-@flag(
-    "--self-test",
-    "Also check that the engine gives the invented rows in the bundle the prices that they had at its export.",
-)
-@engine_option
-@trust_option
+@options_of(InspectOptions)
 @json_option("Print the manifest as JSON on stdout.")
 def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] | None, as_json: bool) -> None:
     """Check BUNDLE, which may be a stranger's, and show its origin and requirements.
@@ -124,7 +120,7 @@ def sign(bundle: str, key: str) -> None:
 @bundle.command(short_help="Push a bundle to the Hugging Face hub.")
 @click.argument("bundle", type=FOLDER)
 @click.argument("repository", metavar="OWNER/NAME")
-@flag("--public", "Let everyone read a new repository. By default, it is private.")
+@options_of(PushOptions)
 def push(bundle: str, repository: str, public: bool) -> None:
     """Push BUNDLE to a repository of the Hugging Face hub, as one commit.
 
@@ -146,7 +142,7 @@ def push(bundle: str, repository: str, public: bool) -> None:
 @bundle.command(short_help="Fetch a bundle from the Hugging Face hub, and check it.")
 @click.argument("repository", metavar="OWNER/NAME[@REVISION]")
 @click.option("--out", type=FOLDER, required=True, help="New folder for the bundle.")
-@trust_option
+@options_of(TrustOptions)
 def pull(repository: str, out: str, trust: list[str] | None) -> None:
     """Fetch a bundle from a repository of the Hugging Face hub.
 

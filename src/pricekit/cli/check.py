@@ -14,12 +14,13 @@ from pricekit.cli.options import (
     flag,
     json_option,
     optional_table,
+    options_of,
     read_flags,
     split_names,
-    table_options,
 )
 from pricekit.cli.project import PROJECT_FILE, with_project
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.options import PricedOptions
 from pricekit.support.text import shorten
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _NAMES = {"0": "lowest", "0.5": "median", "1": "highest"}
 
 @click.command
 @optional_table
-@table_options(price=True)
+@options_of(PricedOptions)
 @json_option("Print the report as JSON on stdout.")
 @click.option(
     "--write",

@@ -90,7 +90,7 @@ def _verb(parameter: click.Parameter, context: click.Context) -> str:
     given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
     if given or not isinstance(parameter, click.Option):
         return "check"
-    if parameter.multiple and parameter.callback is None:  # a list of names is set as a whole
+    if parameter.multiple and not getattr(parameter, "joined", False):  # a list of names is set as a whole
         return "use"
     return "add" if parameter.is_flag else "set"
 

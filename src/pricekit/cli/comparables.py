@@ -8,16 +8,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pricekit.cli.options import (
-    TABLE,
-    engine_option,
-    json_option,
-    model_argument,
-    table_argument,
-    table_options,
-    trust_option,
-)
-from pricekit.cli.show import fit_width, row_option, show_rows
+from pricekit.cli.options import json_option, model_argument, options_of, table_argument
+from pricekit.cli.show import fit_width, show_rows
+from pricekit.options import ComparablesOptions, OpenOptions
 from pricekit.support.text import printable
 
 if TYPE_CHECKING:
@@ -27,25 +20,9 @@ if TYPE_CHECKING:
 @click.command
 @model_argument
 @table_argument
-@row_option
-@click.option(
-    "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of products for each row."
-)
-@click.option(
-    "--same",
-    multiple=True,
-    type=click.Choice(["brand", "unit", "size"]),
-    help="Only products that have this in common with the row; sizes up to a factor of 1.25. May be repeated.",
-)
-@click.option(
-    "--among",
-    type=TABLE,
-    help="Table of products with prices.  [default: the products that the bundle contains]",
-)
-@engine_option
-@trust_option
+@options_of(ComparablesOptions)
+@options_of(OpenOptions)
 @json_option("Print one JSON object per row on stdout.")
-@table_options(price=False)
 def comparables(**flags: Any) -> None:
     """Show the products with known prices that are most similar to rows of TABLE, beside the price that MODEL predicts.
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pricekit.cli.options import FOLDER, flag, json_option, metric_option
+from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.project import RUNS
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import CompareOptions
 from pricekit.support.text import counted, duration, milliseconds
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("models", type=FOLDER, nargs=-1)
-@metric_option("Metric by which to compare.  [default: that of the first model, or of most of several]")
-@flag("--latency", "Also measure the time that a prediction of one row takes, in torch.")
+@options_of(CompareOptions)
 @json_option("Print the comparison as JSON on stdout.")
 def compare(models: tuple[str, ...], metric: str | None, latency: bool, as_json: bool) -> None:
     """Compare MODELS, which hold out the same rows. Each is a folder of pricekit train, cv, ensemble or tune.

@@ -14,37 +14,41 @@ Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem
 """Quoted, because the class is not generic before click 8.5."""
 
 
-def plugin_names(kind: str, *, several: bool = False, extra: tuple[str, ...] = ()) -> Completer:
-    """Complete the names of plugins of a kind; with `several`, a comma-separated list."""
+def completer(names: str, *, several: bool) -> Completer | None:
+    """Return what completes the values of an option; None: the type of its values does.
 
-    def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
-        with _silent():
-            from pricekit.core.loader import registry
-
-            names = {entry.name: entry.summary for entry in registry().of_kind(kind)}
-        names |= dict.fromkeys(extra, "")
-        return _matching(names, typed, several=several)
-
-    return complete
-
-
-def column_names(*, several: bool = False) -> Completer:
-    """Complete the columns of TABLE, read from its header."""
+    Args:
+        names: what the values name: "column", "metric", "setting", "measure", or a kind of plugin.
+        several: a value is a list that is separated by commas.
+    """
 
     def complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
-        return _matching(dict.fromkeys(_columns(_values(context)), ""), typed, several=several)
+        if names == "setting":
+            return setting_names(context, typed)
+        with _silent():
+            values = _columns(_values(context)) if names == "column" else _named(names)
+        return _matching(values, typed, several=several)
 
-    return complete
+    return complete if names else None
 
 
-def metric_names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
-    """Complete the names of metrics."""
-    with _silent():
+def _named(names: str) -> dict[str, str]:
+    """Return metrics, measures of drift, or plugins of a kind, with a summary of each."""
+    if names == "metric":
         from pricekit.metrics import METRICS
-    return _matching({name: metric.title for name, metric in METRICS.items()}, typed, several=False)
+
+        return {name: metric.title for name, metric in METRICS.items()}
+    if names == "measure":
+        from pricekit.insight.alarms import MEASURES
+
+        return {f"{name}=": what for name, what in MEASURES.items()}
+    from pricekit.core.loader import registry
+
+    plugins = {entry.name: entry.summary for entry in registry().of_kind(names)}
+    return plugins | ({"auto": ""} if names == "engine" else {})
 
 
-def setting_names(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem[str]]:
+def setting_names(context: click.Context, typed: str) -> list[CompletionItem[str]]:
     """Complete the keys of --set, one level at a time, with the options of the chosen plugins."""
     if "=" in typed:
         return []
@@ -81,24 +85,24 @@ def _settings(values: dict[str, Any], typed: str) -> list[str]:
     return [*dotted_names(RunConfig), *(f"{kind}.name" for kind in CHOICES), "feature_options.name"]
 
 
-def _columns(values: dict[str, Any]) -> list[str]:
-    """Return the columns of the table on the command line; an empty list if it cannot be read."""
+def _columns(values: dict[str, Any]) -> dict[str, str]:
+    """Return the columns of the table on the command line; none if it cannot be read."""
     table = values.get("table") or next(iter(values.get("tables") or ()), None)
     try:
-        with _silent():
-            from pricekit.cli.project import with_project
-            from pricekit.table import ReadOptions
-            from pricekit.table.columns import ReadWarnings
-            from pricekit.table.source import open_table
+        from pricekit.cli.project import with_project
+        from pricekit.table import ReadOptions
+        from pricekit.table.columns import ReadWarnings
+        from pricekit.table.source import open_table
 
-            flags = with_project(
-                {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}
-            )
-            options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
-            opened = open_table(flags["table"], options, lambda _: None)
-            return opened.first_row() or list(next(opened.chunks(1, ReadWarnings())).columns.column_names)
+        flags = with_project(
+            {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}
+        )
+        options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
+        opened = open_table(flags["table"], options, lambda _: None)
+        names = opened.first_row() or next(opened.chunks(1, ReadWarnings())).columns.column_names
     except Exception:  # completion never fails; it offers nothing instead
-        return []
+        return {}
+    return dict.fromkeys(names, "")
 
 
 def _matching(names: dict[str, str], typed: str, *, several: bool) -> list[CompletionItem[str]]:
@@ -116,15 +120,6 @@ def _silent() -> Iterator[None]:
     """Run a block without output, which a shell would show at its prompt."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield
-
-
-def measure_names(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem[str]]:
-    """Complete the name of a measure of drift."""
-    from pricekit.insight.alarms import MEASURES
-
-    return [
-        CompletionItem(f"{name}=", help=what) for name, what in MEASURES.items() if name.startswith(typed)
-    ]
 
 
 @click.command(short_help="Print a script that completes commands, options and values in a shell.")

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import tomli_w
 
-from pricekit.cli.options import (
-    epochs_option,
-    json_option,
-    model_options,
-    table_options,
-)
-from pricekit.options import READ_OPTIONS, option_layer
+from pricekit.cli.options import json_option, options_of
+from pricekit.options import READ_OPTIONS, ModelOptions, option_layer
 from pricekit.support.log import logger
 
 if TYPE_CHECKING:
@@ -71,10 +66,7 @@ def schema() -> None:
 @config.command(
     "show", short_help="Print the configuration that train would use, with the source of each value."
 )
-@model_options
-@table_options(price=True)
-@epochs_option
-@click.option("--time-budget", metavar="TIME", help="Time limit of the training, such as 2h or 90m.")
+@options_of(ModelOptions)
 @json_option("Print a list of {setting, value, source}.")
 def show(as_json: bool, **flags: Any) -> None:
     """Print the configuration that `pricekit train` would use with the same flags, as TOML on stdout.
@@ -118,7 +110,7 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
         name = parameter.name or ""
         if name in options and (layer := option_layer({name: options[name]})):
             layers.append((f"flag {parameter.opts[0]}", layer))
-    return [*layers, *(("--set", parse_override(text)) for text in flags["settings"])]
+    return [*layers, *(("--set", parse_override(text)) for text in flags["settings"] or ())]
 
 
 def as_toml(settings: Sequence[Setting]) -> str:

@@ -8,37 +8,15 @@ from typing import Any
 import click
 
 from pricekit.cli.common import USELESS, again
-from pricekit.cli.options import (
-    FOLDER,
-    allow_leak_option,
-    epochs_option,
-    flag,
-    model_options,
-    optional_table,
-    resume_hint,
-    table_options,
-    teacher_options,
-)
+from pricekit.cli.options import REQUIRED, optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, keep_settings
 from pricekit.cli.terminal import show_result
+from pricekit.options import CrossValidationOptions
 
 
 @click.command
 @optional_table
-@click.option("--out", type=FOLDER, required=True, help="Folder for the cross-validation.")
-@click.option("--folds", type=int, metavar="N", help="Number of folds.  [default: 5]")
-@model_options
-@table_options(price=True)
-@epochs_option
-@click.option(
-    "--time-budget",
-    metavar="TIME",
-    help="Time limit of each fold, such as 2h or 90m. The schedule fits into it.",
-)
-@flag("--resume", "Continue the cross-validation in --out, or start it.")
-@flag("--overwrite", "Replace the cross-validation in --out.")
-@teacher_options
-@allow_leak_option
+@options_of(CrossValidationOptions, out=REQUIRED)
 def cv(**flags: Any) -> None:
     """Cross-validate: predict each row of TABLE with a model that was trained on other rows.
 

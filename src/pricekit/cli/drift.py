@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import DRIFTED
-from pricekit.cli.completion import measure_names
-from pricekit.cli.options import (
-    TABLE,
-    engine_option,
-    json_option,
-    model_argument,
-    table_argument,
-    table_options,
-    trust_option,
-)
+from pricekit.cli.options import json_option, model_argument, options_of, table_argument
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.options import DriftOptions, OpenOptions
 from pricekit.support.text import counted, shorten
 
 if TYPE_CHECKING:
@@ -30,17 +22,8 @@ if TYPE_CHECKING:
 @click.command
 @model_argument
 @table_argument
-@table_options(price=True)
-@engine_option
-@trust_option
-@click.option("--out", type=TABLE, metavar="FILE", help="Also write an HTML page.")
-@click.option(
-    "--fail-over",
-    multiple=True,
-    metavar="MEASURE=LIMIT",
-    shell_complete=measure_names,
-    help="Exit with code 6 if a measure is over its limit, such as psi=0.2; may be repeated.",
-)
+@options_of(DriftOptions)
+@options_of(OpenOptions)
 @json_option("Print all of it as one JSON object on stdout.")
 def drift(as_json: bool, **flags: Any) -> None:
     """Compare the rows of TABLE with those that MODEL was trained on. The training rows are not needed.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import FOLDER, flag, metric_option
+from pricekit.cli.options import FOLDER, REQUIRED, options_of
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.options import EnsembleOptions
 from pricekit.support.text import counted, milliseconds
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
-@click.option("--out", type=FOLDER, required=True, help="Folder for the ensemble.")
-@metric_option("Metric that the weights minimise.  [default: that of the first run]")
-@flag("--overwrite", "Replace the ensemble in --out when the new one is complete.")
+@options_of(EnsembleOptions, out=REQUIRED)
 def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: bool) -> None:
     """Combine RUNS into one model: a weighted average of their log prices.
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import TABLE, json_option, metric_option, scored_rows
+from pricekit.cli.options import json_option, model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import OpenOptions, TableEvaluateOptions
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:
@@ -17,29 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Score a model on a table with prices, or on the rows held out of its training.")
-@scored_rows
-@metric_option("Metric that counts.  [default: that of the model]")
-@click.option(
-    "--worst",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Also list the N rows with the largest errors, and show by unit, quantity, price and category what they have "
-    "in common.",
-)
-@click.option(
-    "--by",
-    metavar="COL",
-    help="Group only by this column of the table, up to 50 values. Values with fewer than ten rows are merged.",
-)
-@click.option(
-    "--among",
-    type=TABLE,
-    help="Table of products with prices: mark prices of the worst rows that are far from those of similar products.  "
-    "[default: the products that the bundle contains, if any]",
-)
-@click.option(
-    "--out", type=TABLE, help="Also write all rows, worst first, as CSV, TSV, Parquet or JSON lines."
-)
+@model_argument
+@optional_table
+@options_of(TableEvaluateOptions)
+@options_of(OpenOptions)
 @json_option("Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.

@@ -9,15 +9,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pricekit.cli.options import (
-    engine_option,
-    json_option,
-    model_argument,
-    table_argument,
-    table_options,
-    trust_option,
-)
-from pricekit.cli.show import fit_width, row_option, show_rows
+from pricekit.cli.options import json_option, model_argument, options_of, table_argument
+from pricekit.cli.show import fit_width, show_rows
+from pricekit.options import ExplainOptions, OpenOptions
 from pricekit.support.text import printable
 
 if TYPE_CHECKING:
@@ -27,18 +21,9 @@ if TYPE_CHECKING:
 @click.command
 @model_argument
 @table_argument
-@row_option
-@engine_option
-@trust_option
-@click.option(
-    "--evaluations",
-    type=click.IntRange(min=2),
-    default=120,
-    show_default=True,
-    help="Number of prices for each row. More of them divide more phrases into words.",
-)
+@options_of(ExplainOptions)
+@options_of(OpenOptions)
 @json_option("Print one JSON object per row on stdout.")
-@table_options(price=False)
 def explain(**flags: Any) -> None:
     """Decompose the prices that MODEL predicts for rows of TABLE into factors.
 

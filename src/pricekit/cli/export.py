@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import FOLDER, TABLE, flag
+from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import path_of
+from pricekit.options import ExportOptions
 from pricekit.support.log import logger
 
 BATCH_SENSITIVITY = 0.02
@@ -21,31 +22,7 @@ BATCH_SENSITIVITY = 0.02
 @click.command
 @click.argument("run", type=FOLDER, required=False)
 @click.option("--out", type=FOLDER, help="Folder for the bundle.  [default: bundles/NAME of RUN]")
-@click.option(
-    "--precision",
-    type=click.Choice(["fp32", "fp16", "int8"]),
-    default="fp32",
-    show_default=True,
-    help="Precision of the graph: fp16 for GPUs; int8 for CPUs and smaller files.",
-)
-@click.option(
-    "--triton",
-    type=FOLDER,
-    help="Also add a model that reads texts to this model repository of Triton Inference Server.",
-)
-@click.option(
-    "--with-comparables",
-    type=TABLE,
-    metavar="TABLE",
-    help="Put the products of this table into the bundle, with ids, texts and prices, for `pricekit comparables`.",
-)
-@click.option(
-    "--sign",
-    type=click.Path(),
-    metavar="KEY",
-    help="Sign the bundle with this private key, a PEM file; see `pricekit bundle sign`.",
-)
-@flag("--overwrite", "Replace the bundle in --out when the new one is complete.")
+@options_of(ExportOptions)
 def export(**flags: Any) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features and model card.
 

@@ -6,15 +6,9 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import (
-    TABLE,
-    engine_option,
-    model_argument,
-    table_argument,
-    table_options,
-    trust_option,
-)
+from pricekit.cli.options import TABLE, model_argument, options_of, table_argument
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import OpenOptions, ReadingOptions
 from pricekit.storage import Address, location_of
 from pricekit.support.text import counted
 
@@ -23,9 +17,8 @@ from pricekit.support.text import counted
 @model_argument
 @table_argument
 @click.option("--out", type=TABLE, required=True, help="Output file: CSV, TSV, Parquet or JSON lines.")
-@table_options(price=False)
-@engine_option
-@trust_option
+@options_of(ReadingOptions)
+@options_of(OpenOptions)
 def features(out: str, **flags: Any) -> None:
     """Write the features of every row of TABLE, as MODEL reads them in addition to the text.
 

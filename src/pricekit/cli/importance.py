@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import json_option, metric_option, scored_rows
+from pricekit.cli.options import json_option, model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import OpenOptions, TableImportanceOptions
 from pricekit.support.text import counted
 
 if TYPE_CHECKING:
@@ -18,15 +19,10 @@ if TYPE_CHECKING:
 
 
 @click.command
-@scored_rows
-@metric_option("Metric that counts.  [default: that of the model]")
-@click.option(
-    "--repeats",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="Number of permutations of each feature or line.",
-)
+@model_argument
+@optional_table
+@options_of(TableImportanceOptions)
+@options_of(OpenOptions)
 @json_option("Print all of it as one JSON object on stdout.")
 def importance(as_json: bool, **flags: Any) -> None:
     """Measure what the prices that MODEL predicts for a whole table depend on.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.completion import column_names, metric_names, plugin_names, setting_names
+from pricekit.cli.completion import completer
 from pricekit.cli.terminal import show_result
-from pricekit.options import READ_OPTIONS
+from pricekit.errors import ConfigError
+from pricekit.options import READ_OPTIONS, Parameter, parameters_of
 from pricekit.support.files import RECORD
 from pricekit.support.record import staging_of, state_of
 from pricekit.training.launched import launched_count
@@ -23,6 +25,8 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 TABLE = click.Path()
 FOLDER = click.Path()
+REQUIRED = "required"
+"""Instead of a default: the command needs the option."""
 
 model_argument = click.argument("model", type=FOLDER)
 table_argument = click.argument("table", type=TABLE)
@@ -39,188 +43,111 @@ def json_option(text: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-def metric_option(text: str) -> Decorator:
-    """Return --metric with its help."""
-    return click.option("--metric", metavar="M", shell_complete=metric_names, help=text)
+def options_of(declared: type, **defaults: str) -> Decorator:
+    """Return a decorator that adds the options of a function of pricekit to its command.
 
+    Args:
+        declared: the TypedDict of the options.
+        defaults: what holds without an option, by its name, where the command differs from the function.
+    """
 
-def names_option(name: str, metavar: str, text: str, complete: Any = None) -> Decorator:
-    """Return an option whose values are names: separated by commas, or of a repeated option, or both."""
-    return click.option(
-        name,
-        multiple=True,
-        metavar=metavar,
-        callback=lambda _context, _option, values: split_names(values) or None,
-        shell_complete=complete,
-        help=text,
-    )
-
-
-def split_names(values: Iterable[str]) -> list[str]:
-    """Return all names in texts with names that are separated by commas."""
-    return [name.strip() for value in values for name in value.split(",") if name.strip()]
-
-
-def role_option(role: str, text: str) -> Decorator:
-    """Return the option that names the column of a role."""
-    return click.option(f"--{role}", metavar="COL", shell_complete=column_names(), help=text)
-
-
-epochs_option = click.option(
-    "--epochs",
-    type=lambda given: int(given) if given.isdecimal() else given,  # the configuration checks it
-    metavar="N",
-    help="Maximum number of epochs, or auto: more for small tables.",
-)
-engine_option = click.option(
-    "--engine",
-    shell_complete=plugin_names("engine", extra=("auto",)),
-    help="Engine that runs a bundle: a name from pricekit plugins list, or auto, the fastest one.  [default: auto]",
-)
-trust_option = click.option(
-    "--trust",
-    type=click.Path(),
-    multiple=True,
-    metavar="KEY",
-    callback=lambda _context, _option, given: list(given) or None,
-    help="Open only a bundle that this public key, a PEM file, has signed; may be repeated.",
-)
-allow_leak_option = flag("--allow-leak", "Train even if columns or texts leak the price.")
-weight_option = role_option("weight", "Column of row weights, at least 0.")
-
-
-def _all(*options: Decorator) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
+        for name, parameter in reversed(parameters_of(declared).items()):
+            words = defaults.get(name, "")
+            command = click.option(cls=DeclaredOption, parameter=parameter, words=words)(command)
         return command
 
     return decorate
 
 
-def table_options(*, price: bool) -> Decorator:
-    """Add --text, --id, --limit and the options for reading; with `price`, also --price, --decimal and --currency."""
-    options: list[Decorator] = [
-        names_option(
-            "--text",
-            "COLS",
-            "Text columns, separated by commas; may be repeated. Several columns become labelled lines of one text.",
-            column_names(several=True),
-        ),
-        role_option("id", "Column that identifies each row.  [default: sample_id, or row numbers]"),
-        click.option("--encoding", metavar="E", help="Encoding of a text file.  [default: detected]"),
-        click.option(
-            "--delimiter", metavar="D", help="Field separator, such as ';' or tab.  [default: detected]"
-        ),
-        names_option(
-            "--columns",
-            "NAMES",
-            "Names of all columns of a file without a header, separated by commas; may be repeated.",
-        ),
-    ]
-    if price:
-        options.insert(1, role_option("price", "Column of known prices.  [default: price]"))
-        options += [
-            click.option(
-                "--decimal", metavar="MARK", help="Decimal mark of prices: '.' or ','.  [default: detected]"
-            ),
-            click.option(
-                "--currency", metavar="C", help="Use only prices in this currency, such as EUR or €."
-            ),
-        ]
-    limit = click.option(
-        "--limit", type=click.IntRange(min=1), metavar="N", help="Read only the first N rows."
-    )
-    return _all(*options, limit)
+class DeclaredOption(click.Option):
+    """An option that a TypedDict in `pricekit.options` declares.
+
+    Its help is read when it is shown, because settings import pydantic.
+
+    Args:
+        names: none; the declaration has them.
+        parameter: its declaration.
+        words: what holds without it, if not what the declaration says.
+    """
+
+    def __init__(self, names: Sequence[str], *, parameter: Parameter, words: str) -> None:
+        self.parameter, self.words = parameter, words
+        kinds, named = parameter.kinds, parameter.option.names
+        self.joined = parameter.several and named not in ("", "setting", "measure")
+        attributes: dict[str, Any] = {"required": parameter.required or words == REQUIRED}
+        if bool in kinds:
+            attributes |= {"is_flag": True} if parameter.annotation is bool else {"default": None}
+        else:
+            shown = parameter.option.default
+            attributes |= {
+                "type": _type(parameter),
+                "multiple": parameter.several,
+                "metavar": parameter.option.metavar or named.upper() or ("N" if int in kinds else None),
+                "shell_complete": completer(named, several=self.joined),
+                "default": None if shown == () else shown,
+            }
+        super().__init__([_flags(parameter), parameter.name], **attributes)
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return the names in texts that are joined by commas, and None for no value where Python has None."""
+        value = super().process_value(ctx, value)
+        if self.joined:
+            value = split_names(value)
+        try:
+            self.parameter.check(value)
+        except ConfigError as error:
+            raise click.BadParameter(str(error), ctx, self) from None
+        return self.parameter.default if self.multiple and not value else value
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the flags and the description."""
+        text, default = self.parameter.describe()
+        text = f"{text[:1].upper()}{text[1:]}."
+        if self.multiple:
+            text += (
+                " Names are joined by commas, or the option is repeated."
+                if self.joined
+                else " May be repeated."
+            )
+        if default and not self.required:
+            text += f"  [default: {self.words or default}]"
+        flags = {
+            one.name: one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
+            for one in ctx.command.params
+        }
+        self.help = re.sub(r"`(\w+)`", lambda word: flags.get(word[1], word[1]), text)
+        return super().get_help_record(ctx)
 
 
-scored_rows = _all(
-    model_argument, optional_table, table_options(price=True), weight_option, engine_option, trust_option
-)
-"""A model and the table on whose rows it is scored; by default its held-out rows."""
+def _flags(parameter: Parameter) -> str:
+    """Return the flags of an option, as `click.option` takes them."""
+    name = {"settings": "set"}.get(parameter.name, parameter.name).replace("_", "-")
+    flags = f"--{name}" if len(name) > 1 else f"-{name}"
+    return f"{flags}/--no-{name}" if parameter.annotation == bool | None else flags
 
-model_options = _all(
-    weight_option,
-    role_option("group", "Column whose equal values stay on one side of the split, such as a shop."),
-    role_option("time", "Column of dates, times or numbers. Later rows are held out."),
-    click.option(
-        "--policy",
-        metavar="P",
-        shell_complete=plugin_names("policy"),
-        help="Training policy. It sets the defaults of all options below.  [default: quick]",
-    ),
-    click.option(
-        "--backbone",
-        metavar="B",
-        shell_complete=plugin_names("backbone"),
-        help="Backbone: tokenizer and encoder.",
-    ),
-    names_option(
-        "--features",
-        "F",
-        "Feature plugins, separated by commas; may be repeated.",
-        plugin_names("feature", several=True),
-    ),
-    click.option(
-        "--weights", metavar="DIR", help="Pretrained weights of the backbone: a folder or a hub id."
-    ),
-    flag(
-        "--random-weights",
-        "Start the backbone from random weights instead of downloading pretrained ones. For benchmarks.",
-    ),
-    metric_option("What to minimise on the validation rows. It also brings its loss.  [default: smape]"),
-    click.option(
-        "--loss",
-        metavar="L",
-        shell_complete=plugin_names("loss"),
-        help="Loss function.  [default: that of the metric]",
-    ),
-    click.option("--max-length", type=int, metavar="N", help="Maximum number of tokens per text."),
-    click.option(
-        "--seed", type=int, metavar="N", help="Random seed of split, weights and order.  [default: 0]"
-    ),
-    click.option(
-        "--refit/--no-refit",
-        default=None,
-        help="Train once more on all rows, once the best epoch is known.  [default: as the policy says]",
-    ),
-    click.option(
-        "--max-latency",
-        metavar="TIME",
-        help="Time to price one row alone, such as 5ms. An ensemble gets the members that are best within it.",
-    ),
-    names_option(
-        "--track",
-        "T",
-        "Trackers that observe the training, such as mlflow or tensorboard, separated by commas; may be repeated.",
-    ),
-    click.option("--config", type=TABLE, help="TOML file of settings. Options override it."),
-    click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        shell_complete=setting_names,
-        help="A single setting, such as loss.gamma=1.5.",
-    ),
-)
-"""The options that choose the model and its settings."""
 
-teacher_options = _all(
-    click.option(
-        "--unpriced",
-        type=TABLE,
-        multiple=True,
-        help="Also train on the unpriced rows of this table, such as the rows to predict.",
-    ),
-    click.option(
-        "--teacher",
-        type=FOLDER,
-        multiple=True,
-        help="Model that prices the rows of --unpriced. Several teachers are averaged (geometric mean).",
-    ),
-)
-"""--unpriced and --teacher."""
+def _type(parameter: Parameter) -> Any:
+    """Return the type of the values on the command line; functions check all else."""
+    kinds = parameter.kinds
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    if choices:
+        return click.Choice(choices)
+    if parameter.is_path:
+        return click.Path()
+    if int in kinds:
+        return _whole if str in kinds else int
+    return float if float in kinds and str not in kinds else str
+
+
+def _whole(text: str) -> int | str:
+    """Return a text of digits as a number, and another one as it is."""
+    return int(text) if text.isdecimal() else text
+
+
+def split_names(values: Iterable[str]) -> list[str]:
+    """Return all names in texts with names that are separated by commas."""
+    return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
 def read_flags(flags: dict[str, Any]) -> list[str]:

@@ -8,17 +8,10 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import (
-    FOLDER,
-    TABLE,
-    engine_option,
-    flag,
-    optional_table,
-    table_options,
-    trust_option,
-)
+from pricekit.cli.options import FOLDER, TABLE, optional_table, options_of
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import OpenOptions, PredictOptions
 from pricekit.support.record import state_of
 from pricekit.support.text import counted
 
@@ -34,33 +27,8 @@ from pricekit.support.text import counted
     "An existing file is replaced. - is CSV on standard output, -.jsonl JSON lines. Or a folder, for one output file "
     "per input file.",
 )
-@engine_option
-@trust_option
-@click.option(
-    "--interval",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Also write price_low and price_high, an interval that contains this share of true prices, such as 0.9.",
-)
-@flag(
-    "--resume", "Continue the interrupted prediction in --out. In a folder, skip the files that are complete."
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that price rows, each with a copy of the model.  [default: several if that is faster]",
-)
-@click.option(
-    "--runner", metavar="R", help="Let the workers of a cluster price the files of a folder: ray or spark."
-)
-@click.option("--address", metavar="A", help="Address of the cluster.  [default: as usual for the runner]")
-@click.option(
-    "--watch",
-    type=click.Path(),
-    metavar="FILE",
-    help="Also add the rows to a sketch in this file, which pricekit drift compares with the training table.",
-)
-@table_options(price=False)
+@options_of(PredictOptions)
+@options_of(OpenOptions)
 def predict(**flags: Any) -> None:
     """Predict the price of every row of TABLE with MODEL, the folder of a run or a bundle.
 

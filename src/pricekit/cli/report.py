@@ -6,38 +6,17 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import (
-    FOLDER,
-    TABLE,
-    metric_option,
-    scored_rows,
-)
+from pricekit.cli.options import model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
+from pricekit.options import OpenOptions, ReportOptions
 from pricekit.storage import size_of
 
 
 @click.command
-@scored_rows
-@click.option(
-    "--out",
-    type=TABLE,
-    default="report.html",
-    show_default=True,
-    help="HTML file; an existing one is replaced.",
-)
-@click.option(
-    "--against",
-    type=FOLDER,
-    multiple=True,
-    metavar="RUN",
-    help="Also compare with this run or cross-validation of the same table; may be repeated.",
-)
-@click.option(
-    "--among",
-    type=TABLE,
-    help="Table of products with prices, to show similar ones.  [default: those of the bundle, or the training table]",
-)
-@metric_option("Metric that counts.  [default: that of the model]")
+@model_argument
+@optional_table
+@options_of(ReportOptions)
+@options_of(OpenOptions)
 def report(**flags: Any) -> None:
     """Write a report on MODEL: one HTML file, which needs no network and can be sent by mail.
 

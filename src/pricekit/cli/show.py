@@ -24,13 +24,6 @@ Columns = dict[str, list[str]]
 ROWS = 5
 """Rows that are shown on a terminal if the user names none."""
 
-row_option = click.option(
-    "--row",
-    multiple=True,
-    metavar="ID",
-    help="Only the row with this id; may be repeated.  [default: all rows]",
-)
-
 
 def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
     """Call a method of a model that returns one result for each row, and show each of them.

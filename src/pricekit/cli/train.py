@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,10 @@ import click
 
 from pricekit.cli.common import USELESS, again
 from pricekit.cli.ensemble import show_members
-from pricekit.cli.options import (
-    FOLDER,
-    TABLE,
-    allow_leak_option,
-    epochs_option,
-    flag,
-    model_options,
-    optional_table,
-    resume_hint,
-    table_options,
-    teacher_options,
-)
+from pricekit.cli.options import flag, optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
 from pricekit.cli.terminal import show_result
+from pricekit.options import TrainOptions
 from pricekit.support.log import logger
 from pricekit.support.record import continued
 from pricekit.support.text import counted
@@ -33,25 +22,7 @@ from pricekit.support.text import counted
 
 @click.command
 @optional_table
-@click.option("--out", type=FOLDER, help="Folder for the run.  [default: runs/POLICY-NUMBER]")
-@model_options
-@table_options(price=True)
-@click.option("--valid", type=TABLE, help="Table to validate on. Default: a part of TABLE.")
-@epochs_option
-@click.option(
-    "--time-budget",
-    metavar="TIME",
-    help="Time limit, such as 2h or 90m. The schedule fits into it, that of a second pass, too.",
-)
-@click.option(
-    "--init",
-    type=FOLDER,
-    help="Finished run to continue from, with its weights and settings, on a table with new rows.",
-)
-@flag("--resume", "Continue the run in --out from its last checkpoint, or start it.")
-@flag("--overwrite", "Replace the run in --out.")
-@teacher_options
-@allow_leak_option
+@options_of(TrainOptions, out="runs/POLICY-NUMBER")
 @flag("--dry-run", "Read the table, print the configuration and the split, and stop.")
 def train(dry_run: bool, **flags: Any) -> None:
     """Train a model on TABLE: a CSV, TSV, Parquet or JSON lines file.
@@ -114,7 +85,7 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.api import source_of
-    from pricekit.options import ModelOptions, model_path
+    from pricekit.options import model_path
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.seen import earlier_texts
@@ -122,15 +93,10 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.support.progress import use_reporter_here
     from pricekit.workflows.ensemble import config_to_train
 
-    unpriced, teacher = flags["unpriced"], flags["teacher"]
-    source = source_of(
-        flags["table"], flags, valid=flags["valid"] or None, unpriced=unpriced, teacher=teacher
-    )
-    source = replace(source, allow_leak=flags["allow_leak"])
-    options = {name: flags[name] for name in ModelOptions.__annotations__}
+    source = source_of(flags["table"], flags)
     init = model_path(flags["init"], "init") if flags["init"] else None
     out = Path(flags["out"] or interrupted_run()) if flags["resume"] else Path()
-    config, mode = config_to_train(out, source, options, init, "resume" if flags["resume"] else "new")
+    config, mode = config_to_train(out, source, flags, init, "resume" if flags["resume"] else "new")
     out = continued(out) if mode == "resume" else out
     resumed = [out, *out.glob("members/*")] if mode == "resume" else []
     run = out if resumed and not config.members else None

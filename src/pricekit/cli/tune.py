@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import (
-    FOLDER,
-    allow_leak_option,
-    epochs_option,
-    flag,
-    model_options,
-    optional_table,
-    resume_hint,
-    table_options,
-)
+from pricekit.cli.options import optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, interrupted_search, keep_settings, next_folder
 from pricekit.cli.terminal import show_result, show_table
+from pricekit.options import TuneOptions
 from pricekit.support.files import read_json
 
 if TYPE_CHECKING:
@@ -30,27 +22,7 @@ if TYPE_CHECKING:
 
 @click.command
 @optional_table
-@click.option("--out", type=FOLDER, help="Folder for the search.  [default: runs/tune-NUMBER]")
-@click.option(
-    "--time-budget",
-    metavar="TIME",
-    help="Time limit of the search with its models, such as 2h or 90m.  [default: 1h]",
-)
-@click.option("--trials", type=int, metavar="N", help="Maximum number of trials.")
-@click.option("--folds", type=int, metavar="N", help="Number of folds that score a trial.  [default: 3]")
-@click.option(
-    "--processes",
-    type=int,
-    metavar="N",
-    default=1,
-    help="Run so many trials at a time, each on its part of the CPUs.  [default: 1]",
-)
-@model_options
-@table_options(price=True)
-@epochs_option
-@flag("--resume", "Continue the search in --out, or start it.")
-@flag("--overwrite", "Replace the search in --out.")
-@allow_leak_option
+@options_of(TuneOptions, out="runs/tune-NUMBER")
 def tune(**flags: Any) -> None:
     """Search for better settings for TABLE with Optuna, among those that the plugins declare.
 

@@ -9,9 +9,10 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from pricekit.config.settings import RunConfig
 from pricekit.errors import ConfigError, explain_invalid
@@ -124,6 +125,15 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
+
+
+def setting_field(name: str) -> FieldInfo:
+    """Return the field of a setting by its dotted name; that of a plugin for the plugin's name."""
+    model: Any = RunConfig
+    for key in name.removesuffix(".name").split("."):
+        field = model.model_fields[key]
+        model = field.annotation
+    return cast("FieldInfo", field)
 
 
 def dotted_names(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -159,12 +159,28 @@ class Choice(BaseModel):
 class ColumnsConfig(Section):
     """The columns with text, price and id; the defaults match the reference data."""
 
-    text: list[str] = Field(["catalog_content"], min_length=1)
-    price: str = "price"
-    id: str | None = Field(None, description="None: sample_id if the table has it, else the row number")
-    weight: str | None = Field(None, description="how much each row counts in losses, metrics and trees")
-    group: str | None = Field(None, description="rows with equal values are validated together")
-    time: str | None = Field(None, description="rows are validated on later ones than they are trained on")
+    text: list[str] = Field(
+        ["catalog_content"],
+        min_length=1,
+        description="text columns; several become labelled lines of one text; default: catalog_content, or those of "
+        "the model",
+    )
+    price: str = Field("price", description="column of known prices; default: price, or that of the model")
+    id: str | None = Field(
+        None,
+        description="column that identifies each row; default: sample_id if it exists, otherwise row numbers",
+    )
+    weight: str | None = Field(
+        None,
+        description="column of row weights, at least 0; in training for the loss, trees and intervals, too",
+    )
+    group: str | None = Field(
+        None, description="column whose equal values stay on one side of a split, such as a shop"
+    )
+    time: str | None = Field(
+        None,
+        description="column of dates, times or numbers: earlier rows are trained on, later ones validated on",
+    )
 
 
 class HeadConfig(Section):
@@ -192,6 +208,9 @@ class HeadConfig(Section):
         return self
 
 
+OF_POLICY = "default: as the policy says"
+"""The end of the description of a setting that is also an option, whose own default hardly ever counts."""
+
 AUTO_STEPS = 1000
 AUTO_EPOCHS = 10, 40
 
@@ -201,8 +220,8 @@ class TrainingConfig(Section):
 
     epochs: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(check_epochs)] = Field(
         10,
-        description=f"maximum passes over the training rows; auto: enough for {AUTO_STEPS:,} optimizer steps, at least "
-        f"{AUTO_EPOCHS[0]}, at most {AUTO_EPOCHS[1]}",
+        description=f"maximum number of epochs, or auto: enough for {AUTO_STEPS:,} optimizer steps, at least "
+        f"{AUTO_EPOCHS[0]}, at most {AUTO_EPOCHS[1]}; {OF_POLICY}",
     )
     batch_size: int = Field(64, ge=1, description="rows per forward pass (micro-batch)")
     batch_tokens: int | None = Field(
@@ -236,8 +255,8 @@ class TrainingConfig(Section):
     )
     refit: bool = Field(
         False,
-        description="train once more, on training and validation rows, for as many epochs as were best; metrics and "
-        "intervals stay those of the first pass",
+        description="train once more on all rows, those of the validation included, for as many epochs as were best; "
+        f"metrics and intervals stay those of the first pass; {OF_POLICY}",
     )
     save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
     save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
@@ -253,7 +272,8 @@ class TrainingConfig(Section):
     time_budget: Annotated[float | None, BeforeValidator(parse_duration)] = Field(
         None,
         gt=0,
-        description="time that the run may take, in seconds or as in 2h; the schedule adapts to it",
+        description="time limit in seconds, or as in 2h or 90m, into which the schedule fits: of a run, of each fold "
+        "of a cross-validation, or of a whole search, by default 1h",
     )
 
 
@@ -319,33 +339,48 @@ class RunConfig(Section):
         (20, 7200.0, 'smape')
     """
 
-    policy: Choice = Choice(name="quick")
-    backbone: Choice = Choice(name="bag")
-    features: list[str] = Field(["optimized22"], description="feature plugins by name, in order")
+    policy: Choice = Field(
+        Choice(name="quick"), description="training policy, which sets the defaults of other settings"
+    )
+    backbone: Choice = Field(Choice(name="bag"), description=f"tokenizer and encoder; {OF_POLICY}")
+    features: list[str] = Field(
+        ["optimized22"], description=f"feature plugins by name, in order; {OF_POLICY}"
+    )
     feature_options: dict[str, dict[str, Any]] = Field({}, description="options of features by name")
-    loss: Choice = Choice(name="smape")
+    loss: Choice = Field(
+        Choice(name="smape"),
+        description="training objective; default: that of the metric, or as the policy says",
+    )
     metric: MetricName = Field(
         "smape",
-        description="what to minimise on the validation rows; it also brings its natural loss, unless a loss is named",
+        description="metric to minimise on the validation rows, such as mae or rmsle; it also brings its natural loss, "
+        "unless a loss is named",
     )
     columns: ColumnsConfig = ColumnsConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
     speed: SpeedConfig = SpeedConfig()
     max_length: int = Field(
-        256, ge=1, le=MAX_LENGTH, description="maximum tokens per text; longer texts are truncated"
+        256,
+        ge=1,
+        le=MAX_LENGTH,
+        description=f"maximum number of tokens per text; longer texts are truncated; {OF_POLICY}",
     )
     facts_first: bool = Field(
         False, description="move short lines of a text, such as its quantity, directly after the first line"
     )
     validation_fraction: float = Field(0.15, gt=0, lt=1)
-    limit: int | None = Field(None, ge=1, description="read only this many rows of the table")
+    limit: int | None = Field(None, ge=1, description="number of rows to read, from the first one")
     init: str | None = Field(
-        None, description="folder of a finished run to continue from, with its weights and its settings"
+        None,
+        description="finished run, or an ensemble that was trained as one, to continue from: its tokenizer, its "
+        "weights and its settings are kept, and it learns from the rows of the table, new ones and, best, the earlier "
+        "ones, too",
     )
-    seed: int = Field(0, ge=0, lt=1 << 32)
+    seed: int = Field(0, ge=0, lt=1 << 32, description="random seed of split, weights and order")
     track: list[str] = Field(
-        [], description="trackers by name, which observe the run, such as mlflow; each needs its package"
+        [],
+        description="trackers that observe the training, such as mlflow or tensorboard, each from its package",
     )
     max_latency: Annotated[float | None, BeforeValidator(parse_latency)] = Field(
         None,

@@ -16,3 +16,8 @@
 | drift.py | counts against the sketch |
 | alarms.py | which differences are alarms, and limits that users set |
 """
+
+EVALUATIONS = 120
+"""Default number of prices to explain that of a row."""
+PRODUCTS = 5
+"""Default number of similar products for a row."""

@@ -17,6 +17,7 @@ import pandas as pd
 from pricekit.errors import ConfigError
 from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours import nearest
+from pricekit.insight import PRODUCTS
 from pricekit.insight.pricer import Pricer
 from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, chosen_products, facts_of
 from pricekit.support.progress import progress
@@ -162,10 +163,8 @@ class Comparables:
         return f"<div>{title}<table><tr><th>price</th><th>similarity</th><th>product</th></tr>{rows}</table></div>"
 
 
-K = 5
-"""Default number of products for a row."""
 MOST = 1_000
-"""Highest number of them."""
+"""Highest number of products for a row."""
 SAME = ("brand", "unit", "size")
 """What a product may have to have in common with the row."""
 SIZES = 1.25
@@ -179,7 +178,7 @@ def find_comparables(
     table: Table,
     prices: np.ndarray,
     products: Products,
-    k: int = K,
+    k: int = PRODUCTS,
     same: Sequence[str] = (),
     currency: str | None = None,
 ) -> list[Comparables]:
@@ -216,7 +215,7 @@ def find_comparables(
 def comparables_of(
     pricer: Pricer,
     table: Table,
-    k: int = K,
+    k: int = PRODUCTS,
     *,
     same: Sequence[str] = (),
     among: TableSource | Products | None = None,
@@ -320,7 +319,7 @@ def compare_rows(rows: pd.DataFrame, products: Products, currency: str | None = 
         None,
         pd.DataFrame(index=range(len(rows))),
     )
-    return find_comparables(table, rows["predicted"].to_numpy(np.float32), products, K, (), currency)
+    return find_comparables(table, rows["predicted"].to_numpy(np.float32), products, PRODUCTS, (), currency)
 
 
 def mark_far(rows: pd.DataFrame, products: Products) -> pd.DataFrame:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
+from pricekit.insight import EVALUATIONS
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
 from pricekit.insight.pricer import Pricer
 from pricekit.support.log import logger
@@ -308,9 +309,6 @@ def _factor(node: Node) -> Factor:
     parts = tuple(_factor(inner) for inner in node.nodes)
     return Factor(kind, column, text, start, end, math.exp(node.value), parts)
 
-
-EVALUATIONS = 120
-"""Default number of prices for one row."""
 
 ROWS_AT_A_TIME = 64
 

@@ -55,11 +55,9 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
     """
     own, differences = by_dotted_name(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
-        given = not (value is None or value is False or (isinstance(value, list | tuple) and not value))
-        if name in RESUMABLE or not (given or (name, value) == ("refit", False)):
-            continue
-        asked = by_dotted_name(read_saved_config(saved, *layers_of({name: value})).model_dump(mode="json"))
-        for key, new in asked.items():
+        layers = [] if name in RESUMABLE else [layer for layer in layers_of({name: value}) if layer]
+        config = read_saved_config(saved, *layers)
+        for key, new in by_dotted_name(config.model_dump(mode="json")).items() if layers else ():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
     if differences:

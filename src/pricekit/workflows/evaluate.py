@@ -20,7 +20,7 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
 from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
-from pricekit.options import columns_over, path_or_frame, read_options_of
+from pricekit.options import columns_over, path_or_frame, read_options_of, reading_options_in
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.storage import Address, location_of
@@ -55,12 +55,7 @@ class Judgement:
 
     def check(self) -> None:
         """Raise ConfigError if options do not go together."""
-        worst = self.worst
-        if worst is not None and (isinstance(worst, bool) or not isinstance(worst, int) or worst < 0):
-            raise ConfigError(
-                f"worst is {worst!r}; expected a number of rows, at least 0", parameters=("worst",)
-            )
-        if self.among is not None and worst is None and self.out is None:
+        if self.among is not None and self.worst is None and self.out is None:
             raise ConfigError(
                 "a table of similar products marks prices of the worst rows, but none are listed; set their number, or "
                 "leave the table out",
@@ -141,7 +136,7 @@ def judged_rows(
 
 def refuse_options(options: Mapping[str, Any]) -> None:
     """Raise ConfigError if options for reading a table are given without a table."""
-    if given := [name for name, value in options.items() if value is not None]:
+    if given := reading_options_in(options):
         raise ConfigError(
             f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.errors import DataError
 from pricekit.evaluation.held_out import HELD_OUT, HeldOut, held_out_of, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
 from pricekit.features.fit import some_rows
@@ -129,10 +129,6 @@ def measure_importance(
     repeats: int = REPEATS,
 ) -> Importance:
     """Measure what a model's prices depend on; see `pricekit.Model.importance`."""
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise ConfigError(
-            f"repeats is {repeats!r}; expected a number of permutations, at least 1", parameters=("repeats",)
-        )
     judged_by = metric_of([reader.path], metric)
     shares = shares_of(reader, table, options)
     baseline = baseline_of(shares, judged_by, repeats)

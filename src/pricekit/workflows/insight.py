@@ -13,7 +13,14 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.insight.counts import ComparedRows, read_rows, rows_of
 from pricekit.insight.drift import Drift, drift_of, require_sketch
 from pricekit.insight.priced_rows import PricedRows, is_priced_rows, read_priced_rows
-from pricekit.options import columns_over, names_of, path_or_frame, read_options_of, rows_without_prices
+from pricekit.options import (
+    columns_over,
+    names_of,
+    path_or_frame,
+    read_options_of,
+    reading_options_in,
+    rows_without_prices,
+)
 from pricekit.prediction.members import table_of
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import ModelReader
@@ -63,7 +70,7 @@ def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
     source = path_or_frame(table)
     if not isinstance(source, PricedRows) and not (isinstance(source, Path) and is_priced_rows(source)):
         return None
-    if named := [name for name, value in options.items() if value is not None]:
+    if named := reading_options_in(options):
         raise ConfigError(
             f"{source} is a sketch of priced rows, which has no columns or rows to choose; leave {named[0]} out",
             parameters=tuple(named),
@@ -104,7 +111,7 @@ def _is_readable(source: Any) -> bool:
 
 
 def _texts(rows: Any, columns: Columns, options: Mapping[str, Any]) -> Table:
-    if named := [name for name, value in options.items() if value is not None]:
+    if named := reading_options_in(options):
         raise ConfigError(
             f"{named[0]} is an option for reading a file or a frame, but the rows are texts; leave it out",
             parameters=tuple(named),

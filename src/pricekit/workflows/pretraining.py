@@ -111,23 +111,11 @@ def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSetting
         )
     names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
     given = {name: options[name] for name in names if options.get(name) is not None}
-    _check_numbers(given)
     if text := names_of(options.get("text"), "text"):
         given["text"] = tuple(text)
     weights = option_layer({name: options.get(name) for name in ("weights", "random_weights")})
     chosen = dict(layer.get("backbone", {})) | weights.get("backbone", {})
     return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
-
-
-def _check_numbers(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option that is not a number, or too low."""
-    for name, value in given.items():
-        whole = name != "learning_rate"
-        least = 0 if name == "seed" else 1
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not number or not (value >= least if whole else 0 < value < math.inf):
-            expected = f"a whole number, at least {least}" if whole else "a number above 0"
-            raise ConfigError(f"{name} is {value!r}; expected {expected}", parameters=(name,))
 
 
 def pretrain(

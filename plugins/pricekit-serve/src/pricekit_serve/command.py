@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.plugin import FOLDER, begin, engine_option, trust_option
+from pricekit.plugin import FOLDER, OpenOptions, begin, options_of
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")
@@ -23,8 +23,7 @@ from pricekit.plugin import FOLDER, begin, engine_option, trust_option
     show_default=True,
     help="Port on which to listen. 0 is a free one.",
 )
-@engine_option
-@trust_option
+@options_of(OpenOptions)
 @click.option(
     "--token-file",
     type=click.Path(),
