@@ -13,12 +13,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pricekit.config import RunConfig
+from pricekit.config.resolve import CHOICES
 from pricekit.config.settings import Search
 from pricekit.core.loader import registry
 from pricekit.core.registry import options_model
 
 PREFIXES = {"backbone": "backbone", "loss": "loss", "policy": "policy", "feature": "feature_options.{name}"}
-CHOICES = ("backbone", "loss", "policy")
 
 
 def settings_page() -> str:
@@ -65,7 +65,7 @@ def _plugins() -> Iterator[str]:
 def _setting(label: str, field: FieldInfo, source: str, dotted: str) -> str:
     lines = [
         f"```{{setting}} {label}",
-        _sentence(field.description or ""),
+        _sentence((field.description or "").partition("; default: ")[0]),
         "",
         f"- Type: {_type(field)}",
         f"- Default: {_value(field)}",

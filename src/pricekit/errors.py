@@ -176,9 +176,3 @@ def path_of(given: Any, parameter: str) -> Path:
         return Path(path)
     found = repr(given) if isinstance(given, str | bytes) or given is None else f"a {type(given).__name__}"
     raise ConfigError(f"{parameter} is {found}; expected a path", parameters=(parameter,))
-
-
-def check_limit(limit: Any) -> None:
-    """Raise ConfigError unless a number of rows is None or a whole number above 0."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigError(f"limit is {limit!r}; expected a whole number above 0", parameters=("limit",))

@@ -815,19 +815,15 @@ def _inner(whole: CrossValidation | Tuning, name: str) -> Model:
 
 
 def _evaluate(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
-    from pricekit.workflows.evaluate import Judgement, evaluate_model
+    from pricekit.workflows.evaluate import evaluate_model
 
-    judgement = Judgement(
-        options["metric"], options["worst"], options["by"], options["among"], options["out"]
-    )
-    return evaluate_model(reader, table, options, judgement)
+    return evaluate_model(reader, table, options)
 
 
 def _importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> Importance:
     from pricekit.workflows.importance import measure_importance
 
-    metric, repeats = options["metric"], options["repeats"]
-    return measure_importance(reader, path_or_frame(table), options, metric=metric, repeats=repeats)
+    return measure_importance(reader, path_or_frame(table), options)
 
 
 def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location:

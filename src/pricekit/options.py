@@ -49,9 +49,6 @@ else:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-READ_OPTIONS = ("encoding", "delimiter", "columns", "decimal", "currency")
-"""The options that control how a file is read."""
-
 
 @dataclass(frozen=True)
 class Option:
@@ -65,7 +62,7 @@ class Option:
         names: what its values name: a column, a metric, a setting, or a kind of plugin. Completion offers them, and
             lists of columns and plugins may be joined by commas.
         metavar: its value in the usage of a command, if neither its type nor `names` tells it.
-        least: the least number; other numbers than whole ones are above it. None: that of the setting, if it has one.
+        least: the least number; other numbers than whole ones are above it.
         most: the greatest number; other numbers than whole ones are below it.
     """
 
@@ -83,7 +80,7 @@ class ReadingOptions(TypedDict, total=False):
 
     text: Annotated[str | Sequence[str] | None, Option("columns.text", names="column")]
     id: Annotated[str | None, Option("columns.id", names="column")]
-    limit: Annotated[int | None, Option("limit")]
+    limit: Annotated[int | None, Option("limit", least=1)]
     encoding: Annotated[str | None, Option(help="encoding of a text file; default: detected")]
     delimiter: Annotated[
         str | None, Option(help="field separator of a text file, such as ';' or tab; default: detected")
@@ -561,10 +558,6 @@ class ExportOptions(OverwriteOptions, total=False):
     ]
 
 
-RESUMABLE = frozenset({"time_budget", "init", *READ_OPTIONS})
-"""Options that may differ in a resumed run: those for reading, and a new time budget. `init` is compared apart."""
-
-
 @dataclass(frozen=True)
 class Parameter:
     """An option with its type.
@@ -595,18 +588,12 @@ class Parameter:
     @property
     def is_path(self) -> bool:
         """Whether its values are paths."""
-        parts = [
-            *self.kinds,
-            *(part for kind in self.kinds if get_origin(kind) is Sequence for part in get_args(kind)),
-        ]
-        return any(os.PathLike in (get_origin(part), *map(get_origin, get_args(part))) for part in parts)
+        return "os.PathLike" in str(self.annotation)
 
     @property
-    def number(self) -> str:
-        """The word for its values: "whole number" or "number"; empty for others than numbers, and for texts, too."""
-        if str in self.kinds:
-            return ""
-        return "whole number" if int in self.kinds else "number" if float in self.kinds else ""
+    def number(self) -> type | None:
+        """The type of its values if they are numbers only: int or float."""
+        return next((kind for kind in self.kinds if kind in (int, float) and str not in self.kinds), None)
 
     @property
     def default(self) -> Any:
@@ -623,34 +610,25 @@ class Parameter:
         return not (value is None or value is self.default or empty)
 
     def check(self, value: Any) -> None:
-        """Raise ConfigError for a text, or a number within the limits, if another value is given."""
-        if value is None:
+        """Raise ConfigError unless the value of a text is a text, and that of a number a number within its limits."""
+        number, least, most = self.number, self.option.least, self.option.most
+        if value is None or not (number or self.annotation in (str, str | None)):
             return
-        if self.annotation in (str, str | None) and not isinstance(value, str):
-            raise ConfigError(f"{self.name} is {value!r}; expected a text", parameters=(self.name,))
-        if not self.number:
-            return
-        whole, least, most = self.number == "whole number", self._least(), self.option.most
-        if (
-            not isinstance(value, int if whole else int | float)
-            or isinstance(value, bool)
-            or not math.isfinite(value)
-            or (least is not None and (value < least or (value == least and not whole)))
-            or (most is not None and (value > most or (value == most and not whole)))
-        ):
-            limits = "" if least is None else f", at least {least:g}" if whole else f" above {least:g}"
-            limits += "" if most is None else f", at most {most:,g}" if whole else f" and below {most:g}"
-            raise ConfigError(
-                f"{self.name} is {value!r}; expected a {self.number}{limits}", parameters=(self.name,)
+        if not number:
+            valid = isinstance(value, str)
+        elif isinstance(value, bool) or not isinstance(value, number if number is int else int | float):
+            valid = False
+        elif number is int:
+            valid = (least is None or value >= least) and (most is None or value <= most)
+        else:
+            valid = (-math.inf if least is None else least) < value < (math.inf if most is None else most)
+        if not valid:
+            expected = "text" if number is None else "whole number" if number is int else "number"
+            expected += "" if least is None else f", at least {least}" if number is int else f" above {least}"
+            expected += (
+                "" if most is None else f", at most {most:,}" if number is int else f" and below {most}"
             )
-
-    def _least(self) -> float | None:
-        if self.option.least is not None or not self.option.setting:
-            return self.option.least
-        from pricekit.config.layers import setting_field
-
-        bounds = (getattr(mark, "ge", None) for mark in setting_field(self.option.setting).metadata)
-        return next((bound for bound in bounds if bound is not None), None)
+            raise ConfigError(f"{self.name} is {value!r}; expected a {expected}", parameters=(self.name,))
 
     def describe(self) -> tuple[str, str]:
         """Return its description, and what holds if it is not given; either may be empty."""
@@ -674,6 +652,13 @@ def parameters_of(declared: type) -> dict[str, Parameter]:
         kind, option = get_args(annotated)
         parameters[name] = Parameter(name, kind, option, required)
     return parameters
+
+
+READ_OPTIONS = tuple(name for name, one in parameters_of(PricedOptions).items() if not one.option.setting)
+"""The options that control how a file is read, which are no settings."""
+
+RESUMABLE = frozenset({"time_budget", "init", *READ_OPTIONS})
+"""Options that may differ in a resumed run: those for reading, and a new time budget. `init` is compared apart."""
 
 
 def with_options(declared: type) -> Callable[[Function], Function]:

@@ -8,8 +8,6 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError
-from pricekit.runs.load import ModelReader
-from pricekit.workflows.importance import measure_importance
 
 WITHOUT = """
 import sys
@@ -30,7 +28,7 @@ assert found.features.low.isna().any()
 
 @pytest.fixture(scope="module")
 def found(run):
-    return measure_importance(ModelReader(run), None, {}, repeats=2)
+    return pk.Model(run).importance(repeats=2)
 
 
 def test_the_score_is_that_of_evaluate(found, run):
@@ -48,7 +46,7 @@ def test_frames_are_sorted_and_complete(found):
 
 
 def test_the_same_call_gives_the_same_numbers(found, run):
-    again = measure_importance(ModelReader(run), None, {}, repeats=2)
+    again = pk.Model(run).importance(repeats=2)
     for name in ("features", "lines", "words"):
         pd.testing.assert_frame_equal(getattr(found, name), getattr(again, name), rtol=1e-5)
 
@@ -63,7 +61,7 @@ def test_bundles_need_neither_torch_nor_scipy(bundle, catalog):
 def test_an_ensemble_is_measured_as_one_model(run, catalog, tmp_path):
     other = pk.train(catalog, features="fast15", epochs=1, max_length=16, refit=False, out=tmp_path / "other")
     both = pk.ensemble([run, other], out=tmp_path / "both")
-    found = measure_importance(ModelReader(both.path), None, {}, metric="mae", repeats=1)
+    found = pk.Model(both.path).importance(metric="mae", repeats=1)
     assert found.metric.name == "mae"
     assert found.features["feature"].is_unique
 
@@ -71,9 +69,9 @@ def test_an_ensemble_is_measured_as_one_model(run, catalog, tmp_path):
 @pytest.mark.parametrize("repeats", [0, 1.5, True])
 def test_repeats_is_a_number_of_permutations(run, repeats, raises):
     with raises(ConfigError, "repeats"):
-        measure_importance(ModelReader(run), None, {}, repeats=repeats)
+        pk.Model(run).importance(repeats=repeats)
 
 
 def test_an_unknown_metric_is_named(run, raises):
     with raises(ConfigError, "metric"):
-        measure_importance(ModelReader(run), None, {}, metric="smap")
+        pk.Model(run).importance(metric="smap")

@@ -135,9 +135,7 @@ def _type(parameter: Parameter) -> Any:
         return click.Choice(choices)
     if parameter.is_path:
         return click.Path()
-    if int in kinds:
-        return _whole if str in kinds else int
-    return float if float in kinds and str not in kinds else str
+    return parameter.number or (_whole if int in kinds else str)
 
 
 def _whole(text: str) -> int | str:

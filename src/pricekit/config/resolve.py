@@ -18,7 +18,7 @@ from pricekit.errors import ConfigError, PluginError
 from pricekit.metrics import METRICS
 from pricekit.support.text import did_you_mean
 
-CHOICES = ("policy", "backbone", "loss")
+CHOICES = tuple(name for name, field in RunConfig.model_fields.items() if field.annotation is Choice)
 """Settings that name one plugin of the kind with the same name, and contain its options."""
 
 _SELF = ""

@@ -47,7 +47,8 @@ def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
     del defs["Choice"]
     skipped: list[SkippedPlugin] = []
     for kind in CHOICES:
-        properties[kind] = _choice(kind, _of_kind(kind, defs, skipped))
+        del properties[kind]["$ref"], properties[kind]["default"]
+        properties[kind]["anyOf"] = _choice(_of_kind(kind, defs, skipped))
     features = _of_kind("feature", defs, skipped)
     properties["features"]["items"] = {"type": "string", "enum": list(features)}
     properties["feature_options"] |= {"properties": features, "additionalProperties": False}
@@ -55,17 +56,13 @@ def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
     return schema, skipped
 
 
-def _choice(kind: str, plugins: dict[str, Schema]) -> Schema:
-    """Return the schema of a plugin's name, or of a table with its name, options, or both."""
+def _choice(plugins: dict[str, Schema]) -> list[Schema]:
+    """Return the schemas of a plugin's name, or of a table with its name, options, or both."""
     tables = [
         table | {"properties": {"name": {"type": "string", "const": name}} | table["properties"]}
         for name, table in plugins.items()
     ]
-    return {
-        "title": kind.capitalize(),
-        "description": f"name of a {kind}, or a table of name and options",
-        "anyOf": [{"type": "string", "enum": list(plugins)}, *tables],
-    }
+    return [{"type": "string", "enum": list(plugins)}, *tables]
 
 
 def _of_kind(kind: str, defs: Schema, skipped: list[SkippedPlugin]) -> dict[str, Schema]:

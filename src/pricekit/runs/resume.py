@@ -55,9 +55,9 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
     """
     own, differences = by_dotted_name(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
-        layers = [] if name in RESUMABLE else [layer for layer in layers_of({name: value}) if layer]
-        config = read_saved_config(saved, *layers)
-        for key, new in by_dotted_name(config.model_dump(mode="json")).items() if layers else ():
+        layers = [] if name in RESUMABLE else list(filter(None, layers_of({name: value})))
+        config = read_saved_config(saved, *layers).model_dump(mode="json") if layers else {}
+        for key, new in by_dotted_name(config).items():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
     if differences:

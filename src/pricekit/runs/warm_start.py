@@ -18,7 +18,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
 from pricekit.features.fit import continue_features, uses_price
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.options import config_of, layers_of
+from pricekit.options import ModelOptions, config_of, layers_of
 from pricekit.output import check_format
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS
@@ -38,9 +38,6 @@ _RATES = ("learning_rate", "head_learning_rate", "embedding_learning_rate")
 
 _FIXED = ("policy", "backbone", "features", "feature_options", "loss", "head", "max_length", "facts_first")
 """Settings on which the weights, the states of features and the optimizer depend."""
-
-_OPTIONS = ("policy", "backbone", "features", "loss", "max_length", "text")
-"""Those that are options, too."""
 
 
 def new_config(options: Mapping[str, Any], init: Path | None = None) -> RunConfig:
@@ -126,7 +123,7 @@ def _check_fixed(name: str, old: Any, new: Any, init: Path) -> None:
         raise ConfigError(
             f"{name} is {_shown(new)}, but {init} was trained with {_shown(old)}, and a warm start keeps it; "
             f"leave {name} out, or train from the start",
-            parameters=(name if name in _OPTIONS else "settings", "init"),
+            parameters=(name if name in ModelOptions.__annotations__ else "settings", "init"),
             setting=name,
         )
 

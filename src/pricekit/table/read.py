@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.errors import DataError, check_limit
+from pricekit.errors import DataError
 from pricekit.storage import Location, is_remote
 from pricekit.support.log import logger
 from pricekit.support.text import did_you_mean, nearest, shorten
@@ -113,7 +113,6 @@ def read_with_facts(
     notices: Notices,
 ) -> tuple[Table, Facts]:
     """Read a whole table into memory, with the results of detection; arguments and errors are those of `read_table`."""
-    check_limit(limit)
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
     raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))
@@ -174,7 +173,6 @@ def iter_with_facts(
     first_row: int = 0,
 ) -> tuple[Iterator[Table], Facts]:
     """Return the chunks of a table, and the results of detection; arguments and errors are those of `iter_table`."""
-    check_limit(limit)
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
     rows = rows if limit is None else max(1, min(rows, limit))

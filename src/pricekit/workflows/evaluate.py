@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
 from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
-from pricekit.options import columns_over, path_or_frame, read_options_of, reading_options_in
+from pricekit.options import EvaluateOptions, columns_over, path_or_frame, read_options_of, reading_options_in
 from pricekit.prediction.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.storage import Address, location_of
@@ -35,45 +35,20 @@ TRAINED_ON = 0.1
 """If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What a user wants to know besides the scores; each is an option of `pricekit.Model.evaluate`.
-
-    Attributes:
-        metric: the name of the metric that counts; None: that of the model.
-        worst: the number of rows with the largest errors to return; None: none.
-        by: the only column to group by; None: the usual groups.
-        among: a table of products with prices, to mark prices that are far from those of similar products.
-        out: the file of all rows, largest error first.
-    """
-
-    metric: str | None = None
-    worst: int | None = None
-    by: str | None = None
-    among: Any = None
-    out: Any = None
-
-    def check(self) -> None:
-        """Raise ConfigError if options do not go together."""
-        if self.among is not None and self.worst is None and self.out is None:
-            raise ConfigError(
-                "a table of similar products marks prices of the worst rows, but none are listed; set their number, or "
-                "leave the table out",
-                parameters=("worst", "among"),
-            )
-
-
-def evaluate_model(
-    reader: ModelReader, table: Any, options: Mapping[str, Any], judgement: Judgement
-) -> Scores:
+def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
     """Score a model; see `pricekit.Model.evaluate`."""
-    judgement.check()
-    source, worst, by = path_or_frame(table), judgement.worst, judgement.by
-    out = None if judgement.out is None else location_of(judgement.out, "out")
+    source, worst, by, among = path_or_frame(table), options["worst"], options["by"], options["among"]
+    out = None if options["out"] is None else location_of(options["out"], "out")
+    if among is not None and worst is None and out is None:
+        raise ConfigError(
+            "a table of similar products marks prices of the worst rows, but none are listed; set their number, or "
+            "leave the table out",
+            parameters=("worst", "among"),
+        )
     if out is not None:
         check_output(out, [source] if isinstance(source, Path | Address) else [])
-    metric = metric_of([reader.path], judgement.metric)
-    products = None if judgement.among is None else products_among(reader, path_or_frame(judgement.among))
+    metric = metric_of([reader.path], options["metric"])
+    products = None if among is None else products_among(reader, path_or_frame(among))
     rows, predictor = judged_rows(reader, source, options)
     scores = scores_of(rows, metric)
     if predictor is not None:

@@ -23,7 +23,7 @@ from pricekit.features.fit import some_rows
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
 from pricekit.insight.parts import Cells, label_of
 from pricekit.metrics import Metric
-from pricekit.options import columns_over
+from pricekit.options import ImportanceOptions, columns_over
 from pricekit.prediction.predictor import Predictor
 from pricekit.preprocess import Inputs
 from pricekit.runs.load import ModelReader
@@ -35,8 +35,6 @@ from pricekit.workflows.evaluate import refuse_options, usable_rows, warn_of_tra
 
 SHOWN = 15
 """Rows of each frame in a notebook and on a terminal."""
-REPEATS = 5
-"""Default number of permutations."""
 MOST_ROWS = 2000
 """Larger tables are sampled to this number of rows, with a fixed seed."""
 SEED = 0
@@ -123,15 +121,12 @@ class Importance:
 def measure_importance(
     reader: ModelReader,
     table: Any,
-    options: Mapping[str, Any],
-    *,
-    metric: str | None = None,
-    repeats: int = REPEATS,
+    options: ImportanceOptions,
 ) -> Importance:
     """Measure what a model's prices depend on; see `pricekit.Model.importance`."""
-    judged_by = metric_of([reader.path], metric)
+    judged_by = metric_of([reader.path], options["metric"])
     shares = shares_of(reader, table, options)
-    baseline = baseline_of(shares, judged_by, repeats)
+    baseline = baseline_of(shares, judged_by, options["repeats"])
     found = Importance(
         rows=len(baseline.terms),
         metric=judged_by,
