@@ -264,7 +264,7 @@ class PretrainingOptions(ResumeOptions, ReadingOptions, total=False):
     settings: Annotated[
         Mapping[str, Any] | Sequence[str] | None,
         Option(
-            help="settings of the backbone, such as backbone.layers=2, and facts_first=true; those of the training",
+            help="settings of the backbone, such as backbone.layers=2, and facts_first=true; use the same for training",
             names="setting",
             metavar="KEY=VALUE",
         ),
