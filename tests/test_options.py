@@ -92,6 +92,13 @@ def test_a_regressor_passes_the_option_on(option):
     assert {option, "settings", "policy"} & set(caught.value.parameters)
 
 
+def test_what_is_required_is_named():
+    with pytest.raises(TypeError, match="backbone"):
+        pk.pretrain("none.csv", "weights")
+    with pytest.raises(TypeError, match="table"):
+        pk.train(epochs=1)
+
+
 def test_help_docstring_and_schema_have_the_description_of_the_setting(pricekit):
     schema, _ = config_schema()
     described = schema["$defs"]["TrainingConfig"]["properties"]["refit"]["description"]

@@ -678,21 +678,22 @@ def with_options(declared: type) -> Callable[[Function], Function]:
         }
 
         @functools.wraps(function)
-        def checked(*args: Any, **given: Any) -> Any:
-            check_known(function.__name__, given, known)
-            options = defaults | {name: _plain(value) for name, value in given.items()}
+        def checked(*args: Any, **values: Any) -> Any:
+            check_known(function.__name__, values, signature.parameters)
+            signature.bind(*args, **values)  # a TypeError names what is missing
+            options = defaults | {name: _plain(value) for name, value in values.items()}
             for name, parameter in parameters.items():
                 parameter.check(options.get(name))
             return clear_errors(function)(*args, **options)
 
-        known = show_options(checked, declared)
+        signature = show_options(checked, declared)
         return checked  # type: ignore[return-value]
 
     return decorate
 
 
-def show_options(function: Callable[..., Any], declared: type) -> set[str]:
-    """Show the options of a TypedDict in the signature and the docstring of a function; return all its parameters."""
+def show_options(function: Callable[..., Any], declared: type) -> inspect.Signature:
+    """Show the options of a TypedDict in the docstring and the signature of a function; return the signature."""
     signature = inspect.signature(function)
     *named, _ = signature.parameters.values()
     shown = [
@@ -705,9 +706,10 @@ def show_options(function: Callable[..., Any], declared: type) -> set[str]:
         for name, one in parameters_of(declared).items()
         if name not in signature.parameters
     ]
-    function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+    signature = signature.replace(parameters=[*named, *shown])
+    function.__signature__ = signature  # type: ignore[attr-defined]
     function.__doc__ = described(function.__doc__, declared)
-    return set(function.__signature__.parameters)  # type: ignore[attr-defined]
+    return signature
 
 
 def described(docstring: str | None, declared: type) -> str:
@@ -744,9 +746,9 @@ def _plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def check_known(function: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+def check_known(function: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
     """Raise TypeError for an option that a function does not have."""
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in options if name not in known]:
         raise TypeError(f"{function}() has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
 
 
