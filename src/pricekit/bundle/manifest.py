@@ -164,7 +164,7 @@ def _check_format(manifest: Mapping[str, Any], folder: Path) -> None:
         shown = f"the schema version {shorten(repr(version), 40)}"
         shown = shown if isinstance(version, int | float | str) else "no schema version"
         raise BundleError(
-            f"the bundle {folder} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
+            f"{folder / MANIFEST} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
             "again",
             path=str(folder),
         )
