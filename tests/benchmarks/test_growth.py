@@ -13,9 +13,9 @@ def test_sizes_and_exponents_are_shown():
     assert found[-1] == ["exponent", "1.00", "", "0.00", "0.50"]
 
 
-def test_a_command_is_watched(catalog, tmp_path):
-    out = tmp_path / "features.csv"
-    found = cost(400, out, "features", catalog, "--out", out)
+def test_a_command_is_watched(bundle, catalog, tmp_path):
+    out = tmp_path / "prices.csv"
+    found = cost(400, out, "predict", bundle, catalog, "--out", out, "--engine", "ort-cpu")
     assert found.disk == out.stat().st_size
     assert found.seconds > 0
     assert found.memory > 50_000_000  # an interpreter with numpy and pandas
@@ -23,4 +23,4 @@ def test_a_command_is_watched(catalog, tmp_path):
 
 def test_a_command_that_fails_ends_the_benchmark(tmp_path, capfd, raises):
     with raises(SystemExit):
-        cost(1, tmp_path, "features", "nothing", "--out", tmp_path / "x.csv")
+        cost(1, tmp_path, "check", "nothing")

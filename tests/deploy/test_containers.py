@@ -86,7 +86,7 @@ def test_the_rehearsal_signs_with_the_command_of_the_image(tmp_path):
     command.chmod(0o755)
     image = Image(tmp_path, tmp_path, {"PATH": str(command.parent)}, {"ENTRYPOINT": ["pricekit"]})
     sign(image)
-    assert (tmp_path / "keys" / "called").read_text() == f"sign {tmp_path}/bundle --key key.pem\n"
+    assert (tmp_path / "keys" / "called").read_text() == f"bundle sign {tmp_path}/bundle --key key.pem\n"
     assert "PUBLIC KEY" in image.path(TRUST[1]).read_text()
 
 

@@ -15,6 +15,7 @@ from pricekit.features.assets import ASSET_BYTES, MOST_ASSETS, assets_in, file_o
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import plain_state
 from pricekit.prediction.predictor import Shipped
+from pricekit.runs.load import open_predictor
 from pricekit.testing import CheckFailed, check_feature
 from tests.bundle.hostile import change, put, write_manifest
 from tests.features.with_assets import LengthByTable, adds_one
@@ -118,7 +119,7 @@ def test_members_of_an_ensemble_share_equal_assets(catalog, tmp_path):
 
 def test_a_bundle_that_travels_by_value_has_its_assets(bundle, tmp_path):
     moved = shutil.copytree(bundle, tmp_path / "moved")
-    predictor = pk.load(moved)
+    predictor = open_predictor(moved)
     expected = predictor.predict(TEXTS)
     shipped = Shipped.of(predictor)
     shutil.rmtree(moved)
@@ -136,7 +137,7 @@ def test_a_harmed_asset_is_refused_and_named(run, bundle, tmp_path, harm, raises
         if harm == "missing":
             file.unlink()
         with raises((TrainingError, BundleError)):
-            pk.load(copied)
+            pk.load(copied).predict(TEXTS)
 
 
 def test_a_graph_in_an_asset_passes_the_checks_of_the_bundles_own_graph(copy, raises):
@@ -160,7 +161,7 @@ def test_a_bundle_cannot_name_other_files_as_assets(copy, key, file, raises):
         put(copy, file, b"0")
     change(copy, "preprocess.json", lambda record: record["features"][1].update(assets={key: file}))
     with raises(BundleError):
-        pk.load(copy)
+        pk.load(copy).predict(TEXTS)
 
 
 def test_too_many_assets_are_refused_before_they_are_read(copy, raises):

@@ -159,9 +159,3 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     bundle, prices = tmp_path / "bundle", tmp_path / "prices.csv"
     assert pricekit("export", run, "--out", bundle, "--plugin", known)[0] == 0
     assert pricekit("predict", bundle, catalog, "--out", prices, "--plugin", known)[0] == 0
-    assert (
-        pricekit("features", catalog, "--features", "known", "--out", tmp_path / "f.csv", "--plugin", known)[
-            0
-        ]
-        == 1
-    )

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from pricekit.cli.features import features
 from pricekit.errors import DataError
+from pricekit.runs.opened import open_run
 from pricekit.table import Columns, check_output, read_table, split_usable, write_frame, write_rejected
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -72,20 +73,19 @@ def test_invalid_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_features_in_every_format(catalog: Path, tmp_path: Path, suffix: str) -> None:
+def test_features_in_every_format(run: Path, catalog: Path, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"f.{suffix}"
-    arguments = [str(catalog), "--features", "fast15", "--limit", "5", "--out", str(out)]
+    arguments = [str(run), str(catalog), "--limit", "5", "--out", str(out)]
     CliRunner().invoke(features, arguments, catch_exceptions=False)
-    assert load(out).shape == (5, 16)
+    assert load(out).shape == (5, 1 + len(open_run(run).preprocessor.features.names))
     assert load(out).columns[0] == "sample_id"
 
 
 @pytest.mark.parametrize("out", ["f.xlsx", "."])
-def test_features_refuses_an_output_before_the_work(tmp_path: Path, out: str, raises) -> None:
+def test_features_refuses_an_output_before_the_work(run: Path, tmp_path: Path, out: str, raises) -> None:
+    arguments = [str(run), str(tmp_path / "absent.csv"), "--out", str(tmp_path / out)]
     with raises(DataError, "out"):  # and not that the table is missing
-        CliRunner().invoke(
-            features, [str(tmp_path / "absent.csv"), "--out", str(tmp_path / out)], catch_exceptions=False
-        )
+        CliRunner().invoke(features, arguments, catch_exceptions=False)
 
 
 def test_rejected_rows_of_a_parquet_and_a_csv_file(tmp_path: Path) -> None:
