@@ -27,7 +27,7 @@ def test_of_many_rows_some_are_drawn(monkeypatch, tmp_path, kind):
         source = tmp_path / "t.csv"
     found = read_rows(source, COLUMNS)
     assert (found.count, len(found.table)) == (20_000, 1000)
-    assert describe_rows(found) == ["Of 20,000 rows, 1,000 drawn by chance are compared."]
+    assert describe_rows(found) == ["A random sample of 1,000 of the 20,000 rows is compared."]
     drawn = found.table.price
     assert len(np.unique(drawn)) == 1000
     assert drawn.mean() == pytest.approx(10_000, rel=0.1)

@@ -86,7 +86,9 @@ def test_of_many_rows_some_are_counted(model, catalog, tmp_path, sketch, monkeyp
     opened_model(model).predict_file(catalog, tmp_path / "prices.csv", watch=sketch)
     found = read_priced_rows(sketch)
     assert (found.rows, found.counts.rows) == (400, 70)
-    assert "Of 400 priced rows, 70 drawn by chance are compared." in opened_model(model).drift(found).notes
+    assert (
+        "A random sample of 70 of the 400 priced rows is compared." in opened_model(model).drift(found).notes
+    )
 
 
 class _Failing:

@@ -47,11 +47,11 @@ def test_of_many_rows_some_are_drawn_and_the_report_says_so(run, monkeypatch):
     monkeypatch.setattr(sections, "MOST_ROWS", 25)
     found = _subject(run)
     assert len(found.rows) == 25
-    assert found.notes == ("Of 60 rows, 25 drawn by chance are judged.",)
+    assert found.notes == ("A random sample of 25 of the 60 rows is judged.",)
     assert np.isin(found.rows.rows, pk.load(run).held_out["row"]).all()
     other = _subject(run, pk.make_catalog(40, seed=77))
     assert len(other.rows) == 25
-    assert other.notes == ("Of 40 rows, 25 drawn by chance are judged.",)
+    assert other.notes == ("A random sample of 25 of the 40 rows is judged.",)
 
 
 def test_models_are_compared_on_the_rows_that_all_hold_out(run):

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import pricekit as pk
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure, explain
-from pricekit.config.settings import MetricName
 from pricekit.evaluation.scores import facts_of, goal_of
 from pricekit.metrics import METRICS
 
@@ -20,9 +20,13 @@ TINY = {
 }
 
 
-def test_the_setting_accepts_every_metric():
-    assert set(MetricName.__args__) == set(METRICS)
+def test_the_setting_accepts_every_metric_and_nothing_else():
     assert RunConfig().metric == "smape"
+    for name in METRICS:
+        assert RunConfig(metric=name).metric == name
+    with pytest.raises(ValidationError):
+        RunConfig(metric="accuracy")
+    assert RunConfig.model_json_schema()["properties"]["metric"]["enum"] == list(METRICS)
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))

@@ -87,7 +87,7 @@ def test_many_rows_are_drawn_by_chance_but_always_the_same(run, monkeypatch, log
     assert len(first) == 12
     assert first == again
     assert first != read_held_out(run).ids.tolist()[:12]
-    assert "importance is measured on 12 of the 60 rows, drawn by chance" in logged()
+    assert "importance is measured on a random sample of 12 of the 60 rows" in logged()
 
 
 def test_a_table_of_held_out_rows_keeps_groups_and_weights(rows):

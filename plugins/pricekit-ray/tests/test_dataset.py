@@ -142,7 +142,7 @@ def test_workers_that_reserve_all_cpus_are_announced(logged):
     assert dataset._workers(None, 1) == 1
     assert logged() == ""
     assert dataset._workers(2, 1) == 2
-    assert "wait for ever: use fewer workers" in logged()
+    assert "wait forever: use fewer workers" in logged()
 
 
 def test_other_batches_are_refused(bundle, rows, raises):

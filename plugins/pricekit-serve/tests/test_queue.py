@@ -124,7 +124,7 @@ def test_large_requests_are_done_in_order_and_small_ones_in_between(queue, engin
 
 
 def test_rows_that_fill_a_batch_do_not_pass_calls_that_came_earlier(queue, engine):
-    """Otherwise a steady stream of large and small requests would hold them up for ever."""
+    """Otherwise a steady stream of large and small requests would hold them up forever."""
     first = busy(queue, engine)
     calls = queue.call(lambda _: len(engine.batches), 2)
     large, small = queue.price(rows(*["a"] * 9)), queue.price(rows("small"))

@@ -1,7 +1,7 @@
 """Limits of what a bundle contains, checked before anything is built from its bytes.
 
 A stranger can write a bundle with valid hashes. The limits keep its tokenizer from filling the memory and from taking
-for ever; they are far above what exported bundles contain. The numbers of members and columns are limited where the
+forever; they are far above what exported bundles contain. The numbers of members and columns are limited where the
 manifest and preprocess.json are parsed.
 """
 

@@ -36,7 +36,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> str:
-    """Return one paragraph about an error, with the hint of `add_hint`."""
+    """Return one clear error message, with the hint of `add_hint`."""
     return " ".join([_sentence(error), *getattr(error, "__notes__", ())])
 
 

@@ -1,4 +1,4 @@
-"""The entry point: finds commands by name and reports each error in one paragraph."""
+"""The entry point: finds commands by name and reports each error in one clear message."""
 
 from __future__ import annotations
 

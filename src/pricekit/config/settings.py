@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from pricekit.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -319,8 +321,10 @@ MAX_LENGTH = 100_000
 """Tokens: the highest `max_length`."""
 
 
-MetricName = Literal["smape", "mape", "mdape", "wape", "mae", "medae", "rmse", "rmsle"]
-"""The names of `pricekit.metrics.METRICS`."""
+if TYPE_CHECKING:
+    MetricName = str
+else:
+    MetricName = Literal[tuple(METRICS)]
 
 
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]

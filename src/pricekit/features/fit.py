@@ -41,14 +41,14 @@ FEW_FOLDS = 2
 """Number of folds of a sample that is less than half of the training rows: most rows are out of fold anyway."""
 
 MOST_ROWS = 100_000
-"""Of more training rows, a sample of so many fits the tokenizer and the features. docs/scale.md has measurements."""
+"""Larger tables are sampled to this number of training rows, which fit the tokenizer and the features."""
 
 LARGEST_GROUP = 0.05
 """Rows of the same product, as a share of a sample, that may be part of it: all others would be too few."""
 
 
 def some_rows(count: int, most: int | None = None) -> np.ndarray:
-    """Return the numbers of all rows, or of so many (`MOST_ROWS`) that were drawn by chance, int64, ascending."""
+    """Return the numbers of all rows, or of a random sample of `MOST_ROWS`, int64, ascending."""
     if count <= (most := most or MOST_ROWS):
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, most, replace=False))

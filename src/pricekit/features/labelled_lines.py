@@ -201,7 +201,7 @@ def slices(data: Bytes, start: Ints, end: Ints) -> Strings:
 
 
 def evenly(count: int, most: int) -> Ints:
-    """Return the numbers of all rows, or of so many that are spread evenly, ascending."""
+    """Return the numbers of all rows, or of a sample of evenly spaced ones, ascending."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
 
 

@@ -404,7 +404,7 @@ BATCH_ROWS = 256
 
 
 MORE = 3
-"""`update` adds one tree for so many trees of a fit."""
+"""`update` adds one tree for this number of trees of a fit."""
 
 
 class Trees:

@@ -118,7 +118,7 @@ def read_rows(
 
 
 def _drawn(tables: Iterable[Table], size: int) -> tuple[Table, int]:
-    """Return all rows, or `MOST_ROWS` of them drawn by chance, and the number of all rows.
+    """Return all rows, or a random sample of `MOST_ROWS`, and the number of all rows.
 
     Each row gets a random number, and those with the lowest numbers are kept (reservoir sampling by keys).
     """
@@ -157,7 +157,7 @@ def describe_rows(rows: ComparedRows) -> list[str]:
     """Return sentences about rows that were left out, and about columns that are missing."""
     found = []
     if rows.count > len(rows.table):
-        found.append(f"Of {rows.count:,} rows, {len(rows.table):,} drawn by chance are compared.")
+        found.append(f"A random sample of {len(rows.table):,} of the {rows.count:,} rows is compared.")
     if rows.missing:
         names = ", ".join(repr(name) for name in rows.missing)
         found.append(f"The table lacks {names}, which the model reads.")
@@ -312,7 +312,7 @@ def _names_sum(
 
 
 def most_frequent(found: Mapping[str, int], known: Collection[str], most: int) -> dict[str, int]:
-    """Return the rows of all known names and of at most so many others, as summarised by Misra and Gries.
+    """Return the rows of all known names and of a limited number of others, as summarised by Misra and Gries.
 
     If there are more others, the count of each is too low by the same number, at most 1/(K + 1) of all counts.
 

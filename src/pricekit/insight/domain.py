@@ -88,7 +88,7 @@ class Domain:
         and is subtracted.
 
         Args:
-            halves: of two halves of the new rows, drawn by chance: the mean of their vectors in this space, (D,), and
+            halves: of two random halves of the new rows: the mean of their vectors in this space, (D,), and
                 of the products of each pair of their numbers, (D, D).
         """
         found = [self._judged(one[0], *other) for one, other in (halves, halves[::-1])]
@@ -112,7 +112,7 @@ class Domain:
 
 
 def some_half(count: int) -> np.ndarray:
-    """Return which of so many rows are in the first of two halves, drawn by chance with a fixed seed, bool (M,)."""
+    """Return which of M rows are in the first of two random halves, with a fixed seed, bool (M,)."""
     chosen = np.zeros(count, bool)
     chosen[np.array_split(np.random.default_rng(SEED).permutation(count), 2)[0]] = True
     return chosen

@@ -208,7 +208,9 @@ def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, flo
     rows = priced.counts.rows
     if not rows:
         raise DataError("the sketch has no rows; expected at least one", parameters=("table",))
-    notes = [f"Of {priced.rows:,} priced rows, {rows:,} drawn by chance are compared."] * (priced.rows > rows)
+    notes = [f"A random sample of {rows:,} of the {priced.rows:,} priced rows is compared."] * (
+        priced.rows > rows
+    )
     notes += _few(sketch, rows, "priced rows")
     notes.append(
         "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown."

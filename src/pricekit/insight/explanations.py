@@ -65,7 +65,7 @@ class Attribution:
 
     Args:
         row: the parts of the row.
-        evaluations: the number of prices that may be asked for, if the first round needs no more.
+        evaluations: the maximum number of prices, if the first round needs no more.
 
     Attributes:
         root: the row with the contributions of its parts; None before the first round.

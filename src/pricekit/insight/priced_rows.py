@@ -47,7 +47,7 @@ class PricedRows(Strict):
         kind: what the file is.
         version: of its format.
         sketch: the SHA-256 of the sketch of the training table in whose bins they are counted.
-        rows: the number of rows that were priced; of many rows, some that are drawn by chance are counted.
+        rows: the number of rows that were priced; of many rows, a random sample is counted.
         counts: of these.
         predictions: the last ones whose rows were added, by the name in their checkpoint; servers add none.
     """
@@ -167,7 +167,7 @@ def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
 
 
 MOST_OF_WINDOW = 1024
-"""Of more rows of a window, so many that are drawn by chance are counted; each takes as long as a price."""
+"""Larger windows are sampled to this number of rows, because counting a row takes as long as a price."""
 
 
 def count_priced(
@@ -232,7 +232,7 @@ class Watch:
         self._found: PricedRows | None = None
 
     def resume(self, folder: Path, windows: int) -> bool:
-        """Continue with the counts of so many windows; False if the folder lacks them."""
+        """Continue with the counts of a number of windows; False if the folder lacks them."""
         try:
             self._found = read_priced_rows(_kept(folder, windows))
             self._found.require(self._sketch)
@@ -241,7 +241,7 @@ class Watch:
         return self._found is not None
 
     def add(self, counts: PricedRows, folder: Path, windows: int) -> None:
-        """Add the counts of a window, and keep the sum in a folder: the counts of so many windows."""
+        """Add the counts of a window, and keep the sum of the windows so far in a folder."""
         self._found = counts if self._found is None else self._found.plus(counts, self._sketch)
         write_text(_kept(folder, windows), self._found.to_text())
         _kept(folder, windows - 2).unlink(missing_ok=True)

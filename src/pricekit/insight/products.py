@@ -225,7 +225,7 @@ def chosen_products(
 
 
 def products_of(table: Table) -> Products:
-    """Return the products of a table with prices; of more than `MOST_ROWS`, so many are chosen evenly.
+    """Return the products of a table with prices; larger tables are sampled evenly to `MOST_ROWS`.
 
     Raises:
         DataError: the table has no row.
@@ -256,7 +256,7 @@ def files_of(table: Table, members: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def some_rows(table: Table) -> Table:
-    """Return a table, of more than `MOST_ROWS` rows so many, chosen evenly; raises DataError without rows."""
+    """Return a table, sampled evenly to at most `MOST_ROWS` rows; raises DataError without rows."""
     if not len(table):
         raise DataError("the table of the comparables has no row; expected products with prices")
     if len(table) <= MOST_ROWS:

@@ -224,7 +224,7 @@ def set_padding(tokenizer: Tokenizer, pad_id: int | None, source: object = "the 
 
 
 def check_ids(tokenizer: Tokenizer, rows: int | None, folder: Path) -> None:
-    """Raise ConfigError if a token has an id for which the encoder, with so many embeddings, has none."""
+    """Raise ConfigError if a token has an id for which the encoder has no embedding."""
     token, highest = max(tokenizer.get_vocab().items(), key=lambda found: found[1], default=("", -1))
     if rows is not None and highest >= rows:
         raise _unusable(

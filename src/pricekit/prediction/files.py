@@ -138,7 +138,7 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
             watching.finish(checkpoint.prediction)
         checkpoint.clear()
     if empty:
-        logger.warning(f"{empty:,} of {rows:,} rows have no text; they get a price nevertheless.")
+        logger.warning(f"{empty:,} of {rows:,} rows have no text; they are priced anyway.")
     _warn_of_new_files(source, [*files, out])
     return rows
 

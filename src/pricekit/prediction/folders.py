@@ -140,7 +140,7 @@ class Outcome:
     Attributes:
         name: of the part.
         rows: the number of its rows; 0 if it failed.
-        problem: why it failed, in one paragraph; "" if its prices are complete.
+        problem: why it failed, as one clear message; "" if its prices are complete.
         seconds: the time that it took.
         preparing, pricing: the seconds for tokens and features of its first window, and those of the engine.
         notices: sentences for the user about how it was read; whoever receives the outcome logs them.

@@ -154,7 +154,7 @@ class Predictor:
         return None if self.products is None else self.products()
 
     def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
-        """Return the counts of priced rows, for `drift`: of 1,024 drawn by chance if there are more.
+        """Return the counts of priced rows, for `drift`; larger tables are sampled to 1,024 rows.
 
         Args:
             table: N rows, at least one.

@@ -274,7 +274,7 @@ def describe_table(
 
 def sampled(count: int) -> str:
     """Return the sentence for more than `MOST_ROWS` rows."""
-    return f"Of {count:,} rows, {MOST_ROWS:,} drawn by chance are judged."
+    return f"A random sample of {MOST_ROWS:,} of the {count:,} rows is judged."
 
 
 LEAST_EFFECT = 0.03

@@ -133,7 +133,7 @@ def share_of_first(split: Split) -> float:
 
 
 def job_until(job: Job, ends: float | None, **settings: Any) -> Job:
-    """Return a job with other settings of its training, which ends so many seconds after the run began.
+    """Return a job with other settings of its training, which ends a number of seconds after the run began.
 
     Args:
         job: the job of the run.

@@ -65,7 +65,7 @@ def files_below(folder: Location) -> list[Location]:
 
 
 def is_pattern(location: Location) -> bool:
-    """Return whether a location has a letter that makes a pattern; it may exist nevertheless."""
+    """Return whether a location has a letter that makes a pattern; a file of that name may exist."""
     return bool(WILD & set(str(location)))
 
 

@@ -20,7 +20,7 @@ def silence() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Log only errors while the block runs, unless details are asked for: in a part of something larger."""
+    """Log only errors while the block runs, unless details are shown: in a part of something larger."""
     before = logger.level
     if not logger.isEnabledFor(logging.DEBUG):
         logger.setLevel(logging.ERROR)

@@ -58,7 +58,7 @@ def rows_read(count: int) -> None:
 
 
 def nameless_file(folder: Path) -> IO[bytes]:
-    """Return a new file without a name in a folder: it disappears with the process, however that ends."""
+    """Return an unlinked temporary file in a folder, which disappears with the process."""
     return tempfile.TemporaryFile(dir=folder, prefix=".pricekit-")
 
 

@@ -88,7 +88,7 @@ class PriceFormat:
 
     @property
     def mixed(self) -> bool:
-        """Whether so many prices are in other currencies that the user must choose one."""
+        """Whether the user must choose a currency, because many prices are in others."""
         return self.others > MAX_OTHER_CURRENCIES * sum(self.currencies.values())
 
 

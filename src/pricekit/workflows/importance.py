@@ -47,7 +47,7 @@ MOST_LINES = 20
 NO_LABEL = "(no label)"
 """The name of the lines without a label."""
 EXPLAINED = 200
-"""So many rows are explained, drawn by chance with a fixed seed."""
+"""The number of rows that are explained: a random sample with a fixed seed."""
 LEAST_ROWS_OF_A_WORD = 5
 """Words that fewer rows have are left out."""
 MOST_WORDS = 50
@@ -221,7 +221,7 @@ def _chosen(count: int) -> np.ndarray:
         )
     if count > MOST_ROWS:
         logger.info(
-            f"importance is measured on {MOST_ROWS:,} of the {counted(count, 'row')}, drawn by chance"
+            f"importance is measured on a random sample of {MOST_ROWS:,} of the {counted(count, 'row')}"
         )
     return some_rows(count, MOST_ROWS)
 

@@ -36,7 +36,7 @@ _KINDS = ("run", "ensemble", "cross-validation")
 _FOR_PREDICTION = ("best.safetensors", "preprocess.json", "tokenizer.json", "backbone.json", "config.toml")
 
 _WORTH = 2
-"""Models are named as odd if the others share so many times the rows without them."""
+"""Models are named as odd if the others share this many times the rows without them."""
 
 _PLUGINS = ("policy", "backbone", "loss")
 """Sections of a configuration with the name of a plugin and its options."""
@@ -412,7 +412,7 @@ def _holders(found: Sequence[Contender]) -> _Holders:
 
 
 def _largest(holders: _Holders, sets: np.ndarray, least: int) -> np.ndarray:
-    """Return the largest set of models that share at least so many rows, or else any, bool (M,).
+    """Return the largest set of models that share a minimum number of rows, or else any, bool (M,).
 
     Of sets of equal size, it is the one with the most rows.
 

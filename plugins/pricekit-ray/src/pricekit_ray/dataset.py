@@ -90,7 +90,7 @@ def _check_columns(dataset: Dataset, columns: Columns, interval: float | None) -
 
 
 def _workers(workers: int | None, cpus: int) -> int:
-    """Return the number of actors: if they reserved all CPUs, the tasks that read the table would wait for ever."""
+    """Return the number of actors: if they reserved all CPUs, the tasks that read the table would wait forever."""
     have = cluster_cpus()
     if workers is None and have <= cpus:
         raise ConfigError(
@@ -101,6 +101,6 @@ def _workers(workers: int | None, cpus: int) -> int:
     if workers is not None and workers * cpus >= have:
         logger.warning(
             f"{workers} workers with {cpus} CPUs each reserve all {have} CPUs of the cluster. Unless it grows, the "
-            "tasks that read the table wait for ever: use fewer workers"
+            "tasks that read the table wait forever: use fewer workers"
         )
     return workers or (have - 1) // cpus

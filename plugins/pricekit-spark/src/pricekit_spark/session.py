@@ -64,7 +64,7 @@ def _check_address(spark: SparkSession, address: str | None) -> None:
         return
     if (found := spark.sparkContext.master) != address:
         raise ConfigError(
-            f"a Spark session with the address {found} is active, but {address} is asked for; stop it, or leave the "
+            f"a Spark session with the address {found} is active, but {address} is requested; stop it, or leave the "
             "address out",
             parameters=("address",),
         )

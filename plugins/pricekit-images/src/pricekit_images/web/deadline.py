@@ -1,6 +1,6 @@
 """A limit on the time of a whole download: each read waits only for what is left of it.
 
-The timeout of a socket starts again with every byte, so a server could send one byte at a time for ever.
+The timeout of a socket starts again with every byte, so a server could send one byte at a time forever.
 """
 
 from __future__ import annotations

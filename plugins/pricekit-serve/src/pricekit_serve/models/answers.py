@@ -57,7 +57,7 @@ class Wanted:
         return cls(interval, bool(explain), count)
 
     def check(self, rows: int) -> None:
-        """Raise RequestError if explanations or comparables are asked for too many rows."""
+        """Raise RequestError if explanations or comparables are requested for too many rows."""
         if (self.explain or self.comparables) and rows > EXPLAINED_ROWS:
             raise RequestError(
                 413,
@@ -85,7 +85,7 @@ class Answer:
         model: which gave it.
         price: of each row, float32 (N,).
         bounds: by name, float32 (N,) each; {} without an interval.
-        details: further JSON values of each row; [] if none were asked for.
+        details: further JSON values of each row; [] if none were requested.
     """
 
     model: Model

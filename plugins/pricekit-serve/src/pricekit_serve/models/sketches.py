@@ -34,7 +34,7 @@ from pricekit_serve.requests.rows import Rows
 SECONDS = 10.0
 """Time between counts."""
 MOST_ROWS = 1024
-"""Of more rows in this time, so many that are drawn by chance are counted; each costs as much as a price."""
+"""More rows in this time are sampled to this number, because counting a row costs as much as a price."""
 
 Drawn = tuple[dict[str, str], float]
 """The cells of a row by column, and its price."""

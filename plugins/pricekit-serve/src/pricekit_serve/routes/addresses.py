@@ -146,7 +146,7 @@ def content_type(request: Request) -> str:
 def _read_request(
     body: bytes, kind: str, model: Model, limits: Limits, query: dict[str, str]
 ) -> tuple[Rows, Wanted]:
-    """Return the rows of a body, and what is asked for: in the JSON document, or else in the query."""
+    """Return the rows of a body, and what is requested: in the JSON document, or else in the query."""
     known, most = model.columns, limits.max_rows
     _check_query(query, kind)
     if kind == JSON:
