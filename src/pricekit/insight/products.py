@@ -2,7 +2,7 @@
 
 Similarity is that of the feature `neighbours`: the cosine of TF-IDF vectors of words and word pairs, from an inverted
 index, see `pricekit.features.neighbours`. It does not depend on the model. A model's own encoding would find
-the products that the model believes to cost the same, and so confirm its errors; docs/comparables.md has the numbers.
+the products that the model believes to cost the same, and so confirm its errors; docs/lab/speed.md has the numbers.
 
 A bundle stores the rows in `comparables.parquet` and the index in `comparables.json`. If a feature of the bundle has
 the same index, comparables.json has the way to it instead.
