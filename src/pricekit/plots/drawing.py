@@ -257,6 +257,11 @@ def legend_below(ax: Axes, handles: list[Any] | None, columns: int) -> None:
     legend(ax, handles, ncols=columns, fontsize="small", borderaxespad=0, **place)
 
 
+def label_axis(ax: Axes, axis: Literal["x", "y"], text: str) -> None:
+    """Name an axis by a text that is shown as it is."""
+    (ax.set_xlabel if axis == "x" else ax.set_ylabel)(text, **PLAIN)
+
+
 def heading(ax: Axes, text: str) -> None:
     """Add a short title at the left."""
     ax.set_title(plain(text, 90), loc="left", fontsize="medium", **PLAIN)

@@ -17,11 +17,11 @@ from pricekit.options import (
     with_options,
 )
 from pricekit.plots.drawing import (
-    PLAIN,
     Display,
     axes_for,
     heading,
     inks,
+    label_axis,
     number,
     plain,
     price_label,
@@ -128,8 +128,8 @@ class FeatureEffectDisplay(Display):
         ax.plot(
             deciles, np.full(9, 0.012), "|", color=ink.text, markersize=10, transform=ax.get_xaxis_transform()
         )
-        ax.set_xlabel(f"{plain(self.feature, 60)} (ticks above the axis: deciles of the rows)", **PLAIN)
-        ax.set_ylabel(price_label("geometric mean of predicted prices", self.currency), **PLAIN)
+        label_axis(ax, "x", f"{plain(self.feature, 60)} (ticks above the axis: deciles of the rows)")
+        label_axis(ax, "y", price_label("geometric mean of predicted prices", self.currency))
         heading(ax, counted(self.log_price.shape[1], "row"))
         return self._drawn_on(ax)
 

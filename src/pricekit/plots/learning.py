@@ -17,11 +17,11 @@ from pricekit.options import clear_errors, model_path
 from pricekit.output import kind_of
 from pricekit.plots.drawing import (
     MARKERS,
-    PLAIN,
     Display,
     axes_for,
     heading,
     inks,
+    label_axis,
     legend_below,
     metric_label,
     plain,
@@ -129,7 +129,7 @@ class LearningCurveDisplay(Display):
         losses.set_ylabel("training loss (dotted)")
         if scored:
             losses.spines["top"].set_visible(False)
-            ax.set_ylabel(f"validation {metric_label(self.metric, self.currency)}", **PLAIN)
+            label_axis(ax, "y", f"validation {metric_label(self.metric, self.currency)}")
         self._explain(ax, lines if len(lines) > 1 else [], scored)
         return self._drawn_on(ax)
 

@@ -29,6 +29,7 @@ from pricekit.plots.drawing import (
     dense_points,
     heading,
     inks,
+    label_axis,
     legend,
     legend_below,
     metric_label,
@@ -229,8 +230,8 @@ class PredictionDisplay(Display):
             ax.plot(ends, ends * factor, DASHES, color=ink.text, linewidth=1, label=label)
             label = "_"
         ax.set_ylim(*ends)
-        ax.set_xlabel(price_label("true price", self.currency), **PLAIN)
-        ax.set_ylabel(price_label("predicted price", self.currency), **PLAIN)
+        label_axis(ax, "x", price_label("true price", self.currency))
+        label_axis(ax, "y", price_label("predicted price", self.currency))
         heading(ax, counted(len(self.price), "row"))
         legend(ax, loc="upper left", fontsize="small")
         return self._drawn_on(ax)
@@ -319,7 +320,7 @@ class ResidualDisplay(Display):
                 running["predicted"], running[f"{level:.0%}"], linestyle=_LINES[level], color=ink.text,
                 linewidth=2, label=label,
             )  # fmt: skip
-        ax.set_xlabel(price_label("predicted price", self.currency), **PLAIN)
+        label_axis(ax, "x", price_label("predicted price", self.currency))
         ax.set_ylabel("predicted / true price")
         heading(ax, counted(len(self.predicted), "row"))
         legend_below(ax, None, 3)
@@ -456,8 +457,8 @@ class DecileDisplay(Display):
             )
         _draw_overall(ax.axhline, self)
         ax.set_ylim(bottom=0)
-        ax.set_xlabel(price_label("true price", self.currency), **PLAIN)
-        ax.set_ylabel(metric_label(self.metric, self.currency), **PLAIN)
+        label_axis(ax, "x", price_label("true price", self.currency))
+        label_axis(ax, "y", metric_label(self.metric, self.currency))
         heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
         legend_below(ax, None, 3)
         return self._drawn_on(ax)
@@ -595,7 +596,7 @@ class GroupDisplay(Display):
         ax.set_yticks(places, labels=labels, **PLAIN)
         ax.set_ylim(len(scores) - 0.4, -0.6)
         ax.set_xlim(left=0)
-        ax.set_xlabel(metric_label(self.metric, self.currency), **PLAIN)
+        label_axis(ax, "x", metric_label(self.metric, self.currency))
         heading(ax, f"by {plain(self.by)} (number of rows)")
         legend_below(ax, None, 2)
         return self._drawn_on(ax)
@@ -811,7 +812,7 @@ class CoverageDisplay(Display):
                 label=f"{100 * level:g}% interval: {100 * self.share[row]:.1f}% of all rows",
             )  # fmt: skip
         ax.set(ylim=(0, 102))
-        ax.set_xlabel(price_label("true price, by decile", self.currency), **PLAIN)
+        label_axis(ax, "x", price_label("true price, by decile", self.currency))
         ax.plot([], [], DASHES, color=ink.text, linewidth=1, label="nominal")
         legend_below(ax, None, 2)
 

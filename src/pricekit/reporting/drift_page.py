@@ -19,6 +19,7 @@ from pricekit.plots.drawing import (
     axes_for,
     heading,
     inks,
+    label_axis,
     legend,
     legend_below,
     number,
@@ -152,7 +153,7 @@ class _Shifts(Display):
         ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
         ax.set_yticks(places, labels=[plain(name) for name in self.features["name"]], **PLAIN)
         ax.set_ylim(len(self.features) - 0.4, -0.6)
-        ax.set_xlabel("PSI", **PLAIN)
+        label_axis(ax, "x", "PSI")
         heading(ax, "features and fields")
         legend_below(ax, None, 1)
         return self._drawn_on(ax)
@@ -178,8 +179,8 @@ class _Prices(Display):
         cuts = [number(float(f"{value:.3g}")) for value in self.bins["up_to"][:-1]]
         labels = [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
         ax.set_xticks(places, labels=labels, rotation=45, ha="right", **PLAIN)
-        ax.set_xlabel("predicted price", **PLAIN)
-        ax.set_ylabel("share of rows", **PLAIN)
+        label_axis(ax, "x", "predicted price")
+        label_axis(ax, "y", "share of rows")
         legend(ax, frameon=False)
         return self._drawn_on(ax)
 
