@@ -188,18 +188,11 @@ def _compare(pricer: Pricer, sketch: Sketch, rows: ComparedRows, limits: Mapping
         domain = Domain(sketch.vector, sketch.rows)
         seen = see(sketch, domain, rows, names, priced)
         smape = _smape(sketch, seen)
-        found = _drift(
-            sketch,
-            count(sketch, seen, pricer.preprocessor, some_half(len(rows.table))),
-            domain,
-            limits,
-            smape=smape,
-            notes=_notes(sketch, seen, smape),
-            missing=rows.missing,
-            outliers=_outliers(sketch, domain, seen),
-        )
+        counts = count(sketch, seen, pricer.preprocessor, some_half(len(rows.table)))
+        drift = _drift(sketch, counts, domain, limits, smape, rows.missing)
         advance(1)
-    return found
+    outliers = pd.DataFrame(_outliers(sketch, domain, seen), columns=_OUTLIERS)
+    return replace(drift, notes=tuple(_notes(sketch, seen, smape)), outliers=outliers)
 
 
 def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
@@ -215,16 +208,10 @@ def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, flo
     notes.append(
         "The sketch contains no true prices and no rows, so SMAPE is not computed, and no rows are shown."
     )
-    return _drift(
-        sketch,
-        priced.counts,
-        Domain(sketch.vector, sketch.rows),
-        limits,
-        smape=Measure("smape", None),
-        notes=notes,
-        missing=tuple(name for name in sketch.others if name not in priced.counts.fields),
-        outliers=[],
-    )
+    missing = tuple(name for name in sketch.others if name not in priced.counts.fields)
+    domain = Domain(sketch.vector, sketch.rows)
+    drift = _drift(sketch, priced.counts, domain, limits, Measure("smape", None), missing)
+    return replace(drift, notes=tuple(notes))
 
 
 def _drift(
@@ -232,13 +219,13 @@ def _drift(
     counts: Counts,
     domain: Domain,
     limits: Mapping[str, float],
-    *,
     smape: Measure,
-    notes: Sequence[str],
     missing: tuple[str, ...],
-    outliers: Sequence[tuple[object, ...]],
 ) -> Drift:
-    """Return how counts of N rows, at least 1, differ from the sketch; `missing` are columns that the rows lack."""
+    """Return how counts of N rows, at least 1, differ from the sketch, without notes and outliers.
+
+    `missing` are columns that the rows lack.
+    """
     features, values, absent = (
         _features(sketch, counts),
         _values(sketch, counts),
@@ -256,9 +243,9 @@ def _drift(
         values=values,
         words=_words(sketch, counts),
         missing=absent,
-        outliers=pd.DataFrame(outliers, columns=_OUTLIERS),
+        outliers=pd.DataFrame(columns=_OUTLIERS),
         price_bins=_price_bins(sketch, counts),
-        notes=tuple(notes),
+        notes=(),
     )
 
 
