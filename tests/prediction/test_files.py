@@ -463,7 +463,7 @@ def test_unknown_categories_and_empty_texts_are_priced_and_counted(predictor, tm
     rows = {"sample_id": ["a", "b"], "catalog_content": ["Brand: Nobody\nCategory: Unheard Of", ""]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
     assert opened_model(predictor).predict_file(tmp_path / "t.csv", tmp_path / "p.csv") == 2
-    assert logged().splitlines()[0] == "1 of 2 rows have no text; they get a price nevertheless."
+    assert logged().splitlines()[0] == "1 of 2 rows have no text; they are priced anyway."
 
 
 def test_prediction_imports_no_torch(bundle, catalog, tmp_path):
