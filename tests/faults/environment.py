@@ -108,7 +108,15 @@ def trial(case: Case) -> str:
 
 def _arguments(words: list[str], case: Case) -> list[str]:
     """Return the words of a command with absolute paths: of the inputs, and of the output after --out."""
+    command, *rest = words
     return [
-        str(case.folder / word) if before == "--out" else str(case.shared / word) if word in INPUTS else word
-        for before, word in zip(["", *words], words, strict=False)
+        command,
+        *(
+            str(case.folder / word)
+            if before == "--out"
+            else str(case.shared / word)
+            if word in INPUTS
+            else word
+            for before, word in zip(words, rest, strict=False)
+        ),
     ]

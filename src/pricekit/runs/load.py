@@ -144,7 +144,10 @@ def check_trained(path: Path, engine: str | None, trust: Trust | None) -> None:
             f"the folder {path} is a search; use the model that it chose, {path / 'run'}", path=path
         )
     if kind not in ("run", "ensemble"):
-        raise BundleError(f"the folder {path} contains no model; {_EXPECTED}", path=path)
+        raise BundleError(
+            f"the folder {path} contains no model: its pricekit.json is missing, or of another program; {_EXPECTED}",
+            path=path,
+        )
     if engine not in (None, "auto"):
         raise ConfigError(
             f"the engine {engine} is for bundles, but {path} is a run, which uses torch; export it as a bundle, or "
