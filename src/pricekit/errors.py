@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pricekit.support.digests import DamagedError, check_files
-from pricekit.support.files import read_json
 from pricekit.support.text import nearest, printable, scheme_of, shorten
 
 if TYPE_CHECKING:
@@ -90,40 +88,6 @@ class BundleError(PricekitError):
 def is_panic(error: BaseException) -> bool:
     """Return whether an error is the panic of a library written in Rust, such as tokenizers; it is no `Exception`."""
     return type(error).__module__ == "pyo3_runtime"
-
-
-def check_intact(
-    folder: Path,
-    names: Iterable[str] | None,
-    remedy: str = "train again",
-    error: type[PricekitError] = TrainingError,
-) -> None:
-    """Compare files with the list of digests in their folder, if it has one.
-
-    Args:
-        folder: of the files.
-        names: of the files; None: all that are listed.
-        remedy: what to do, for the message.
-        error: the class of the error.
-
-    Raises:
-        PricekitError: a file is damaged or missing.
-    """
-    try:
-        check_files(folder, names)
-    except DamagedError as damage:
-        raise error(f"{damage}; restore it from a copy, or {remedy}", path=str(folder)) from None
-
-
-def read_intact(folder: Path, name: str) -> dict[str, Any]:
-    """Return the content of a JSON file after `check_intact`; raises TrainingError if it is missing or damaged."""
-    check_intact(folder, [name])
-    try:
-        return dict(read_json(folder / name))
-    except (OSError, ValueError, TypeError) as error:
-        raise TrainingError(
-            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
-        ) from None
 
 
 def first_invalid_field(error: BaseException) -> str:

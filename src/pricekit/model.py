@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
 
 from pricekit.bundle.manifest import read_manifest
-from pricekit.errors import BundleError, ConfigError, ExportError, check_intact, path_of, read_intact
+from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
 from pricekit.options import (
     ComparablesOptions,
@@ -35,7 +35,7 @@ from pricekit.options import (
     path_or_frame,
     with_options,
 )
-from pricekit.output import finished_record, kind_of
+from pricekit.output import check_intact, finished_record, kind_of, read_intact
 from pricekit.runs.load import ModelReader, check_trained
 from pricekit.storage import Location
 from pricekit.support.record import FACTS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pricekit.errors import PricekitError, TrainingError
-from pricekit.support.digests import DamagedError
+from pricekit.support.digests import DamagedError, check_files
+from pricekit.support.files import read_json
 from pricekit.support.record import FORMAT, Record, State, read_record, state_of
 
 Mode = Literal["new", "resume", "overwrite"]
@@ -104,6 +105,40 @@ def kind_of(folder: Path, error: type[PricekitError] = TrainingError) -> str:
     except DamagedError as damage:
         raise error(f"{damage}; restore it from a copy, or train again", path=str(folder)) from None
     return "" if record is None else record.kind
+
+
+def check_intact(
+    folder: Path,
+    names: Iterable[str] | None,
+    remedy: str = "train again",
+    error: type[PricekitError] = TrainingError,
+) -> None:
+    """Compare files with the list of digests in their folder, if it has one.
+
+    Args:
+        folder: of the files.
+        names: of the files; None: all that are listed.
+        remedy: what to do, for the message.
+        error: the class of the error.
+
+    Raises:
+        PricekitError: a file is damaged or missing.
+    """
+    try:
+        check_files(folder, names)
+    except DamagedError as damage:
+        raise error(f"{damage}; restore it from a copy, or {remedy}", path=str(folder)) from None
+
+
+def read_intact(folder: Path, name: str) -> dict[str, Any]:
+    """Return the content of a JSON file after `check_intact`; raises TrainingError if it is missing or damaged."""
+    check_intact(folder, [name])
+    try:
+        return dict(read_json(folder / name))
+    except (OSError, ValueError, TypeError) as error:
+        raise TrainingError(
+            f"{folder / name} is missing or damaged ({error}); train again", path=str(folder)
+        ) from None
 
 
 def check_apart(out: Path, inputs: Iterable[Path], error: type[PricekitError] = TrainingError) -> None:

@@ -15,8 +15,9 @@ import pricekit as pk
 from conftest import tiny_config
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.options import config_of
+from pricekit.output import check_intact
 from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pricekit.errors import DataError, check_intact
-from pricekit.output import check_format
+from pricekit.errors import DataError
+from pricekit.output import check_format, check_intact
 from pricekit.support.files import read_json, write_parquet
 from pricekit.support.log import logger
 from pricekit.support.record import State, state_of

@@ -13,7 +13,8 @@ import torch
 from tokenizers import Tokenizer, normalizers
 from transformers import PreTrainedModel
 
-from pricekit.errors import ConfigError, check_intact, is_panic
+from pricekit.errors import ConfigError, is_panic
+from pricekit.output import check_intact
 from pricekit.support.causes import raise_outside_cause
 from pricekit.support.text import counted, shorten
 

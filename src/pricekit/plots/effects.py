@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from pricekit.errors import ConfigError, DataError, check_intact
+from pricekit.errors import ConfigError, DataError
 from pricekit.features.labelled_lines import evenly
 from pricekit.options import (
     ReadingOptions,
@@ -16,6 +16,7 @@ from pricekit.options import (
     rows_without_prices,
     with_options,
 )
+from pricekit.output import check_intact
 from pricekit.plots.drawing import (
     Display,
     axes_for,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from pricekit.errors import ConfigError, DataError, check_intact
+from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.error_report import grouping_by
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, path_or_frame, with_options
-from pricekit.output import kind_of
+from pricekit.output import check_intact, kind_of
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,

@@ -10,12 +10,12 @@ from typing import Any
 
 from pricekit.config import RunConfig, read_saved_config
 from pricekit.engines.loaded import LoadedEngine
-from pricekit.errors import TrainingError, check_intact, read_intact
+from pricekit.errors import TrainingError
 from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH, Sketch
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.output import finished_record
+from pricekit.output import check_intact, finished_record, read_intact
 from pricekit.prediction.intervals import Intervals, read_intervals
 from pricekit.prediction.members import Member
 from pricekit.prediction.predictor import Predictor

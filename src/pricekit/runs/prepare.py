@@ -22,13 +22,14 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, Policy, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, DataError, PluginError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.optim.policies import Quick
+from pricekit.output import check_intact, read_intact
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import (
     BACKBONE,

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from pricekit.config import RunConfig
-from pricekit.errors import TrainingError, check_intact
+from pricekit.errors import TrainingError
+from pricekit.output import check_intact
 from pricekit.preprocess import without_price
 from pricekit.runs.folder import (
     SOURCE,

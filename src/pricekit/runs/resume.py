@@ -8,9 +8,9 @@ from typing import Any
 
 from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
-from pricekit.errors import ConfigError, TrainingError, check_intact
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.output import check_output
+from pricekit.output import check_intact, check_output
 from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
 from pricekit.support.files import read_json

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.errors import TrainingError, check_intact
+from pricekit.errors import TrainingError
+from pricekit.output import check_intact
 from pricekit.support.files import write_parquet
 from pricekit.table.table import texts_in_parts
 

@@ -15,7 +15,7 @@ import torch
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
-from pricekit.errors import PluginError, TrainingError, check_intact, read_intact
+from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
@@ -24,7 +24,7 @@ from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
-from pricekit.output import Mode
+from pricekit.output import Mode, check_intact, read_intact
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     FILES,

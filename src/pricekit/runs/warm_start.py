@@ -15,11 +15,11 @@ from pricekit.config import Choice, RunConfig, merge
 from pricekit.config.layers import read_saved_config
 from pricekit.config.resolve import configure, member_configs
 from pricekit.core.calls import plugin_call
-from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.features.fit import continue_features, uses_price
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import ModelOptions, config_of, layers_of
-from pricekit.output import check_format
+from pricekit.output import check_format, check_intact, read_intact
 from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS
 from pricekit.runs.opened import LoadedRun, open_run

@@ -21,12 +21,12 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import observed
-from pricekit.errors import ConfigError, check_intact
+from pricekit.errors import ConfigError
 from pricekit.evaluation.held_out import HELD_OUT, held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, Scores, goal_of, scores_of
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
-from pricekit.output import Mode
+from pricekit.output import Mode, check_intact
 from pricekit.runs.folder import Folder, writing
 from pricekit.runs.load import load_model
 from pricekit.runs.resume import check_agreement, check_tables, in_budget, to_resume

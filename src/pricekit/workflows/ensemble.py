@@ -17,7 +17,7 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.config.resolve import member_configs
-from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.comparison import shared_rows
 from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
@@ -25,7 +25,7 @@ from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.metrics import SMAPE, Metric, price_metrics
-from pricekit.output import Mode, check_apart, check_output, finished_record
+from pricekit.output import Mode, check_apart, check_intact, check_output, finished_record, read_intact
 from pricekit.prediction.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
-from pricekit.errors import ConfigError, DataError, TrainingError, check_intact
+from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.output import check_intact
 from pricekit.runs.split import (
     Source,
     Split,

@@ -17,11 +17,12 @@ import pandas as pd
 
 from pricekit.config import read_saved_config
 from pricekit.config.layers import by_dotted_name
-from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, row_keys
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, metric_of
 from pricekit.metrics import Metric
+from pricekit.output import check_intact, read_intact
 from pricekit.support.log import logger
 from pricekit.support.progress import tracked
 from pricekit.support.record import FACTS, state_of

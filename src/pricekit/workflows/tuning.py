@@ -24,12 +24,12 @@ import pandas as pd
 
 from pricekit.config import RunConfig, parse_duration
 from pricekit.config.layers import read_saved_config
-from pricekit.errors import ConfigError, TrainingError, check_intact, read_intact
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.comparison import BETTER, compare
 from pricekit.evaluation.held_out import held_out_of
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
-from pricekit.output import Mode
+from pricekit.output import Mode, check_intact, read_intact
 from pricekit.runs.folder import Folder, writing
 from pricekit.runs.load import load_model
 from pricekit.runs.resume import check_agreement, read_started, to_resume
