@@ -29,8 +29,8 @@ from pricekit.core.contracts import Batch
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut, write_held_out
-from pricekit.storage import connect
-from pricekit.support.record import Record, write_record
+from pricekit.io.record import Record, write_record
+from pricekit.io.storage import connect
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
 hypothesis.settings.load_profile("pricekit")
@@ -133,7 +133,7 @@ def run(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bundle(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run's bundle; read only."""
-    from pricekit.exporting.export import export_run
+    from pricekit.export.export import export_run
 
     out = tmp_path_factory.mktemp("bundles") / "bundle"
     export_run(run, out)
@@ -155,7 +155,7 @@ class ModelPickler(cloudpickle.Pickler):
 @pytest.fixture(scope="session", autouse=True)
 def _equal_models_are_traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Copy the graph of a model that was exported before: torch takes seconds to trace one, and tests share runs."""
-    from pricekit.exporting import export
+    from pricekit.export import export
 
     traced: dict[bytes, Path] = {}
 

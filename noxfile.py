@@ -92,7 +92,7 @@ def check_faults(session: nox.Session) -> None:
 
 def check_pages(session: nox.Session) -> None:
     install_chromium(session)
-    session.run("pytest", *(session.posargs or ["tests/reporting/test_page_browser.py"]))
+    session.run("pytest", *(session.posargs or ["tests/report/test_page_browser.py"]))
 
 
 def check_site(session: nox.Session) -> None:
@@ -110,7 +110,7 @@ def check_examples(session: nox.Session) -> None:
 
 
 def check_remote(session: nox.Session) -> None:
-    tests = session.posargs or ["tests/storage", "tests/prediction/test_files_s3.py"]
+    tests = session.posargs or ["tests/io/test_storage*.py", "tests/predict/test_files_s3.py"]
     session.run("pytest", *tests)
 
 

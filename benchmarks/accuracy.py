@@ -21,10 +21,10 @@ from pricekit import smape
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.features.fit import fit_features
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
+from pricekit.runs.ensemble import cross_fitted, fit_weights
 from pricekit.table import table_of_texts
-from pricekit.workflows.ensemble import cross_fitted, fit_weights
 
 Texts = Sequence[str]
 Peer = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -31,9 +31,9 @@ import peers
 from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.features.cells import Column, columns_of, cut, find_labels, values_of
-from pricekit.features.labelled_lines import as_strings, join_texts
 from pricekit.features.trees import inputs_of
-from pricekit.support.log import logger
+from pricekit.io.log import logger
+from pricekit.text.labelled_lines import as_strings, join_texts
 
 OUTSIDE = Path(__file__).with_name("outside_peers.py")
 NAMES = ("lightgbm", "catboost", "autogluon-medium", "autogluon-best", "autogluon-best-unstacked")

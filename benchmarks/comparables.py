@@ -28,13 +28,13 @@ from pricekit.cli.terminal import show_table
 from pricekit.evaluation.error_report import error_table
 from pricekit.evaluation.groups import quantities_of
 from pricekit.evaluation.held_out import read_held_out
-from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours import nearest
 from pricekit.insight.comparables import MOST_COMPARED, find_comparables, mark_far
 from pricekit.insight.products import Products, facts_of, products_of
 from pricekit.metrics import smape
 from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.table import Table, read_usable
+from pricekit.text.labelled_lines import as_list
 
 K = 5
 

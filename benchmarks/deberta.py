@@ -22,8 +22,8 @@ from pricekit.cli.terminal import show_table
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Graph, PriceBatch
 from pricekit.core.loader import registry
-from pricekit.exporting.graph import export_graph
-from pricekit.exporting.precision import convert
+from pricekit.export.graph import export_graph
+from pricekit.export.precision import convert
 from pricekit.nets.encoder import TransformerEncoder
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel

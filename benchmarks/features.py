@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.features.catalog import COLUMNS, OPTIMIZED22, State, compute, fit_names
-from pricekit.features.labelled_lines import as_strings
 from pricekit.features.parsed import RowwiseTexts
+from pricekit.text.labelled_lines import as_strings
 
 REPEATS = 5
 FEW_ROWS = 5000

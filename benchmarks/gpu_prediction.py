@@ -19,10 +19,10 @@ import pandas as pd
 from speed.timing import interleaved
 
 from pricekit.cli.terminal import show_table
-from pricekit.engines.loaded import for_each
 from pricekit.errors import PluginError
 from pricekit.model import opened_model
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.engines import for_each
+from pricekit.predict.predictor import Predictor
 from pricekit.table import read_table
 
 BACKBONES = ("transformer", "distilroberta", "roberta-base", "deberta-v3-small", "deberta-v3-base")

@@ -35,8 +35,8 @@ from pricekit_images.feature import Images
 from pricekit_images.memory import MEMORY, Memory
 
 import pricekit as pk
+from pricekit.io.cpus import usable_cpus
 from pricekit.plugin import Table
-from pricekit.support.cpus import usable_cpus
 
 FEATURES = ["optimized22", "columns", "trees"]
 TIMEOUT = 2.0

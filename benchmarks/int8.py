@@ -22,15 +22,15 @@ from speed.timing import Run, interleaved, ratio
 
 from pricekit.cli.terminal import logging_to_terminal, show_table
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.engines.loaded import BATCH_SIZE, BATCH_TOKENS
-from pricekit.engines.ort import OrtCpu, load_cpu
-from pricekit.exporting.graph import export_graph
-from pricekit.exporting.precision import convert
-from pricekit.exporting.verify import fit_length, shapes
-from pricekit.preprocess import Inputs
+from pricekit.export.graph import export_graph
+from pricekit.export.precision import convert
+from pricekit.export.verify import fit_length, shapes
+from pricekit.features.preprocess import Inputs
+from pricekit.predict.engines import BATCH_SIZE, BATCH_TOKENS
+from pricekit.predict.ort import OrtCpu, load_cpu
 from pricekit.runs.opened import LoadedRun, open_run, read_sample
 from pricekit.table import read_table
-from pricekit.tokens import batches_by_length
+from pricekit.text.tokens import batches_by_length
 
 SINGLE = 48
 """Rows that are timed one by one."""

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from pricekit.cli.terminal import show_table
-from pricekit.likeness import equal_texts
+from pricekit.io.log import logger
 from pricekit.metrics import smape
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import split_groups
-from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
+from pricekit.text.likeness import equal_texts
 
 LEVELS, HELD_OUT = (0.5, 0.8, 0.9, 0.95), 0.2
 

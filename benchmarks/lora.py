@@ -29,8 +29,8 @@ from pricekit.config import HeadConfig, TrainingConfig
 from pricekit.core.loader import registry
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
-from pricekit.optim.optimizers import adamw
 from pricekit.testing.data import FEATURES, ordinary_texts
+from pricekit.training.optimizers import adamw
 
 MIB = 2**20
 

@@ -5,7 +5,7 @@ python benchmarks/loss_scale.py ../shared/data/amazon2025/train.csv --policy bla
     --limit 1500 --seeds 0 --max-length 64
 
 AdamW takes the same step whatever the scale of its gradients. So 100 times the loss with gradients clipped at 1.0 is
-the loss itself with gradients clipped at 0.01 (tests/optim/test_optimizers_clipping.py).
+the loss itself with gradients clipped at 0.01 (tests/training/test_optimizers_clipping.py).
 """
 
 from over_seeds import compare, parser_of

@@ -30,8 +30,8 @@ from pricekit.cli.terminal import show_table
 
 PEER = """
 import sys; from pathlib import Path; import numpy as np, onnxruntime, pandas as pd
-from pricekit.bundle import open_bundle
-from pricekit.preprocess import load_preprocessor; from pricekit.table import table_of_texts
+from pricekit.predict.bundle import open_bundle
+from pricekit.features.preprocess import load_preprocessor; from pricekit.table import table_of_texts
 bundle = open_bundle(Path(sys.argv[1])); prepare = load_preprocessor(bundle.files, bundle.path)
 session = onnxruntime.InferenceSession(bundle.files["model.onnx"]); table = pd.read_csv(sys.argv[2]); prices = []
 for start in range(0, len(table), 64):

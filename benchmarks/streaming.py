@@ -5,7 +5,7 @@
 Texts are generated from the table's words, so that they are distinct and have the desired length. Repeated texts: a
 fifth of the rows of one table repeat others, no row of the other does, and equal texts must have equal prices; the two
 tables alternate. Memory: rows of 1 to 2,000 words; the median resident size in the last quarter of the run divided by
-that in the quarter before. Start: a process that imports pricekit.prediction.predictor and loads the bundle, compared
+that in the quarter before. Start: a process that imports pricekit.predict.predictor and loads the bundle, compared
 with one that does nothing.
 """
 
@@ -26,9 +26,7 @@ from pricekit.cli.terminal import show_table
 REPEATED, LONGEST, EVERY = 0.2, 2000, 0.05
 """Share of repeated rows; words of the longest text; seconds between two looks at the memory."""
 
-START = (
-    "import sys; from pricekit.prediction.predictor import Predictor; Predictor.load(sys.argv[1], 'ort-cpu')"
-)
+START = "import sys; from pricekit.predict.predictor import Predictor; Predictor.load(sys.argv[1], 'ort-cpu')"
 
 
 def main() -> None:

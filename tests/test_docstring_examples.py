@@ -45,7 +45,7 @@ def test_the_example_of_a_docstring_runs(example, tmp_path, monkeypatch):
 
 
 NEED_THE_HUB = {"pricekit.bundles.push", "pricekit.bundles.pull"}
-"""Functions whose examples need a network and a repository; tests/bundle/test_hub.py tests them with a server."""
+"""Functions whose examples need a network and a repository; tests/predict/test_hub.py tests them with a server."""
 
 
 @pytest.mark.parametrize("one", PUBLIC, ids=NAMES)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.predictor import Predictor
 
 GOLDEN = Path(__file__).parent / "golden"
 

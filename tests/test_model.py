@@ -13,7 +13,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError, DataError, ExportError, TrainingError
-from pricekit.support.record import Record, write_record
+from pricekit.io.record import Record, write_record
 
 TEXTS = ["Item Name: Green Tea, 20 Count", "Item Name: Black Tea, 100 Count"]
 TINY = {

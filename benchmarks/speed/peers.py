@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.nets.network import PriceModel
-from pricekit.optim.optimizers import sparse_embeddings
 from pricekit.training.batches import plan_epoch
+from pricekit.training.optimizers import sparse_embeddings
 from pricekit.training.session import prepare_encoder
 from pricekit.training.step import Objective
 from speed.timing import Run, synchronize

@@ -15,19 +15,18 @@ import torch
 
 from pricekit.config import SpeedConfig
 from pricekit.core.loader import registry
-from pricekit.engines.choose import AUTO
-from pricekit.engines.loaded import LoadedEngine, for_each
 from pricekit.errors import BundleError, ConfigError, ExportError, PluginError
-from pricekit.exporting.export import export_run
-from pricekit.exporting.graph import export_graph
+from pricekit.export.export import export_run
+from pricekit.export.graph import export_graph
+from pricekit.features.preprocess import Inputs
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
 from pricekit.model import opened_model
 from pricekit.nets.inference import torch_engine
-from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import Inputs
+from pricekit.predict.engines import AUTO, LoadedEngine, for_each
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.opened import LoadedRun as TrainedRun
 from pricekit.runs.opened import open_run
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
 from pricekit.table import Table, read_table
 from pricekit.training.machine import DTYPES, choose_precision
 from speed.timing import Run, Timed, interleaved, ratio

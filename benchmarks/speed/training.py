@@ -9,10 +9,10 @@ import torch
 
 from pricekit.config import build_config
 from pricekit.errors import PricekitError
-from pricekit.support.progress import progress
-from pricekit.support.text import counted
+from pricekit.io.progress import progress
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
+from pricekit.wording import counted
 from speed.peers import PEERS, check_peers
 from speed.timing import Run, Timed, interleaved, peak_memory, ratio
 from speed.workload import Workload, matmul_peak, own_epoch, padding, training_flops

@@ -18,12 +18,12 @@ from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fit import fit_features
+from pricekit.features.preprocess import Preprocessor, without_price
+from pricekit.io.log import logger
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.split import columns_of
-from pricekit.support.log import logger
 from pricekit.table import Columns, Table, read_usable
-from pricekit.tokens import encode, pad_id_of
+from pricekit.text.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads

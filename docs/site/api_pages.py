@@ -14,15 +14,15 @@ from public_names import public_names
 PARTS = (
     "pricekit.metrics.Metric",
     "pricekit.evaluation.comparison.ComparedRun",
-    "pricekit.workflows.leaderboard.Entry",
+    "pricekit.answers.leaderboard.Entry",
     "pricekit.insight.explanations.Factor",
-    "pricekit.exporting.verify.ShapeCheck",
+    "pricekit.export.verify.ShapeCheck",
     "pricekit.evaluation.table_report.Suspect",
     "pricekit.evaluation.table_report.Duplicates",
     "pricekit.evaluation.leaks.Leaks",
     "pricekit.table.source.ReadOptions",
     "pricekit.plots.learning.Curve",
-    "pricekit.support.progress.Reporter",
+    "pricekit.io.progress.Reporter",
 )
 """Classes of the parts of what public functions return, and of what they take."""
 

@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from pricekit.support.cpus import limit_spinning
+from pricekit.io.cpus import limit_spinning
 
 __version__ = "0.2.0"
 
@@ -34,7 +34,7 @@ _PUBLIC = {
     "train": "pricekit.api",
     "tune": "pricekit.api",
     "use_plugins": "pricekit.core.loader",
-    "use_reporter": "pricekit.support.progress",
+    "use_reporter": "pricekit.io.progress",
 }
 
 _MODULES = ("bundles", "plots", "plugin")

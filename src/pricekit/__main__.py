@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 
-from pricekit.support.interrupts import end_soon
+from pricekit.io.interrupts import end_soon
 from pricekit.training.launched import launched_rank, quiet_torch
 from pricekit.training.time_budget import count_from_process_start
 

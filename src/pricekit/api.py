@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pricekit.errors import ConfigError, path_of
+from pricekit.io.log import logger, silence
+from pricekit.io.output import Mode, kind_of
+from pricekit.io.storage import location_of
 from pricekit.model import CrossValidation, Model, Tuning, load_folder, owning, trained_path
 from pricekit.options import (
     CompareOptions,
@@ -34,18 +37,15 @@ from pricekit.options import (
     read_options_of,
     with_options,
 )
-from pricekit.output import Mode, kind_of
-from pricekit.storage import location_of
-from pricekit.support.log import logger, silence
 from pricekit.training.launched import launched_count, launched_rank
 from pricekit.training.time_budget import began
 
 if TYPE_CHECKING:
+    from pricekit.answers.leaderboard import Leaderboard
     from pricekit.evaluation.comparison import Comparison
     from pricekit.evaluation.table_report import TableReport
     from pricekit.runs.split import Source
     from pricekit.table import Table, TableSource
-    from pricekit.workflows.leaderboard import Leaderboard
 
 
 @with_options(PricedOptions)
@@ -145,7 +145,7 @@ def train(table: TableSource, **options: Unpack[TrainOptions]) -> Model:
     started = began()
     source, mode, out, init = source_of(table, options), mode_of(options), options["out"], options["init"]
     with output_folder(out) as folder, one_speaks():
-        from pricekit.workflows.ensemble import config_to_train, train_model
+        from pricekit.runs.ensemble import config_to_train, train_model
 
         before = None if init is None else model_path(init, "init")
         config, mode = config_to_train(folder, source, options, before, mode)
@@ -177,8 +177,8 @@ def cross_validate(table: TableSource, **options: Unpack[CrossValidationOptions]
     """
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder, one_speaks():
-        from pricekit.workflows.cross_validation import config_to_validate
-        from pricekit.workflows.cross_validation import cross_validate as run_folds
+        from pricekit.runs.cross_validation import config_to_validate
+        from pricekit.runs.cross_validation import cross_validate as run_folds
 
         config, mode = config_to_validate(folder, source, options, mode)
         run_folds(source, config, folder, options["folds"], mode)
@@ -206,7 +206,7 @@ def ensemble(runs: Sequence[PathLike], **options: Unpack[EnsembleOptions]) -> Mo
         >>> round(sum(member["weight"] for member in both.members), 6)
         1.0
     """
-    from pricekit.workflows.ensemble import make_ensemble
+    from pricekit.runs.ensemble import make_ensemble
 
     paths = tuple(trained_path(run, "runs") for run in several(runs))
     if len({path.resolve() for path in paths}) < 2:
@@ -248,8 +248,8 @@ def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
     started = began()
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder:
-        from pricekit.workflows.tuning import Order, config_to_search
-        from pricekit.workflows.tuning import tune as run_search
+        from pricekit.runs.tuning import Order, config_to_search
+        from pricekit.runs.tuning import tune as run_search
 
         budget, folds, trials = options.pop("time_budget"), options["folds"], options["trials"]
         order = Order.checked(budget, started, folds, trials, options["processes"])
@@ -290,8 +290,8 @@ def pretrain(
         >>> (weights / "model.safetensors").is_file()
         True
     """
-    from pricekit.workflows.pretraining import pretrain as run
-    from pricekit.workflows.pretraining import pretraining_of
+    from pricekit.runs.pretraining import pretrain as run
+    from pricekit.runs.pretraining import pretraining_of
 
     paths = tuple(location_of(table, "tables") for table in several(tables))
     target = path_of(out, "out")
@@ -378,7 +378,7 @@ def compare(*models: PathLike, **options: Unpack[CompareOptions]) -> Comparison 
         )
     if len(paths) == 2 and not of_models and not latency:
         return compare_folders(paths, metric)
-    from pricekit.workflows.leaderboard import rank_models
+    from pricekit.answers.leaderboard import rank_models
 
     return rank_models(paths, metric, latency=latency)
 

@@ -82,7 +82,7 @@ def pricekit_register_policies(register: Register) -> None:
         "scratch": "lstm, transformer or mlp, from random weights, in batches of 256 rows",
     }
     for name, summary in policies.items():
-        register(name, f"pricekit.optim.policies:{name.title()}", summary)
+        register(name, f"pricekit.training.policies:{name.title()}", summary)
 
 
 @hookimpl
@@ -94,4 +94,4 @@ def pricekit_register_engines(register: Register) -> None:
         "ort-tensorrt": ("OrtTensorRT", "an NVIDIA GPU, compiled with TensorRT"),
     }
     for name, (target, device) in engines.items():
-        register(name, f"pricekit.engines.ort:{target}", f"ONNX Runtime on {device}")
+        register(name, f"pricekit.predict.ort:{target}", f"ONNX Runtime on {device}")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from pricekit.errors import BundleError, ConfigError, path_of
+from pricekit.io.files import is_free
+from pricekit.io.locks import owned
 from pricekit.options import (
     InspectOptions,
     PathLike,
@@ -21,12 +23,10 @@ from pricekit.options import (
     model_path,
     with_options,
 )
-from pricekit.support.files import is_free
-from pricekit.support.locks import owned
 
 if TYPE_CHECKING:
-    from pricekit.prediction.members import BundleReader
-    from pricekit.prediction.sandbox import Inspection
+    from pricekit.predict.members import BundleReader
+    from pricekit.predict.sandbox import Inspection
 
 __all__ = ["inspect", "pull", "push", "read", "sign"]
 
@@ -56,9 +56,9 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
         >>> pk.bundles.inspect(folder).manifest["precision"]
         'fp32'
     """
-    from pricekit.bundle import open_bundle
-    from pricekit.bundle.keys import read_trust
-    from pricekit.prediction.sandbox import inspect_bundle, with_self_test
+    from pricekit.predict.bundle import open_bundle
+    from pricekit.predict.keys import read_trust
+    from pricekit.predict.sandbox import inspect_bundle, with_self_test
 
     engine, self_test = options["engine"], options["self_test"]
     if engine is not None and not self_test:
@@ -98,8 +98,8 @@ def sign(bundle: PathLike, key: PathLike) -> str:
         >>> key_id = pk.bundles.sign(f"{folder}/bundle", f"{folder}/key.pem")
         >>> model = pk.load(f"{folder}/bundle", trust=f"{folder}/key.pub")
     """
-    from pricekit.bundle import sign_bundle
-    from pricekit.bundle.keys import read_signing_key
+    from pricekit.predict.bundle import sign_bundle
+    from pricekit.predict.keys import read_signing_key
 
     folder, signing = path_of(bundle, "bundle"), read_signing_key(key, "key")
     sign_bundle(folder, signing)
@@ -130,7 +130,7 @@ def push(bundle: PathLike, repository: str, **options: Unpack[PushOptions]) -> s
         >>> pk.bundles.push("bundle", "shop/tea")    # doctest: +SKIP
         'https://huggingface.co/shop/tea/commit/6c5e1c0d'
     """
-    from pricekit.bundle.hub import push_bundle, repository_of
+    from pricekit.predict.hub import push_bundle, repository_of
 
     name, _ = repository_of(repository, revisions=False)
     return push_bundle(path_of(bundle, "bundle"), name, public=options["public"])
@@ -161,8 +161,8 @@ def pull(repository: str, out: PathLike, **options: Unpack[TrustOptions]) -> str
         >>> pk.bundles.pull("shop/tea@v2", "tea")    # doctest: +SKIP
         '6c5e1c0d4a2f9d1f6e9a0c1b2d3e4f5a6b7c8d9e'
     """
-    from pricekit.bundle.hub import pull_bundle, repository_of
-    from pricekit.bundle.keys import read_trust
+    from pricekit.predict.hub import pull_bundle, repository_of
+    from pricekit.predict.keys import read_trust
 
     name, revision = repository_of(repository)
     folder, keys = path_of(out, "out"), read_trust(options["trust"])
@@ -197,8 +197,8 @@ def read(path: PathLike, **options: Unpack[TrustOptions]) -> BundleReader:
         >>> pk.bundles.read("bundle").columns.text
         ('catalog_content',)
     """
-    from pricekit.bundle.keys import read_trust
-    from pricekit.prediction.members import read_bundle
+    from pricekit.predict.keys import read_trust
+    from pricekit.predict.members import read_bundle
 
     keys = read_trust(options["trust"])
     return read_bundle(model_path(path, "path", keys), keys)

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pricekit.support.text import nearest, printable, scheme_of, shorten
+from pricekit.wording import nearest, printable, scheme_of, shorten
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pricekit.api import train
 from pricekit.options import SettingOptions, check_known, described, parameters_of, show_options
-from pricekit.prediction.members import read_bundle
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.members import read_bundle
+from pricekit.predict.predictor import Predictor
 from pricekit.table.usable import MIN_ROWS
 
 _PRICE, _TEXT, _WEIGHT = "price", "text", "sample_weight"

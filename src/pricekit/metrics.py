@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pricekit.support.text import did_you_mean
+from pricekit.wording import did_you_mean
 
 
 def smape(predicted: ArrayLike, actual: ArrayLike) -> float:

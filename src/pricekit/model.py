@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
 
-from pricekit.bundle.manifest import read_manifest
 from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
+from pricekit.io.output import check_intact, finished_record, kind_of, read_intact
+from pricekit.io.record import FACTS
+from pricekit.io.staging import read_whole
+from pricekit.io.storage import Location
 from pricekit.options import (
     ComparablesOptions,
     DriftOptions,
@@ -35,27 +38,24 @@ from pricekit.options import (
     path_or_frame,
     with_options,
 )
-from pricekit.output import check_intact, finished_record, kind_of, read_intact
+from pricekit.predict.bundle import read_manifest
 from pricekit.runs.load import ModelReader, check_trained
-from pricekit.storage import Location
-from pricekit.support.record import FACTS
-from pricekit.support.staging import read_whole
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from pricekit.answers.importance import Importance
     from pricekit.config import RunConfig
     from pricekit.evaluation.scores import Scores
-    from pricekit.exporting.verify import VerificationReport
+    from pricekit.export.verify import VerificationReport
     from pricekit.insight.comparables import Comparables
     from pricekit.insight.drift import Drift
     from pricekit.insight.explanations import Explanation
-    from pricekit.prediction.members import Rows
-    from pricekit.prediction.predictor import Predictor
-    from pricekit.prediction.self_test import SelfTestResult
+    from pricekit.predict.members import Rows
+    from pricekit.predict.predictor import Predictor
+    from pricekit.predict.self_test import SelfTestResult
     from pricekit.table import Columns, TableSource
-    from pricekit.workflows.importance import Importance
 
 
 class Model:
@@ -88,7 +88,7 @@ class Model:
     __slots__ = ("__weakref__", "_facts", "_kind", "_owner", "_reader")
 
     def __init__(self, path: PathLike, engine: str | None = None, *, trust: Keys | None = None) -> None:
-        from pricekit.bundle.keys import read_trust
+        from pricekit.predict.keys import read_trust
 
         keys = read_trust(trust)
         folder = model_path(path, "path", keys)
@@ -228,8 +228,8 @@ class Model:
             >>> model.predict_file(f"{folder}/products.csv", f"{folder}/prices.csv")
             300
         """
-        from pricekit.prediction.folders import Workers
-        from pricekit.workflows.predict import Order, predict_table
+        from pricekit.answers.predict import Order, predict_table
+        from pricekit.predict.folders import Workers
 
         order = Order(table, out, options["interval"], options["watch"])
         workers = Workers(options["processes"], options["runner"], options["address"])
@@ -298,8 +298,8 @@ class Model:
             >>> [phrase.text for phrase in sorted(explanation.phrases(), key=lambda each: each.start)]
             ['Green Tea', '20 Count', 'Pack of 6']
         """
+        from pricekit.answers.insight import rows_of_user
         from pricekit.insight.explanations import explain_prices
-        from pricekit.workflows.insight import rows_of_user
 
         rows = rows_of_user(self._reader, table, options, options["row"])
         return explain_prices(self._reader.open(), rows, options["evaluations"])
@@ -334,8 +334,8 @@ class Model:
             >>> [len(each.products) for each in comparables]
             [3, 3]
         """
+        from pricekit.answers.insight import rows_of_user
         from pricekit.insight.comparables import check_request, comparables_of
-        from pricekit.workflows.insight import rows_of_user
 
         properties, k = names_of(options["same"], "same"), options["k"]
         check_request(k, properties)
@@ -409,14 +409,14 @@ class Model:
             >>> model.drift(pk.make_catalog(400, seed=1)).verdict
             'No drift: the table resembles the training table.'
         """
-        from pricekit.reporting.page import page_at, write_page
-        from pricekit.workflows.insight import measure_drift
+        from pricekit.answers.insight import measure_drift
+        from pricekit.report.page import page_at, write_page
 
         limits, out = limits_of(options["fail_over"]), options["out"]
         page = None if out is None else page_at(out)
         drift = measure_drift(self._reader, table, options, limits)
         if page is not None:
-            from pricekit.reporting.drift_page import drift_sections
+            from pricekit.report.drift_page import drift_sections
 
             write_page(page, f"Drift of {self.path.name}", drift_sections(drift))
         return drift
@@ -477,7 +477,7 @@ class Model:
             >>> report.smape_change < 0.01
             True
         """
-        from pricekit.bundle.keys import read_signing_key
+        from pricekit.predict.keys import read_signing_key
 
         precision, triton = options["precision"], options["triton"]
         if precision not in (names := get_args(Precision)):
@@ -490,8 +490,8 @@ class Model:
                 f"{self.path} is a bundle already; export the run or the ensemble that it was made from",
                 parameters=("run",),
             )
-        from pricekit.exporting.export import export_run
-        from pricekit.exporting.triton import export_with_triton
+        from pricekit.export.export import export_run
+        from pricekit.export.triton import export_with_triton
 
         export = partial(
             export_run,
@@ -550,7 +550,7 @@ class Model:
             >>> model.features(pk.make_catalog(100)).shape
             (100, 16)
         """
-        from pricekit.workflows.insight import compute_features
+        from pricekit.answers.insight import compute_features
 
         return compute_features(self._reader, table, options)
 
@@ -772,7 +772,7 @@ Trained = TypeVar("Trained", Model, CrossValidation, Tuning)
 
 def load_folder(path: PathLike, engine: str | None, trust: Keys | None) -> Model | CrossValidation | Tuning:
     """Return what is in a folder; see `pricekit.load`."""
-    from pricekit.bundle.keys import read_trust
+    from pricekit.predict.keys import read_trust
 
     plain = engine is None and trust is None
     if isinstance(path, Model | CrossValidation | Tuning) and plain:
@@ -815,23 +815,23 @@ def _inner(whole: CrossValidation | Tuning, name: str) -> Model:
 
 
 def _evaluate(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
-    from pricekit.workflows.evaluate import evaluate_model
+    from pricekit.answers.evaluate import evaluate_model
 
     return evaluate_model(reader, table, options)
 
 
 def _importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> Importance:
-    from pricekit.workflows.importance import measure_importance
+    from pricekit.answers.importance import measure_importance
 
     return measure_importance(reader, path_or_frame(table), options)
 
 
 def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location:
-    from pricekit.reporting.page import page_at, write_page
+    from pricekit.report.page import page_at, write_page
 
     page, against = page_at(options["out"]), options["against"]
     others = against if isinstance(against, list | tuple) else (against,)
-    from pricekit.reporting.sections import sections_for
+    from pricekit.report.sections import sections_for
 
     sections = sections_for(
         reader,

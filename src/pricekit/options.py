@@ -33,16 +33,16 @@ from typing import (
 
 from pricekit.errors import ConfigError, DataError, PricekitError, path_of
 from pricekit.insight import EVALUATIONS, PRODUCTS
-from pricekit.storage import location_of
-from pricekit.support.files import describe_failure, restore
-from pricekit.support.text import did_you_mean
+from pricekit.io.files import describe_failure, restore
+from pricekit.io.storage import location_of
+from pricekit.wording import did_you_mean
 
 PathLike = str | os.PathLike[str]
 Keys = PathLike | Sequence[PathLike]
 """Files of public keys."""
 
 if TYPE_CHECKING:
-    from pricekit.bundle.keys import Trust
+    from pricekit.predict.keys import Trust
     from pricekit.table import Table, TableSource
 else:
     TableSource = PathLike | Any  # a frame is any of several types, whose packages are slow to import
@@ -760,12 +760,12 @@ def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
     """
     location = location_of(given, parameter)
     if not isinstance(location, Path):
-        from pricekit.bundle.folder import fetch_model
+        from pricekit.predict.bundle import fetch_model
 
         return fetch_model(location, trust)
     path = restore(location)
     if trust is not None:
-        from pricekit.bundle.folder import check_trusted
+        from pricekit.predict.bundle import check_trusted
 
         check_trusted(path, trust)
     return path

@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
 
     # tables and texts
     from pricekit.features.catalog import Optimized22 as Optimized22
-    from pricekit.features.labelled_lines import (
+    from pricekit.text.labelled_lines import (
         as_strings as as_strings,
         numpy_of as numpy_of,
     )
@@ -65,17 +65,17 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         as_model_text as as_model_text,
         text_array as text_array,
     )
-    from pricekit.tokens import train_bpe as train_bpe
+    from pricekit.text.tokens import train_bpe as train_bpe
 
     # networks, losses and optimizers
-    from pricekit.engines.ort import GRAPH_INPUTS as GRAPH_INPUTS
+    from pricekit.predict.ort import GRAPH_INPUTS as GRAPH_INPUTS
     from pricekit.nets.losses import LogPrice as LogPrice
     from pricekit.nets.pretrained import quiet_transformers as quiet_transformers
     from pricekit.nets.transformer import (
         Architecture as Architecture,
         PretrainedPlugin as PretrainedPlugin,
     )
-    from pricekit.optim.optimizers import (
+    from pricekit.training.optimizers import (
         RowwiseAdagrad as RowwiseAdagrad,
         adamw as adamw,
         parameter_groups as parameter_groups,
@@ -96,10 +96,10 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         TrainingError as TrainingError,
         path_of as path_of,
     )
-    from pricekit.support.causes import raise_outside_cause as raise_outside_cause
-    from pricekit.support.log import logger as logger
-    from pricekit.support.progress import Reporter as Reporter
-    from pricekit.support.text import (
+    from pricekit.io.causes import raise_outside_cause as raise_outside_cause
+    from pricekit.io.log import logger as logger
+    from pricekit.io.progress import Reporter as Reporter
+    from pricekit.wording import (
         counted as counted,
         did_you_mean as did_you_mean,
         nearest as nearest,
@@ -109,27 +109,27 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
     )
 
     # files, addresses and CPUs
-    from pricekit.bundle import files_of_bundle as files_of_bundle
-    from pricekit.bundle.limits import check_graph as check_graph
-    from pricekit.storage import (
+    from pricekit.predict.bundle import files_of_bundle as files_of_bundle
+    from pricekit.predict.limits import check_graph as check_graph
+    from pricekit.io.storage import (
         Address as Address,
         Location as Location,
         cache_folder as cache_folder,
         fingerprints_below as fingerprints_below,
         location_of as location_of,
     )
-    from pricekit.support.cpus import CPUS as CPUS
-    from pricekit.support.cpus import usable_cpus as usable_cpus
-    from pricekit.support.files import (
+    from pricekit.io.cpus import CPUS as CPUS
+    from pricekit.io.cpus import usable_cpus as usable_cpus
+    from pricekit.io.files import (
         describe_failure as describe_failure,
         temporary_folder as temporary_folder,
         temporary_path as temporary_path,
         write_text as write_text,
     )
-    from pricekit.support.interrupts import finish_first as finish_first
+    from pricekit.io.interrupts import finish_first as finish_first
 
     # prices of rows, and of the files of a folder
-    from pricekit.bundle.keys import (
+    from pricekit.predict.keys import (
         Trust as Trust,
         read_trust as read_trust,
     )
@@ -139,20 +139,20 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         OpenOptions as OpenOptions,
         PathLike as PathLike,
     )
-    from pricekit.prediction.files import WINDOW as WINDOW
-    from pricekit.prediction.folders import (
+    from pricekit.predict.files import WINDOW as WINDOW
+    from pricekit.predict.folders import (
         Job as Job,
         Outcome as Outcome,
         Part as Part,
         Runner as Runner,
     )
-    from pricekit.prediction.intervals import BOUNDS as BOUNDS
-    from pricekit.prediction.members import (
+    from pricekit.predict.intervals import BOUNDS as BOUNDS
+    from pricekit.predict.members import (
         BundleReader as BundleReader,
         read_bundle as read_bundle,
         table_of as table_of,
     )
-    from pricekit.prediction.predictor import (
+    from pricekit.predict.predictor import (
         Predictor as Predictor,
         Shipped as Shipped,
     )

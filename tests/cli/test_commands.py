@@ -14,7 +14,7 @@ import pytest
 import pricekit as pk
 from pricekit.cli.main import COMMANDS
 from pricekit.datasets import make_catalog
-from pricekit.prediction.files import PredictionCheckpoint
+from pricekit.predict.files import PredictionCheckpoint
 
 SMALL = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.workflows.folders_of_leaderboard import write_cv, write_run
+from tests.answers.folders_of_leaderboard import write_cv, write_run
 
 
 def moved(held_out, factor, seed=0):

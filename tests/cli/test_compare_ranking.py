@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.workflows.folders_of_leaderboard import part_of, worse, write_cv, write_ensemble, write_run
+from tests.answers.folders_of_leaderboard import part_of, worse, write_cv, write_ensemble, write_run
 
 
 @pytest.fixture

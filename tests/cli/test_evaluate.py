@@ -10,7 +10,7 @@ import pytest
 
 from conftest import write_judged
 from pricekit.metrics import smape
-from tests.workflows.folders_of_leaderboard import write_run
+from tests.answers.folders_of_leaderboard import write_run
 
 
 def test_evaluate_shows_a_run(pricekit, tmp_path, rows):

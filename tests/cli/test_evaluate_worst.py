@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.evaluation.held_out import read_held_out, write_held_out
-from tests.workflows.folders_of_leaderboard import write_run
+from tests.answers.folders_of_leaderboard import write_run
 
 
 @pytest.fixture

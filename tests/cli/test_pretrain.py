@@ -43,7 +43,7 @@ def test_weights_of_two_tables_are_trained_with(pricekit, tables, tmp_path):
 
 
 def test_ctrl_c_prints_the_command_that_continues(pricekit, tables, tmp_path, monkeypatch):
-    from pricekit.workflows.pretraining import PretrainCallback
+    from pricekit.runs.pretraining import PretrainCallback
 
     step = PretrainCallback.on_step_end
 

@@ -11,7 +11,7 @@ import pytest
 import pricekit as pk
 from pricekit.cli.project import interrupted_run
 from pricekit.datasets import make_catalog
-from pricekit.support.record import advance_to
+from pricekit.io.record import advance_to
 
 SETTINGS = """
 features = ["optimized22", "columns"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.file_proxy import FileProxy
 
 from pricekit.cli.terminal import logging_to_terminal, print_json, show_result, show_table
-from pricekit.support.log import logger
+from pricekit.io.log import logger
 
 TINY = (
     *("--set", "backbone.vocab_size=500", "--set", "backbone.buckets=64", "--set", "backbone.width=4"),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.datasets import make_catalog
-from pricekit.workflows import trials
+from pricekit.runs import trials
 
 SMALL = [
     *("--features", "fast15", "--epochs", 2, "--max-length", 32, "--folds", 2, "--no-refit", "--quiet"),

@@ -2,7 +2,7 @@
 
 from pricekit.config.project import read_project
 from pricekit.evaluation.table_report import profile_table
-from pricekit.storage import Address
+from pricekit.io.storage import Address
 
 
 def test_the_table_of_a_project_may_be_remote(tmp_path):

@@ -10,7 +10,7 @@ from pricekit.config import RunConfig, build_config, merge, parse_override
 from pricekit.config.resolve import configure, explain, member_configs
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
-from pricekit.optim.policies import Quick
+from pricekit.training.policies import Quick
 
 TOY = """
 import pricekit

@@ -139,7 +139,7 @@ def test_an_unknown_name_lists_what_there_is(raises):
 
 def test_registration_imports_nothing_heavy():
     code = (
-        "import sys; from pricekit.core.loader import registry; registry(); import pricekit.prediction.predictor;"
+        "import sys; from pricekit.core.loader import registry; registry(); import pricekit.predict.predictor;"
         "heavy = {'torch', 'transformers', 'onnx', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
 from pricekit.evaluation.duplicates import are_labels, irreducible_error, split_groups_of
-from pricekit.likeness import equal_texts
 from pricekit.metrics import smape
+from pricekit.text.likeness import equal_texts
 
 WORDS = ["quiet", "river", "lantern", "copper", "maple", "harbour", "velvet", "cinder", "saffron", "meadow"]
 

@@ -13,8 +13,8 @@ from pricekit.evaluation.held_out import (
     held_out_of,
     read_held_out,
 )
-from pricekit.support.files import RECORD
-from pricekit.support.record import Record, write_record
+from pricekit.io.files import RECORD
+from pricekit.io.record import Record, write_record
 from pricekit.table import Table
 
 

@@ -16,10 +16,10 @@ import pricekit as pk
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
 from pricekit.errors import PricekitError
+from pricekit.io.log import logger
 from pricekit.runs.opened import open_run, read_sample
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.log import logger
 from pricekit.training import loop
 from tests.faults.campaign import Case
 from tests.faults.models import assert_equal_runs, write_table

@@ -26,7 +26,12 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 
-INSTRUMENTED = ("pricekit.table", "pricekit.bundle", "pricekit.preprocess", "pricekit.tokens")
+INSTRUMENTED = (
+    "pricekit.table",
+    "pricekit.predict.bundle",
+    "pricekit.features.preprocess",
+    "pricekit.text.tokens",
+)
 """Packages whose coverage guides the fuzzer."""
 
 SECONDS_OF_INPUT = 10
@@ -36,7 +41,7 @@ SECONDS_OF_INPUT = 10
 def _explained() -> Iterator[None]:
     """Allow pricekit's errors, if they are one paragraph."""
     from pricekit.errors import PricekitError
-    from pricekit.support.text import printable
+    from pricekit.wording import printable
 
     try:
         yield
@@ -75,7 +80,7 @@ def csv(content: bytes) -> None:
 
 def manifest(content: bytes) -> None:
     """Read the bytes as the manifest of a bundle."""
-    from pricekit.bundle import open_bundle
+    from pricekit.predict.bundle import open_bundle
 
     bundle = _bundle()
     (bundle / "manifest.json").write_bytes(content)
@@ -85,9 +90,9 @@ def manifest(content: bytes) -> None:
 
 def tokenizer(content: bytes) -> None:
     """Check the bytes as a tokenizer; one that passes must tokenise texts or say why not."""
-    from pricekit.bundle.limits import check_tokenizer
-    from pricekit.preprocess import load_preprocessor
-    from pricekit.tokens import encode
+    from pricekit.features.preprocess import load_preprocessor
+    from pricekit.predict.limits import check_tokenizer
+    from pricekit.text.tokens import encode
 
     with _explained():
         check_tokenizer(content, "the bundle")
@@ -100,7 +105,7 @@ def tokenizer(content: bytes) -> None:
 
 def graph(content: bytes) -> None:
     """Check the bytes as a graph."""
-    from pricekit.bundle.limits import check_graph
+    from pricekit.predict.limits import check_graph
 
     with _explained():
         check_graph(content, "the graph")

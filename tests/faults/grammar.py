@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tests.bundle.hostile import MANIFEST, change, graph, priced_at_one, put, write_manifest
+from tests.predict.hostile import MANIFEST, change, graph, priced_at_one, put, write_manifest
 
 Rule = Callable[[Path, random.Random], None]
 Json = Any

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pricekit
 from pricekit.errors import PricekitError
-from pricekit.support.text import printable
+from pricekit.wording import printable
 from tests.faults.campaign import Case
 from tests.faults.commands import Command
 from tests.faults.grammar import spoil

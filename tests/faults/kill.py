@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from pricekit.support.record import state_of
+from pricekit.io.record import state_of
 from tests.faults.campaign import Case
 from tests.faults.commands import Command, Ended, run, succeed
 from tests.faults.models import (

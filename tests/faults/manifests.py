@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from pricekit.errors import BundleError, PluginError
-from pricekit.prediction.members import read_bundle
-from pricekit.support.text import printable
+from pricekit.predict.members import read_bundle
+from pricekit.wording import printable
 from tests.faults.campaign import Case
 from tests.faults.grammar import RULES
 

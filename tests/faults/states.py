@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pricekit.support.record import state_of
+from pricekit.io.record import state_of
 from tests.faults.campaign import Case
 from tests.faults.commands import Command, succeed
 from tests.faults.models import (
@@ -124,7 +124,7 @@ def kill_at(point: str) -> None:
     when, name, path, number = point.split()
     module: Any = os
     if name in ("exchange", "rmtree"):
-        from pricekit.support import files
+        from pricekit.io import files
 
         module = files if name == "exchange" else shutil
     calls, own = count(1), getattr(module, name)

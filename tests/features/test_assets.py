@@ -9,16 +9,16 @@ import pytest
 
 import pricekit as pk
 from conftest import TINY
-from pricekit.bundle import MANIFEST, open_bundle
 from pricekit.errors import BundleError, ExportError, PluginError, TrainingError
 from pricekit.features.assets import ASSET_BYTES, MOST_ASSETS, assets_in, file_of
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import plain_state
-from pricekit.prediction.predictor import Shipped
+from pricekit.predict.bundle import MANIFEST, open_bundle
+from pricekit.predict.predictor import Shipped
 from pricekit.runs.load import open_predictor
 from pricekit.testing import CheckFailed, check_feature
-from tests.bundle.hostile import change, put, write_manifest
 from tests.features.with_assets import LengthByTable, adds_one
+from tests.predict.hostile import change, put, write_manifest
 
 PLUGIN = Path(__file__).with_name("with_assets.py")
 TEXTS = ["Item Name: Green Tea, 20 Count", "", "x" * 900]

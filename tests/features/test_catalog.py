@@ -163,8 +163,8 @@ def test_the_size_of_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch, ba
     table = make_table(PRODUCTS * 4)  # more than are parsed one by one
     state = Ultra25().fit(table)
     whole = Ultra25().transform(table, state)
-    monkeypatch.setattr("pricekit.features.labelled_lines.BATCH_BYTES", batch)
-    monkeypatch.setattr("pricekit.features.words.PART_BYTES", words)
+    monkeypatch.setattr("pricekit.text.labelled_lines.BATCH_BYTES", batch)
+    monkeypatch.setattr("pricekit.text.words.PART_BYTES", words)
     assert Ultra25().fit(table) == state
     assert Ultra25().transform(table, state).tobytes() == whole.tobytes()
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.features.cells import cut, find_labels
-from pricekit.features.labelled_lines import Texts, join_texts
+from pricekit.text.labelled_lines import Texts, join_texts
 
 
 def texts_of(texts: list[str]) -> Texts:

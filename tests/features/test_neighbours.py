@@ -12,7 +12,7 @@ from pricekit.errors import BundleError
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.neighbours import Neighbours
-from pricekit.support.packing import pack
+from pricekit.io.packing import pack
 from pricekit.table import table_of_texts
 
 TABLE = table_of_texts(["green tea", "green tea", "black tea", "roasted coffee beans"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pricekit.features import neighbours as module
 from pricekit.features.neighbours import index_texts, nearest, open_index
-from pricekit.support.packing import pack, unpack
+from pricekit.io.packing import pack, unpack
 
 WORDS = st.sampled_from(["tea", "Tea", "coffee", "12", "oz", "pack", "É", "-"])
 TEXTS = st.lists(st.lists(WORDS).map(" ".join), max_size=30)

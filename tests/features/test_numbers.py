@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricekit.features import labelled_lines
 from pricekit.features.numbers import Numbers
 from pricekit.features.parsed import FEW
 from pricekit.table import Table
+from pricekit.text import labelled_lines
 
 
 def table(texts):

@@ -10,10 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricekit.datasets import make_catalog
-from pricekit.features import brand_category, catalog, quantity
+from pricekit.features import brand_category, catalog
 from pricekit.features.catalog import ULTRA25, compute, fit_names
-from pricekit.features.labelled_lines import KINDS, as_list, as_strings
 from pricekit.features.parsed import FEW
+from pricekit.text import quantity
+from pricekit.text.labelled_lines import KINDS, as_list, as_strings
 
 LABELS = [
     "Item Name",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.features.labelled_lines import as_strings, join_texts
 from pricekit.features.trees import Inputs, Linear, _ranks, count_terms, linear_out_of_fold
-from pricekit.features.words import split_words
 from pricekit.table import table_of_texts
+from pricekit.text.labelled_lines import as_strings, join_texts
+from pricekit.text.words import split_words
 
 WORDS = st.lists(st.sampled_from(["tea", "Tea", "green", "é½", "12", "!", "\n", "a" * 70]), max_size=12)
 

@@ -3,7 +3,7 @@
 python tests/golden/build.py
 
 Until version 0.2.0 is released, every change of what a run or a bundle means raises the number in
-`pricekit.support.record` and rebuilds this bundle.
+`pricekit.io.record` and rebuilds this bundle.
 """
 
 import json
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pricekit.config.resolve import configure
 from pricekit.datasets import make_catalog
-from pricekit.exporting.export import export_run
-from pricekit.prediction.predictor import Predictor
+from pricekit.export.export import export_run
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 

@@ -19,7 +19,7 @@ from pricekit.insight.counts import (
     see,
 )
 from pricekit.insight.domain import Domain
-from pricekit.prediction.members import table_of
+from pricekit.predict.members import table_of
 from pricekit.runs.load import load_model
 
 

@@ -9,8 +9,8 @@ from pricekit.errors import BundleError, DataError
 from pricekit.insight import counts, training_sketch
 from pricekit.insight.counts import rows_of
 from pricekit.insight.drift import drift_of
-from pricekit.prediction.members import table_of
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.members import table_of
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import load_model
 
 

@@ -22,9 +22,9 @@ from pricekit.insight.priced_rows import (
     read_priced_rows,
     sketch_id,
 )
-from pricekit.prediction.members import table_of
+from pricekit.io.locks import owned
+from pricekit.predict.members import table_of
 from pricekit.runs.load import load_model
-from pricekit.support.locks import owned
 
 
 @pytest.fixture(scope="module")

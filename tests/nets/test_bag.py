@@ -4,7 +4,7 @@ import torch
 
 import pricekit.nets.bag as bag_module
 from pricekit.nets.bag import PAD, UNK, Bag
-from pricekit.tokens import encode, splits_at_spaces
+from pricekit.text.tokens import encode, splits_at_spaces
 
 TEXTS = ["Green Tea 12 Ounce", "green tea, pack of 6", "Olive Oil 500 ml", "Dark chocolate bar"] * 4
 

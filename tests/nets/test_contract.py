@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from pricekit.config import HeadConfig
-from pricekit.engines.ort import load_cpu
-from pricekit.exporting.graph import export_graph
-from pricekit.exporting.precision import convert
+from pricekit.export.graph import export_graph
+from pricekit.export.precision import convert
 from pricekit.nets import transformer
 from pricekit.nets.losses import smape
 from pricekit.nets.lstm import Lstm
@@ -21,7 +20,8 @@ from pricekit.nets.transformer import (
     PretrainedOptions,
     SmallTransformer,
 )
-from pricekit.tokens import encode, pad_id_of, pad_rows
+from pricekit.predict.ort import load_cpu
+from pricekit.text.tokens import encode, pad_id_of, pad_rows
 
 TEXTS = [
     f"Item Name: {word} tea, {n} oz, pack of {n}"

@@ -10,7 +10,7 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
 from pricekit.nets import encoder as adapters
 from pricekit.testing import check_backbone
-from pricekit.tokens import encode, pad_id_of
+from pricekit.text.tokens import encode, pad_id_of
 from tests.nets.tiny_weights import KINDS, TEXTS
 
 pytest.importorskip("peft")

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from pricekit.features.preprocess import Inputs
 from pricekit.nets.inference import is_out_of_memory, predict, torch_engine
-from pricekit.preprocess import Inputs
 from pricekit.testing.data import FEATURES
 from pricekit.testing.models import small_model
-from pricekit.tokens import Tokens
+from pricekit.text.tokens import Tokens
 
 LENGTHS = [3, 1, 5, 2, 4, 7, 2]
 

@@ -14,7 +14,7 @@ from pricekit.errors import ConfigError
 from pricekit.nets import transformer
 from pricekit.nets.pretrained import find_weights
 from pricekit.nets.transformer import Pretrained, PretrainedOptions
-from pricekit.tokens import encode, pad_id_of
+from pricekit.text.tokens import encode, pad_id_of
 from tests.nets.test_contract import TEXTS, tiny
 
 

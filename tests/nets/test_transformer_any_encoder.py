@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models
 
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError
-from pricekit.tokens import encode, pad_id_of
+from pricekit.text.tokens import encode, pad_id_of
 from tests.nets.tiny_weights import KINDS, TEXTS
 
 

@@ -7,7 +7,7 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from pricekit.nets.transformer import family_of
-from pricekit.tokens import train_bpe
+from pricekit.text.tokens import train_bpe
 
 TEXTS = [f"Item Name: green tea number {n}, {n % 7} x {n} Count" for n in range(60)]
 

@@ -10,12 +10,12 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
+from pricekit.features.preprocess import Inputs
 from pricekit.plots import FeatureEffectDisplay
 from pricekit.plots.effects import measure_effect
-from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import Inputs
+from pricekit.predict.predictor import Predictor
 from pricekit.table import Columns, table_of_texts
-from pricekit.tokens import Tokens
+from pricekit.text.tokens import Tokens
 
 WITHOUT_TORCH = """
 import sys

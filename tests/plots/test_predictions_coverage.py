@@ -7,7 +7,7 @@ import pricekit as pk
 from conftest import write_judged
 from pricekit.errors import ConfigError, DataError
 from pricekit.plots import CoverageDisplay
-from pricekit.prediction.intervals import Intervals
+from pricekit.predict.intervals import Intervals
 
 PRICE = np.arange(1.0, 101.0)
 

@@ -11,8 +11,8 @@ from conftest import write_judged
 from pricekit import plots
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.held_out import read_held_out
+from pricekit.io.record import Record, write_record
 from pricekit.plots.predictions import currency_of, judge
-from pricekit.support.record import Record, write_record
 
 BY_PREDICTION = [plots.PredictionDisplay, plots.ResidualDisplay, plots.DecileDisplay]
 

@@ -8,13 +8,13 @@ import pytest
 import pricekit as pk
 from conftest import TINY, tiny_config
 from pricekit.errors import BundleError, DataError, PricekitError, TrainingError
+from pricekit.io.digests import LISTING, read_listing
+from pricekit.io.files import RECORD
+from pricekit.io.record import staging_of, state_of
 from pricekit.runs.folder import STARTED
 from pricekit.runs.opened import open_run, read_sample
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.digests import LISTING, read_listing
-from pricekit.support.files import RECORD
-from pricekit.support.record import staging_of, state_of
 from pricekit.training import loop
 from pricekit.training.checkpoint import BEST
 

@@ -37,7 +37,9 @@ def test_the_cache_gives_the_same_weights(catalog, run, tmp_path, monkeypatch):
     config, cache = tiny_config(), tmp_path / "cache"
     train(Source(catalog), config, tmp_path / "first", trial=Trial(cache=cache))
     assert len(list((tmp_path / "cache").iterdir())) == 2  # the training and the validation rows
-    monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # all comes from the cache
+    monkeypatch.setattr(
+        "pricekit.features.preprocess.Preprocessor.__call__", None
+    )  # all comes from the cache
     split = load_split(Source(catalog), config)
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     train(Source(catalog), config, tmp_path / "second", trial=Trial(cache=cache))

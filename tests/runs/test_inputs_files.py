@@ -95,7 +95,9 @@ def test_a_stopped_run_continues_from_its_files(catalog, run, tmp_path, large, m
         with pytest.raises(KeyboardInterrupt):
             train(Source(catalog), tiny_config({"training": {"save_steps": 1}}), out)
     assert all((out / name).is_file() for name in INPUTS)
-    monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)  # they are not computed again
+    monkeypatch.setattr(
+        "pricekit.features.preprocess.Preprocessor.__call__", None
+    )  # they are not computed again
     monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     train(Source(catalog), read_saved_config(out / "config.toml"), out, mode="resume")
     weights, expected = (open_run(path).model.state_dict() for path in (out, run))
@@ -114,7 +116,7 @@ def test_a_killed_run_resumes_to_the_same_weights(catalog, run, tmp_path, large,
     assert all((out / name).is_file() for name in INPUTS)
     assert not set(INPUTS) & set(STARTED)
     if damage == "none":  # they are not computed again
-        monkeypatch.setattr("pricekit.preprocess.Preprocessor.__call__", None)
+        monkeypatch.setattr("pricekit.features.preprocess.Preprocessor.__call__", None)
         monkeypatch.setattr("pricekit.runs.train._check_reopened", lambda out, model: None)
     elif damage == "missing":
         (out / TRAIN).unlink()

@@ -13,10 +13,10 @@ from conftest import tiny_config
 from pricekit.config.resolve import configure
 from pricekit.core.registry import Registry
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.io.record import advance_to
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.record import advance_to
 
 ONE_EPOCH = {"training": {"epochs": 1}}
 

@@ -15,12 +15,12 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import PluginError
+from pricekit.io.record import state_of
 from pricekit.nets.bag import Bag
 from pricekit.nets.losses import SmapeLoss
 from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.record import state_of
 from pricekit.training import loop
 from pricekit.training.session import start_session
 

@@ -7,6 +7,7 @@ import pytest
 from conftest import tiny_config
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
+from pricekit.runs.cross_validation import cross_validate
 from pricekit.runs.opened import open_run
 from pricekit.runs.pseudo_labels import (
     MAX_RATIO,
@@ -18,7 +19,6 @@ from pricekit.runs.pseudo_labels import (
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, table_of_texts
-from pricekit.workflows.cross_validation import cross_validate
 
 ONE_EPOCH = {"training": {"epochs": 1}, "backbone": {"members": 1, "width": 4}}
 

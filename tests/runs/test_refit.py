@@ -16,15 +16,15 @@ from conftest import tiny_config
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
+from pricekit.io.output import check_intact
+from pricekit.io.progress import use_reporter
+from pricekit.io.record import REFIT, is_own, staging_of, state_of
 from pricekit.options import config_of
-from pricekit.output import check_intact
 from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
-from pricekit.support.progress import use_reporter
-from pricekit.support.record import REFIT, is_own, staging_of, state_of
 from pricekit.training import loop
 from pricekit.training.machine import Monitor
 from pricekit.training.session import Session, start_session

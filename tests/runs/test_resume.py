@@ -10,10 +10,10 @@ import torch
 import pricekit as pk
 from conftest import tiny_config
 from pricekit.errors import TrainingError
+from pricekit.io.record import advance_to, staging_of
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.record import advance_to, staging_of
 from pricekit.training import loop, session
 
 OTHER = {"training": {"epochs": 2}, "seed": 5}

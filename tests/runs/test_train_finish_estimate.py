@@ -8,10 +8,10 @@ from conftest import tiny_config
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.metrics import smape
 from pricekit.runs import train as finishing
+from pricekit.runs.cross_validation import config_of_folds
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
-from pricekit.workflows.cross_validation import config_of_folds
 
 TREES = {"features": ["fast15", "trees"], "feature_options": {"trees": {"rounds": 10, "words": 20}}}
 WEAK = {"training": {"epochs": 1, "learning_rate": 1e-6, "embedding_learning_rate": 1e-6}}

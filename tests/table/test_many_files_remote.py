@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.storage import Address
+from pricekit.io.storage import Address
 from pricekit.table import Columns, check_columns, files_size, iter_files, table_files
 
 COLUMNS = Columns("title", price=None, id=None)

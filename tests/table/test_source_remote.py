@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.storage import Address
+from pricekit.io.storage import Address
 from pricekit.table import Columns, check_columns, iter_table, read_table, source_name
 
 ROWS = pd.DataFrame({"title": ["Tea 50 g", "Jam, 250 g"], "price": [3.5, 2.75]})

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.storage import Address
+from pricekit.io.storage import Address
 from pricekit.table import PredictionWriter, check_output, write_frame
 
 FRAME = pd.DataFrame({"id": ["a", "b"], "price": [1.5, 2.0]})

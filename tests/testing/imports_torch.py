@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pricekit.engines.ort import load_cpu
+from pricekit.predict.ort import load_cpu
 
 
 class Length:

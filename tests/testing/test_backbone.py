@@ -18,7 +18,7 @@ from pricekit.nets.transformer import (
     UnpaddedOptions,
 )
 from pricekit.testing import CheckFailed, check_backbone
-from pricekit.tokens import train_bpe
+from pricekit.text.tokens import train_bpe
 from tests.nets.test_contract import tiny
 
 WIDTH = 4

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pricekit.engines.ort import OrtCpu, OrtCuda, load_cpu
 from pricekit.errors import PluginError
+from pricekit.predict.ort import OrtCpu, OrtCuda, load_cpu
 from pricekit.testing import CheckFailed, check_engine
 
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from pricekit.optim import policies
-from pricekit.optim.policies import Scratch
 from pricekit.testing import CheckFailed, check_policy
+from pricekit.training import policies
+from pricekit.training.policies import Scratch
 
 
 class Right:

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pricekit.config import TrainingConfig
-from pricekit.preprocess import Inputs
-from pricekit.tokens import Tokens
+from pricekit.features.preprocess import Inputs
+from pricekit.text.tokens import Tokens
 from pricekit.training.batches import (
     PricedInputs,
     epoch_batches,

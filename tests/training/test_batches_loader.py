@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.preprocess import Inputs
-from pricekit.support.interrupts import defer_interrupts
-from pricekit.tokens import Tokens
+from pricekit.features.preprocess import Inputs
+from pricekit.io.interrupts import defer_interrupts
+from pricekit.text.tokens import Tokens
 from pricekit.training import batches as loader_module
 from pricekit.training.batches import Loader, PricedInputs, Rows
 

@@ -4,8 +4,8 @@ from safetensors import SafetensorError
 from torch import nn
 
 from pricekit.errors import TrainingError
-from pricekit.optim.optimizers import RowwiseAdagrad
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
+from pricekit.training.optimizers import RowwiseAdagrad
 
 
 def _trained(seed=0):

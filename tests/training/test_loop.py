@@ -19,10 +19,10 @@ from safetensors import safe_open
 
 from conftest import tiny_config
 from pricekit.errors import TrainingError
+from pricekit.io.progress import use_reporter
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.support.progress import use_reporter
 from pricekit.training import loop
 from pricekit.training.step import Objective, Stepper
 

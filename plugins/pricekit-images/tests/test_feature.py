@@ -8,8 +8,8 @@ from pricekit_images.statistics import NAMES
 from shop import jpeg
 
 import pricekit as pk
+from pricekit.io.log import quiet
 from pricekit.plugin import ConfigError, DataError, table_of_texts
-from pricekit.support.log import quiet
 
 STATE = {"medians": [0.0] * len(NAMES)}
 

@@ -50,7 +50,7 @@ def test_the_weights_of_the_package_are_found_and_loaded(registry):
     backbone = registry.create("backbone", "minilm", {})
     texts = ["green tea, 12 oz", "a car"]
     tokenizer = backbone.tokenizer(texts)
-    from pricekit.tokens import encode
+    from pricekit.text.tokens import encode
 
     tokens = encode(tokenizer, texts, 128, 0)
     assert tokenizer.decode(tokens.ids[: tokens.offsets[1]].tolist()) == "green tea, 12 oz"

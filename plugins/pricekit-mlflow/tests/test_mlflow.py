@@ -12,11 +12,11 @@ import pytest
 from conftest import tiny_config as tiny_config_of
 from pricekit.core.calls import notify, tracked_by
 from pricekit.core.loader import load
-from pricekit.exporting.export import export_run
+from pricekit.export.export import export_run
+from pricekit.runs.cross_validation import cross_validate
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import session
-from pricekit.workflows.cross_validation import cross_validate
 
 pytest.importorskip("mlflow")
 FILE = "observers/mlflow/run_id.json"
@@ -201,7 +201,7 @@ def test_an_exported_bundle_is_a_model_of_its_run(catalog, client):
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
     export_run(out, Path("teas"))
     found = client.get_run(run_id(out))
-    assert found.data.tags["pricekit.bundle"] == "teas"
+    assert found.data.tags["pricekit.predict.bundle"] == "teas"
     (model,) = client.search_logged_models([found.info.experiment_id], f"source_run_id = '{run_id(out)}'")
     assert (model.name, model.status) == ("teas", "READY")
     assert [output.model_id for output in found.outputs.model_outputs] == [model.model_id]

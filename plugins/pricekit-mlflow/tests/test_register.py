@@ -122,7 +122,7 @@ def test_a_signature_travels_with_the_model(store, bundle, tmp_path, raises):
     from mlflow import pyfunc
     from pricekit_mlflow import log_bundle
 
-    from tests.bundle.signed import key_pair
+    from tests.predict.signed import key_pair
 
     copy = shutil.copytree(bundle, tmp_path / "signed")
     (private, public), (_, other) = (key_pair(tmp_path / "keys", number) for number in (1, 2))

@@ -33,11 +33,11 @@ def graph(tmp_path_factory):
     import torch
 
     from pricekit.config import HeadConfig
-    from pricekit.exporting.graph import export_graph
+    from pricekit.export.graph import export_graph
     from pricekit.nets.losses import smape
     from pricekit.nets.network import PriceModel
     from pricekit.nets.transformer import SmallTransformer
-    from pricekit.tokens import encode
+    from pricekit.text.tokens import encode
 
     torch.manual_seed(0)
     backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=2, heads=2))
@@ -60,7 +60,7 @@ def batch(rows, length, vocab_size=12):
 
 
 def test_it_returns_the_prices_of_onnx_runtime_at_any_shape(engine, graph):
-    from pricekit.engines.ort import load_cpu
+    from pricekit.predict.ort import load_cpu
 
     price, expected = engine.load(graph), load_cpu(graph.model)
     for rows, length in ((1, 1), (5, 17), (64, 64), (5, 17)):
@@ -85,7 +85,7 @@ class Recorder:
 
 def test_only_a_graph_of_float16_weights_may_be_computed_in_less_than_float32(engine, graph, monkeypatch):
 
-    from pricekit.exporting.precision import to_float16
+    from pricekit.export.precision import to_float16
 
     half = replace(graph, model=to_float16(graph.model, []).SerializeToString())
     recorder, prices = Recorder(), []

@@ -24,8 +24,8 @@ from pricekit.plugin import (
     PluginError,
     open_predictor,
 )
-from pricekit.prediction import folders as job_module
-from pricekit.prediction.folders import parts_of
+from pricekit.predict import folders as job_module
+from pricekit.predict.folders import parts_of
 
 ray = pytest.importorskip("ray")
 from pricekit_ray import cluster, runner  # noqa: E402
@@ -143,7 +143,7 @@ def test_a_file_whose_worker_is_killed_is_priced_again_a_few_times(
 KILLED = """
 import sys, time
 import pricekit as pk
-from pricekit.prediction import folders
+from pricekit.predict import folders
 follow = folders._follow
 def slowly(outcomes, *others):
     def each():

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import pricekit as pk
 from conftest import tiny_config
-from pricekit.exporting.export import export_run
+from pricekit.export.export import export_run
 from pricekit.plugin import Predictor
 from pricekit.runs.split import Source
 from pricekit.runs.train import train

@@ -10,7 +10,7 @@ import pricekit as pk
 from pricekit.plugin import BundleError
 
 pytest.importorskip("cryptography")
-from tests.bundle.signed import key_pair
+from tests.predict.signed import key_pair
 
 
 def test_only_a_signed_bundle_is_served_and_an_unsigned_new_one_is_refused(

@@ -13,7 +13,7 @@ from pricekit_spark.session import session_of
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError, Job, open_predictor
-from pricekit.prediction.folders import parts_of
+from pricekit.predict.folders import parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
 
@@ -70,7 +70,7 @@ def test_another_address_than_that_of_the_active_session_is_refused(spark, raise
 KILLED = """
 import sys, time
 import pricekit as pk
-from pricekit.prediction import folders
+from pricekit.predict import folders
 follow = folders._follow
 def slowly(outcomes, *others):
     def each():

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from pricekit.bundle.keys import SIGNATURE
 from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.io.log import logger
 from pricekit.options import InspectOptions, PushOptions, TrustOptions
-from pricekit.support.log import logger
-from pricekit.support.text import counted, scheme_of
+from pricekit.predict.keys import SIGNATURE
+from pricekit.wording import counted, scheme_of
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
 

@@ -21,7 +21,7 @@ from pricekit.cli.options import (
 from pricekit.cli.project import PROJECT_FILE, with_project
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.options import PricedOptions
-from pricekit.support.text import shorten
+from pricekit.wording import shorten
 
 if TYPE_CHECKING:
     from pricekit.evaluation.table_report import TableReport

@@ -15,9 +15,9 @@ import click
 
 from pricekit.cli.terminal import RESULT, print_json, set_level
 from pricekit.errors import ConfigError, PluginError, PricekitError
-from pricekit.support.causes import causes, is_temporary, lacks_memory, lacks_threads
-from pricekit.support.files import describe_failure
-from pricekit.support.text import shorten
+from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
+from pricekit.io.files import describe_failure
+from pricekit.wording import shorten
 
 INVALID, USAGE, PLUGIN, TEMPORARY, USELESS, DRIFTED, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 """The exit codes of failures; 0 is success. `pricekit --help` lists them."""
@@ -142,7 +142,7 @@ def _log_format(context: click.Context, _: click.Parameter, log_format: str) -> 
 
 
 def _hide_progress(context: click.Context) -> None:
-    from pricekit.support.progress import use_reporter
+    from pricekit.io.progress import use_reporter
 
     context.with_resource(use_reporter(None))
 

@@ -11,12 +11,12 @@ from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.project import RUNS
 from pricekit.cli.terminal import begin, show_result
 from pricekit.options import CompareOptions
-from pricekit.support.text import counted, duration, milliseconds
+from pricekit.wording import counted, duration, milliseconds
 
 if TYPE_CHECKING:
+    from pricekit.answers.leaderboard import Entry, Leaderboard
     from pricekit.cli.show import Columns
     from pricekit.evaluation.comparison import Comparison
-    from pricekit.workflows.leaderboard import Entry, Leaderboard
 
 
 @click.command
@@ -49,7 +49,7 @@ def compare(models: tuple[str, ...], metric: str | None, latency: bool, as_json:
             )
         models = (str(RUNS),)
     names = ", ".join(models) if len(models) < 4 else counted(len(models), "folder")
-    begin(f"reading {names}", "pricekit.workflows.leaderboard")
+    begin(f"reading {names}", "pricekit.answers.leaderboard")
     import pricekit as pk
     from pricekit.evaluation.comparison import Comparison
 

@@ -14,8 +14,8 @@ import click
 import tomli_w
 
 from pricekit.cli.options import json_option, options_of
+from pricekit.io.log import logger
 from pricekit.options import READ_OPTIONS, ModelOptions, option_layer
-from pricekit.support.log import logger
 
 if TYPE_CHECKING:
     from pricekit.config import Layer

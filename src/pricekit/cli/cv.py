@@ -32,7 +32,7 @@ def cv(**flags: Any) -> None:
     rows.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.workflows.cross_validation")
+    flags = begin_training(flags, "pricekit.runs.cross_validation")
     import pricekit as pk
     from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import facts_of, goal_of

@@ -9,8 +9,8 @@ import click
 from pricekit.cli.options import FOLDER
 from pricekit.cli.terminal import show_result, show_table
 from pricekit.errors import DataError
-from pricekit.support.log import logger
-from pricekit.support.record import Record, state_of, write_record
+from pricekit.io.log import logger
+from pricekit.io.record import Record, state_of, write_record
 
 HELD_OUT = 500
 SHOWN = 8

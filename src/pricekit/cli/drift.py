@@ -11,7 +11,7 @@ from pricekit.cli.common import DRIFTED
 from pricekit.cli.options import json_option, model_argument, options_of, table_argument
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.options import DriftOptions, OpenOptions
-from pricekit.support.text import counted, shorten
+from pricekit.wording import counted, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def drift(as_json: bool, **flags: Any) -> None:
     Measures of --fail-over: psi, distance, auc, unknown_words, unknown_tokens,
     unknown_brands, missing_columns, smape
     """
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    begin(f"opening {flags['model']}", "pricekit.predict.predictor")
     from pricekit.cli.show import model_of
 
     result = model_of(flags).drift(**flags)

@@ -12,7 +12,7 @@ from pricekit.cli.common import again
 from pricekit.cli.options import FOLDER, REQUIRED, options_of
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.options import EnsembleOptions
-from pricekit.support.text import counted, milliseconds
+from pricekit.wording import counted, milliseconds
 
 if TYPE_CHECKING:
     from pricekit.metrics import Metric
@@ -37,7 +37,7 @@ def ensemble(runs: tuple[str, ...], out: str, metric: str | None, overwrite: boo
     To score a row, the command uses weights that were fitted without it. The ensemble works like any other model
     with pricekit evaluate, predict and export.
     """
-    begin(f"reading {counted(len(runs), 'model')}", "pricekit.workflows.ensemble")
+    begin(f"reading {counted(len(runs), 'model')}", "pricekit.runs.ensemble")
     import pricekit as pk
     from pricekit.evaluation.scores import facts_of, goal_of
 

@@ -9,7 +9,7 @@ import click
 from pricekit.cli.options import json_option, model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
 from pricekit.options import OpenOptions, TableEvaluateOptions
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def evaluate(as_json: bool, **flags: Any) -> None:
 
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """
-    begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
+    begin(f"opening {flags['model']}", "pricekit.answers.evaluate")
     from pricekit.cli.show import judged_by, show_scores
 
     worst, out = flags["worst"], flags["out"]
@@ -67,7 +67,7 @@ def _show_worst(rows: pd.DataFrame) -> None:
     """Print rows of an error table, each on one line of the terminal."""
     from pricekit.cli.show import fit_width, room_for_text, show_columns
     from pricekit.evaluation.groups import amount
-    from pricekit.features.labelled_lines import as_strings, join_texts, split_lines
+    from pricekit.text.labelled_lines import as_strings, join_texts, split_lines
 
     columns = {
         **_names(rows),

@@ -12,7 +12,7 @@ from rich.text import Text
 from pricekit.cli.options import json_option, model_argument, options_of, table_argument
 from pricekit.cli.show import fit_width, show_rows
 from pricekit.options import ExplainOptions, OpenOptions
-from pricekit.support.text import printable
+from pricekit.wording import printable
 
 if TYPE_CHECKING:
     from pricekit.insight.explanations import Explanation, Factor

@@ -12,8 +12,8 @@ from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import path_of
+from pricekit.io.log import logger
 from pricekit.options import ExportOptions
-from pricekit.support.log import logger
 
 BATCH_SENSITIVITY = 0.02
 """Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
@@ -39,7 +39,7 @@ def export(**flags: Any) -> None:
 
     flags["run"] = run = trained_path(flags["run"] or str(latest_run()), "run")
     flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
-    begin(f"reading {run}", "pricekit.exporting.export")
+    begin(f"reading {run}", "pricekit.export.export")
     import pricekit as pk
 
     report = pk.Model(flags.pop("run")).export(**flags)

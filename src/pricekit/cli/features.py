@@ -8,9 +8,9 @@ import click
 
 from pricekit.cli.options import TABLE, model_argument, options_of, table_argument
 from pricekit.cli.terminal import begin, show_result
+from pricekit.io.storage import Address, location_of
 from pricekit.options import OpenOptions, ReadingOptions
-from pricekit.storage import Address, location_of
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 
 @click.command
@@ -28,7 +28,7 @@ def features(out: str, **flags: Any) -> None:
     The file has the ids, and one column for each feature. The names of those of an ensemble begin with the number of
     the member.
     """
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    begin(f"opening {flags['model']}", "pricekit.predict.predictor")
     from pathlib import Path
 
     from pricekit.cli.show import model_of

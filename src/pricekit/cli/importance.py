@@ -9,13 +9,13 @@ import click
 from pricekit.cli.options import json_option, model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
 from pricekit.options import OpenOptions, TableImportanceOptions
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pricekit.answers.importance import Importance
     from pricekit.cli.show import Columns
-    from pricekit.workflows.importance import Importance
 
 
 @click.command
@@ -35,7 +35,7 @@ def importance(as_json: bool, **flags: Any) -> None:
     random, with its 95% interval. Features or lines that say the same share their importance. For words: their mean
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
-    begin(f"opening {flags['model']}", "pricekit.workflows.importance")
+    begin(f"opening {flags['model']}", "pricekit.answers.importance")
     from pricekit.cli.show import judged_by
 
     result = judged_by("importance", flags)
@@ -47,7 +47,7 @@ def importance(as_json: bool, **flags: Any) -> None:
 
 def _show(result: Importance) -> None:
     """Print the first rows of each frame, one table for each."""
-    from pricekit.workflows.importance import EXPLAINED
+    from pricekit.answers.importance import EXPLAINED
 
     title = result.metric.title
     show_result(
@@ -64,8 +64,8 @@ def _show(result: Importance) -> None:
 
 def _show_frame(title: str, frame: pd.DataFrame, columns: Columns) -> None:
     """Print the first rows of a frame, with its first column as far as it fits; an empty frame is not shown."""
+    from pricekit.answers.importance import SHOWN
     from pricekit.cli.show import fit_width, room_for_text, show_columns
-    from pricekit.workflows.importance import SHOWN
 
     if not len(frame):
         return

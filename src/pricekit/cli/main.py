@@ -19,9 +19,9 @@ from pricekit import __version__
 from pricekit.cli.common import INTERRUPTED, INVALID, exit_code, explain, output_options, with_common_options
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PluginError, PricekitError
-from pricekit.support.log import logger
-from pricekit.support.text import did_you_mean
+from pricekit.io.log import logger
 from pricekit.training.launched import launched_rank
+from pricekit.wording import did_you_mean
 
 GROUP = "pricekit.commands"
 """The entry-point group in which a package names its commands, each a `click.Command`."""

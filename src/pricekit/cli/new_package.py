@@ -14,7 +14,7 @@ from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import KINDS
 from pricekit.errors import ConfigError
-from pricekit.support.files import publish_folder
+from pricekit.io.files import publish_folder
 
 USE = {
     "feature": "pricekit train products.csv --features optimized22,columns,$name --out run",

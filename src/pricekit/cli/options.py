@@ -16,9 +16,9 @@ from pricekit.cli.common import again
 from pricekit.cli.completion import completer
 from pricekit.cli.terminal import show_result
 from pricekit.errors import ConfigError
+from pricekit.io.files import RECORD
+from pricekit.io.record import staging_of, state_of
 from pricekit.options import READ_OPTIONS, Parameter, parameters_of
-from pricekit.support.files import RECORD
-from pricekit.support.record import staging_of, state_of
 from pricekit.training.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

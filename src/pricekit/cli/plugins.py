@@ -22,8 +22,8 @@ from pricekit.config.layers import by_dotted_name
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE, KINDS, Entry, options_model
 from pricekit.errors import PluginError
-from pricekit.support.log import logger
-from pricekit.support.text import did_you_mean
+from pricekit.io.log import logger
+from pricekit.wording import did_you_mean
 
 
 @click.group
@@ -300,7 +300,7 @@ def _needs(entry: Any) -> str:
     if entry.version.startswith(FILE):
         return "this file"
     if entry.package == "pricekit":
-        inside = entry.target.startswith(("pricekit.nets.", "pricekit.optim."))
+        inside = entry.target.startswith(("pricekit.nets.", "pricekit.training."))
         return (
             "pricekit[train]"
             if inside

@@ -11,9 +11,9 @@ import click
 from pricekit.cli.options import FOLDER, TABLE, optional_table, options_of
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
+from pricekit.io.record import state_of
 from pricekit.options import OpenOptions, PredictOptions
-from pricekit.support.record import state_of
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 
 @click.command
@@ -51,7 +51,7 @@ def predict(**flags: Any) -> None:
     if flags["table"] is None or (flags["model"] is None and _is_model(flags["table"])):
         raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    begin(f"opening {flags['model']}", "pricekit.predict.predictor")
     from pricekit.cli.show import model_of
 
     started = time.perf_counter()

@@ -12,8 +12,8 @@ import click
 from pricekit.cli.common import again
 from pricekit.cli.options import FOLDER, TABLE, options_of
 from pricekit.cli.terminal import begin, show_result
+from pricekit.io.record import state_of
 from pricekit.options import PretrainingOptions
-from pricekit.support.record import state_of
 
 
 @click.command
@@ -31,7 +31,7 @@ def pretrain(**flags: Any) -> None:
     loss before and after. The folder contains config.json, tokenizer.json, model.safetensors, and a record of the
     training in pretrain.json.
     """
-    begin(f"reading {', '.join(flags['tables'])}", "pricekit.workflows.pretraining")
+    begin(f"reading {', '.join(flags['tables'])}", "pricekit.runs.pretraining")
     import pricekit as pk
 
     out = str(flags["out"])

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from pricekit.cli.terminal import begin
+from pricekit.io.files import RECORD
+from pricekit.io.log import logger
+from pricekit.io.record import state_of
+from pricekit.io.staging import target_of
+from pricekit.io.storage import Location, location_of
 from pricekit.options import check_columns_soon
-from pricekit.storage import Location, location_of
-from pricekit.support.files import RECORD
-from pricekit.support.log import logger
-from pricekit.support.record import state_of
-from pricekit.support.staging import target_of
 from pricekit.training.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")

@@ -8,8 +8,8 @@ import click
 
 from pricekit.cli.options import model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
+from pricekit.io.storage import size_of
 from pricekit.options import OpenOptions, ReportOptions
-from pricekit.storage import size_of
 
 
 @click.command
@@ -29,7 +29,7 @@ def report(**flags: Any) -> None:
     The page shows how good the prices are, where they fail, with the words that made the worst of them, whether the
     price intervals hold, the data, and the settings of the training. It contains texts and prices of some rows.
     """
-    begin(f"opening {flags['model']}", "pricekit.workflows.evaluate")
+    begin(f"opening {flags['model']}", "pricekit.answers.evaluate")
     import pricekit as pk
 
     trained = pk.load(flags.pop("model"), flags.pop("engine"), trust=flags.pop("trust"))

@@ -15,8 +15,8 @@ from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
+from pricekit.io.log import logger
 from pricekit.metrics import METRICS, SMAPE, Metric
-from pricekit.support.log import logger
 
 Columns = dict[str, list[str]]
 """Cells by the header of their column."""
@@ -37,7 +37,7 @@ def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -
     few = not (as_json or flags["row"] or flags["limit"])
     if few:
         flags["limit"] = ROWS
-    begin(f"opening {flags['model']}", "pricekit.prediction.predictor")
+    begin(f"opening {flags['model']}", "pricekit.predict.predictor")
     results = getattr(model_of(flags), method)(**flags)
     for result in results:
         if as_json:
@@ -66,8 +66,8 @@ def judged_by(method: str, flags: dict[str, Any]) -> Any:
         PricekitError: as of the method; or the model cannot be opened.
     """
     import pricekit as pk
+    from pricekit.answers.evaluate import refuse_options
     from pricekit.options import WeighedOptions
-    from pricekit.workflows.evaluate import refuse_options
 
     if flags["table"] is not None:
         return getattr(model_of(flags), method)(**flags)

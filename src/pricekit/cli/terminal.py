@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from pricekit.errors import PricekitError
-from pricekit.support.log import logger
-from pricekit.support.text import printable, printable_json
+from pricekit.io.log import logger
 from pricekit.training.launched import launched_rank
+from pricekit.wording import printable, printable_json
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
@@ -25,10 +25,10 @@ RESULT = 35
 logging.addLevelName(RESULT, "RESULT")
 
 _ADDRESS_SPACE = {
-    "pricekit.prediction.": 2_000_000_000,
+    "pricekit.predict.": 2_000_000_000,
     "pricekit.runs.": 2_500_000_000,
-    "pricekit.workflows.": 2_500_000_000,
-    "pricekit.exporting.": 2_500_000_000,
+    "pricekit.answers.": 2_500_000_000,
+    "pricekit.export.": 2_500_000_000,
 }
 """Bytes of address space that libraries need, by the module that imports them; measured on x86-64 Linux."""
 

@@ -14,10 +14,10 @@ from pricekit.cli.ensemble import show_members
 from pricekit.cli.options import flag, optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
 from pricekit.cli.terminal import show_result
+from pricekit.io.log import logger
+from pricekit.io.record import continued
 from pricekit.options import TrainOptions
-from pricekit.support.log import logger
-from pricekit.support.record import continued
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 
 @click.command
@@ -85,13 +85,13 @@ def train(dry_run: bool, **flags: Any) -> None:
 def _dry_run(flags: dict[str, Any]) -> None:
     """Print the configuration and the number of rows that training would use."""
     from pricekit.api import source_of
+    from pricekit.io.progress import use_reporter_here
     from pricekit.options import model_path
+    from pricekit.runs.ensemble import config_to_train
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
     from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
-    from pricekit.support.progress import use_reporter_here
-    from pricekit.workflows.ensemble import config_to_train
 
     source = source_of(flags["table"], flags)
     init = model_path(flags["init"], "init") if flags["init"] else None

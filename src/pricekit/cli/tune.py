@@ -12,8 +12,8 @@ from pricekit.cli.common import again
 from pricekit.cli.options import optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, interrupted_search, keep_settings, next_folder
 from pricekit.cli.terminal import show_result, show_table
+from pricekit.io.files import read_json
 from pricekit.options import TuneOptions
-from pricekit.support.files import read_json
 
 if TYPE_CHECKING:
     from pricekit.metrics import Metric
@@ -38,7 +38,7 @@ def tune(**flags: Any) -> None:
     The folder contains the chosen model in run, its settings in config.toml, importance.csv and trials.csv.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.workflows.tuning")
+    flags = begin_training(flags, "pricekit.runs.tuning")
     import pricekit as pk
     from pricekit.metrics import metric_named
 

@@ -29,9 +29,9 @@ from pydantic import Field, ValidationError
 from pricekit.config.layers import Layer, read_toml
 from pricekit.config.settings import ColumnsConfig, RunConfig, Section
 from pricekit.errors import ConfigError, explain_invalid
-from pricekit.storage import Location, location_of
-from pricekit.support.files import write_text
-from pricekit.support.text import did_you_mean
+from pricekit.io.files import write_text
+from pricekit.io.storage import Location, location_of
+from pricekit.wording import did_you_mean
 
 PROJECT_FILE = "pricekit.toml"
 _HEADER = re.compile(r"^\s*\[([^\[\]]+)\]\s*(#.*)?$")

@@ -16,7 +16,7 @@ from pricekit.config.layers import leaves
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, PluginError
 from pricekit.metrics import METRICS
-from pricekit.support.text import did_you_mean
+from pricekit.wording import did_you_mean
 
 CHOICES = tuple(name for name, field in RunConfig.model_fields.items() if field.annotation is Choice)
 """Settings that name one plugin of the kind with the same name, and contain its options."""

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from pricekit.core.loader import registry
 from pricekit.core.registry import tracker_name
 from pricekit.errors import PluginError, PricekitError, is_panic
-from pricekit.support.causes import raise_outside_cause
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.io.causes import raise_outside_cause
+from pricekit.io.log import logger
+from pricekit.wording import shorten
 
 
 @contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pricekit.config import TrainingConfig
     from pricekit.table import Table
-    from pricekit.tokens import Tokens
+    from pricekit.text.tokens import Tokens
 
 State = dict[str, Any]
 """Fitted state: plain JSON values, and assets.
@@ -285,7 +285,7 @@ class Policy(Protocol):
 
         Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients
         of an `nn.Embedding(sparse=True)`, as in `bag`, are sparse: torch's SparseAdam and Adagrad take them,
-        and `pricekit.optim.optimizers.RowwiseAdagrad` takes both kinds. `pricekit.optim.optimizers.adamw` is
+        and `pricekit.training.optimizers.RowwiseAdagrad` takes both kinds. `pricekit.training.optimizers.adamw` is
         the optimizer of the built-in policies.
 
         Args:

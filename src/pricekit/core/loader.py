@@ -30,8 +30,8 @@ from pricekit import __version__
 from pricekit.core import hookspecs
 from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for, tracker_name
 from pricekit.errors import ConfigError, PluginError, path_of
-from pricekit.support.causes import raise_outside_cause
-from pricekit.support.log import logger
+from pricekit.io.causes import raise_outside_cause
+from pricekit.io.log import logger
 
 GROUP = "pricekit"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

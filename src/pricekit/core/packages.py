@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pricekit.errors import PluginError
-from pricekit.support.causes import raise_outside_cause
+from pricekit.io.causes import raise_outside_cause
 
 
 def install_command(package: str) -> str:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from pricekit.core.packages import install_command
 from pricekit.errors import ConfigError, PluginError, explain_invalid
-from pricekit.support.causes import raise_outside_cause
-from pricekit.support.text import did_you_mean, shorten
+from pricekit.io.causes import raise_outside_cause
+from pricekit.wording import did_you_mean, shorten
 
 KINDS = {
     "feature": "pricekit_register_features",

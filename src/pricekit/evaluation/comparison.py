@@ -14,9 +14,9 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, metric_of, score_interval
+from pricekit.io.log import logger
 from pricekit.metrics import SMAPE, Metric
-from pricekit.support.log import logger
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 BETTER, WORSE, UNKNOWN = "better", "worse", "cannot tell"
 

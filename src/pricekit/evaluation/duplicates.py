@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pricekit.likeness import compare, few_distinct, similar_pairs
+from pricekit.io.log import logger
 from pricekit.metrics import SMAPE
-from pricekit.support.log import logger
+from pricekit.text.likeness import compare, few_distinct, similar_pairs
 
 SIMILARITY = (0.85, 0.9, 0.95)
 """Jaccard similarity of near-duplicates. A group that grows too large uses the stricter values."""

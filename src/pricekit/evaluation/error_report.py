@@ -20,8 +20,8 @@ from pricekit.evaluation.groups import (
     quantities_of,
 )
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
-from pricekit.features.quantity import MEASURES
 from pricekit.metrics import SMAPE, Metric
+from pricekit.text.quantity import MEASURES
 
 
 @dataclass(frozen=True)

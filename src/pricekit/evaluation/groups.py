@@ -13,8 +13,8 @@ import pandas as pd
 
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.features.catalog import compute, size_labels
-from pricekit.features.labelled_lines import as_strings
 from pricekit.metrics import SMAPE, Metric
+from pricekit.text.labelled_lines import as_strings
 
 MIN_ROWS = 10
 """Smaller groups are merged, because scores of a few rows are unreliable."""
@@ -47,7 +47,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Quantities:
-    """The quantities that the texts of N rows state; see `pricekit.features.quantity`.
+    """The quantities that the texts of N rows state; see `pricekit.text.quantity`.
 
     Attributes:
         value: in the stated unit, 0 without a quantity, (N,).

@@ -26,10 +26,10 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.output import check_format, check_intact
-from pricekit.support.files import read_json, write_parquet
-from pricekit.support.log import logger
-from pricekit.support.record import State, state_of
+from pricekit.io.files import read_json, write_parquet
+from pricekit.io.log import logger
+from pricekit.io.output import check_format, check_intact
+from pricekit.io.record import State, state_of
 from pricekit.table import Table
 
 HELD_OUT = "held_out.parquet"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pricekit.support.progress import tracked
+from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
 
 EXPLAINED = 0.7

@@ -15,13 +15,13 @@ import pandas as pd
 from pricekit.errors import ConfigError
 from pricekit.evaluation.groups import Grouping, group_scores, groupings_of
 from pricekit.evaluation.held_out import HeldOut
+from pricekit.io.files import read_json
+from pricekit.io.log import logger
+from pricekit.io.progress import progress, tracked, use_reporter_here
+from pricekit.io.record import FACTS, state_of
 from pricekit.metrics import METRICS, SMAPE, Metric, best_constant, metric_named, price_metrics
-from pricekit.support.files import read_json
-from pricekit.support.log import logger
-from pricekit.support.progress import progress, tracked, use_reporter_here
-from pricekit.support.record import FACTS, state_of
-from pricekit.support.text import counted, did_you_mean
 from pricekit.table import Table
+from pricekit.wording import counted, did_you_mean
 
 RESAMPLES = 2000
 LEVEL = 0.95

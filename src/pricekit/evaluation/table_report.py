@@ -19,10 +19,7 @@ from pricekit.errors import ConfigError
 from pricekit.evaluation.duplicates import irreducible_error
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
 from pricekit.features.cells import profile_columns
-from pricekit.features.labelled_lines import as_strings as as_text_array
-from pricekit.likeness import equal_texts
 from pricekit.options import clear_errors
-from pricekit.support.text import counted, scheme_of, shorten
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     ColumnGuess,
@@ -33,12 +30,14 @@ from pricekit.table import (
     guess_columns,
     split_usable,
 )
-from pricekit.table.guess import counts_later, describe_headless, reasons_left_out
+from pricekit.table.guess import Profile, counts_later, describe_headless, reasons_left_out, text_lengths
 from pricekit.table.price_columns import PriceFormat, count_currencies
-from pricekit.table.profile import Profile, text_lengths
 from pricekit.table.read import Facts, read_with_facts
 from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
+from pricekit.text.labelled_lines import as_strings as as_text_array
+from pricekit.text.likeness import equal_texts
+from pricekit.wording import counted, scheme_of, shorten
 
 FIRST_YEAR, LAST_YEAR = 1950, 2035
 PLACEHOLDERS = tuple(

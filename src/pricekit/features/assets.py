@@ -14,7 +14,7 @@ from typing import Any
 
 from pricekit.core.contracts import State
 from pricekit.errors import BundleError, PluginError
-from pricekit.support.text import shorten
+from pricekit.wording import shorten
 
 MOST_ASSETS = 16
 """Assets of a feature."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.labelled_lines import (
+from pricekit.text.labelled_lines import (
     LABEL_BYTES,
     Ints,
     Lines,

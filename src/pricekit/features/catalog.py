@@ -35,12 +35,12 @@ import pyarrow as pa
 from pricekit.core.contracts import State
 from pricekit.features import brand_category
 from pricekit.features.cells import cut, find_labels, fit_texts
-from pricekit.features.labelled_lines import Block, Strings, as_strings, batches, kinds_of, shared
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
-from pricekit.features.quantity import states_sizes
-from pricekit.features.units import COUNT
-from pricekit.features.words import Words, words_of
 from pricekit.table import Table
+from pricekit.text.labelled_lines import Block, Strings, as_strings, batches, kinds_of, shared
+from pricekit.text.quantity import states_sizes
+from pricekit.text.units import COUNT
+from pricekit.text.words import Words, words_of
 
 Column = npt.NDArray[Any]
 

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.labelled_lines import (
+from pricekit.table import Table
+from pricekit.text.labelled_lines import (
     Block,
     Bools,
     Bytes,
@@ -37,10 +38,9 @@ from pricekit.features.labelled_lines import (
     shared,
     slices,
 )
-from pricekit.features.units import NONE, Totals, measure, totals
-from pricekit.features.written import marks_code, plain_bytes, read_numbers
-from pricekit.support.text import counted
-from pricekit.table import Table
+from pricekit.text.units import NONE, Totals, measure, totals
+from pricekit.text.written import marks_code, plain_bytes, read_numbers
+from pricekit.wording import counted
 
 LABEL_BYTES = 80
 """A colon further into a line does not end a label."""

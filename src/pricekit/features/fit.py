@@ -28,11 +28,11 @@ from pricekit.features.fitted import (
     transformed,
 )
 from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
-from pricekit.likeness import equal_texts, few_distinct
-from pricekit.support.cpus import usable_cpus
-from pricekit.support.log import logger
-from pricekit.support.progress import Advance, progress
+from pricekit.io.cpus import usable_cpus
+from pricekit.io.log import logger
+from pricekit.io.progress import Advance, progress
 from pricekit.table import Table
+from pricekit.text.likeness import equal_texts, few_distinct
 
 FOLDS = 5
 """Number of folds of the training rows for features that use the price."""

@@ -16,10 +16,10 @@ from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
+from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.table.table import parts_of
+from pricekit.wording import shorten
 
 LOCAL = "local"
 """In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pricekit.features.labelled_lines import Block, Floats, Ints
-from pricekit.support.locks import renewed_in_child
+from pricekit.io.locks import renewed_in_child
+from pricekit.text.labelled_lines import Block, Floats, Ints
 
 LEAF = -1
 MOST_NODES, MOST_DEPTH, MOST_COLUMNS = 1 << 20, 500, 1 << 16

@@ -27,10 +27,10 @@ from pydantic import Field
 
 from pricekit.config import Search, Section
 from pricekit.errors import BundleError
-from pricekit.features.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, evenly
-from pricekit.support.packing import pack, unpack
-from pricekit.support.text import shorten
+from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
+from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, evenly
+from pricekit.wording import shorten
 
 VISITS = 50_000
 """Mean number of rows that a search reads, counted once for each term that they share with the text."""

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
-from pricekit.features.labelled_lines import (
+from pricekit.features.parsed import FEW
+from pricekit.table import Table
+from pricekit.text.labelled_lines import (
     Block,
     Floats,
     Ints,
@@ -23,8 +25,6 @@ from pricekit.features.labelled_lines import (
     batches,
     numpy_of,
 )
-from pricekit.features.parsed import FEW
-from pricekit.table import Table
 
 FIT_ROWS = 20_000
 """Maximum number of rows, spread over the table, that `fit` searches for labels."""

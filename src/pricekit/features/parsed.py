@@ -16,8 +16,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from pricekit.features import brand_category, quantity
-from pricekit.features.labelled_lines import (
+from pricekit.features import brand_category
+from pricekit.io.locks import renewed_in_child
+from pricekit.text import quantity
+from pricekit.text.labelled_lines import (
     KINDS,
     LABEL_BYTES,
     TITLE_CHARACTERS,
@@ -31,10 +33,9 @@ from pricekit.features.labelled_lines import (
     numpy_of,
     split_lines,
 )
-from pricekit.features.quantity import DENOMINATORS, MAX_PACK, MAX_TOTAL, MAX_VALUE, UNITS, Amounts, Packs
-from pricekit.features.units import COUNT, NONE, VOLUME, WEIGHT
-from pricekit.features.words import Words, split_words, words_of
-from pricekit.support.locks import renewed_in_child
+from pricekit.text.quantity import DENOMINATORS, MAX_PACK, MAX_TOTAL, MAX_VALUE, UNITS, Amounts, Packs
+from pricekit.text.units import COUNT, NONE, VOLUME, WEIGHT
+from pricekit.text.words import Words, split_words, words_of
 
 
 @renewed_in_child

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit import __version__
-from pricekit.support.files import write_atomically
-from pricekit.support.log import logger
+from pricekit.io.files import write_atomically
+from pricekit.io.log import logger
 from pricekit.table.table import Table
 
 
@@ -39,7 +39,7 @@ def read_entry(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    from pricekit.support.digests import DamagedError, check_seal
+    from pricekit.io.digests import DamagedError, check_seal
 
     try:
         check_seal(path)
@@ -56,7 +56,7 @@ def write_entry(path: Path, arrays: Mapping[str, np.ndarray], unless: str) -> No
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    from pricekit.support.digests import SEAL, seal
+    from pricekit.io.digests import SEAL, seal
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,13 +28,13 @@ from pricekit.features.cells import (
 )
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import MOST_NODES, Forest, from_lightgbm, joined
-from pricekit.features.labelled_lines import Block, Floats, Ints, LastOpened, evenly
 from pricekit.features.neighbours import Neighbours
-from pricekit.features.units import KINDS
-from pricekit.features.words import MOST_WORDS, ODD, Words, WordTable, common_words, find_words, words_of
-from pricekit.support.locks import renewed_in_child
-from pricekit.support.packing import pack, unpack
+from pricekit.io.locks import renewed_in_child
+from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
+from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly
+from pricekit.text.units import KINDS
+from pricekit.text.words import MOST_WORDS, ODD, Words, WordTable, common_words, find_words, words_of
 
 BITS = 18
 """The words of the linear model share 2^18 buckets."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pricekit.errors import ConfigError
-from pricekit.support.text import did_you_mean, shorten
+from pricekit.wording import did_you_mean, shorten
 
 if TYPE_CHECKING:
     import pandas as pd

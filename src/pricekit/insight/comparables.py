@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import ConfigError
-from pricekit.features.labelled_lines import as_list
 from pricekit.features.neighbours import nearest
 from pricekit.insight import PRODUCTS
 from pricekit.insight.pricer import Pricer
 from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, chosen_products, facts_of
-from pricekit.support.progress import progress
-from pricekit.support.text import did_you_mean, shorten
+from pricekit.io.progress import progress
 from pricekit.table import Table, TableSource
+from pricekit.text.labelled_lines import as_list
+from pricekit.wording import did_you_mean, shorten
 
 LEAST_PRODUCTS = 3
 """With fewer comparables, no price is far from them."""

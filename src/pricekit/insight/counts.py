@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from pricekit.features.fit import some_rows
+from pricekit.features.preprocess import Preprocessor
 from pricekit.insight.domain import Domain, vectors_of
 from pricekit.insight.fields import BRAND, TEXT_FIELDS, Documents, brands_of, documents_of, fields_of
 from pricekit.insight.sketch import (
@@ -33,9 +34,8 @@ from pricekit.insight.sketch import (
     three_digits,
 )
 from pricekit.insight.training_sketch import MOST_ROWS, SEED, is_unknown
-from pricekit.preprocess import Preprocessor
-from pricekit.storage import Address
-from pricekit.support.progress import progress
+from pricekit.io.progress import progress
+from pricekit.io.storage import Address
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,

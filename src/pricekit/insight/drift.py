@@ -29,10 +29,10 @@ from pricekit.insight.priced_rows import PricedRows
 from pricekit.insight.pricer import Pricer
 from pricekit.insight.shares import difference, surprise
 from pricekit.insight.sketch import Sketch
+from pricekit.io.progress import progress
 from pricekit.metrics import SMAPE
-from pricekit.support.progress import progress
-from pricekit.support.text import counted, printable, shorten
 from pricekit.table import Table
+from pricekit.wording import counted, printable, shorten
 
 SHOWN = 15
 """Rows of each frame in a notebook and on a terminal."""

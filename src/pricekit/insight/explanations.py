@@ -29,10 +29,10 @@ from pricekit.errors import ConfigError, PluginError
 from pricekit.insight import EVALUATIONS
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
 from pricekit.insight.pricer import Pricer
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
-from pricekit.support.text import shorten
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
 from pricekit.table import Columns, Table
+from pricekit.wording import shorten
 
 LEAST = 0.05
 """A part is divided if its contribution has at least this share of the largest one."""

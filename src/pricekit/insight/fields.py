@@ -13,12 +13,12 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.features import brand_category
-from pricekit.features.labelled_lines import as_strings, batches
 from pricekit.features.parsed import VectorizedTexts
-from pricekit.features.units import FIRST_WORDS, SPELLINGS
 from pricekit.insight.parts import label_of
 from pricekit.insight.sketch import LONGEST_VALUE, MOST_LABELS, MOST_VALUES, FieldSketch
 from pricekit.table import Table
+from pricekit.text.labelled_lines import as_strings, batches
+from pricekit.text.units import FIRST_WORDS, SPELLINGS
 
 MOST_CHARACTERS = 32_768
 """Longer texts are cut, as features do."""

@@ -13,13 +13,13 @@ import numpy as np
 from pydantic import Field
 
 from pricekit.errors import ConfigError, DataError, PricekitError, first_invalid_field
+from pricekit.features.preprocess import Inputs, Preprocessor
 from pricekit.insight.counts import ComparedRows, Counts, Priced, count, see
 from pricekit.insight.domain import Domain
 from pricekit.insight.sketch import Sketch, Strict
-from pricekit.preprocess import Inputs, Preprocessor
-from pricekit.storage import Address, Location, location_of
-from pricekit.support.files import describe_failure, temporary_path, write_text
-from pricekit.support.locks import existing, owned
+from pricekit.io.files import describe_failure, temporary_path, write_text
+from pricekit.io.locks import existing, owned
+from pricekit.io.storage import Address, Location, location_of
 from pricekit.table import Table
 
 KIND: Literal["pricekit priced rows"] = "pricekit priced rows"

@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
+from pricekit.features.preprocess import Inputs, Preprocessor
 from pricekit.insight.products import Products
 from pricekit.insight.sketch import Sketch
-from pricekit.preprocess import Inputs, Preprocessor
 from pricekit.table import Columns, Table
 
 
 class Pricer(Protocol):
-    """An open model: `pricekit.prediction.predictor.Predictor`, whose layer is above this one."""
+    """An open model: `pricekit.predict.predictor.Predictor`, whose layer is above this one."""
 
     @property
     def columns(self) -> Columns:

@@ -27,14 +27,14 @@ import pyarrow.parquet as pq
 from pricekit.errors import BundleError, ConfigError, DataError
 from pricekit.features.brand_category import common_label, labelled, leading_words
 from pricekit.features.catalog import compute, size_labels
-from pricekit.features.labelled_lines import as_list, as_strings, batches, evenly, join_texts, split_lines
 from pricekit.features.neighbours import MOST_ROWS, Index, index_texts, open_index
-from pricekit.features.quantity import MEASURES
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
-from pricekit.support.text import shorten
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
 from pricekit.table import Columns, Table, TableSource, read_usable
 from pricekit.table.currency import require_same_currency
+from pricekit.text.labelled_lines import as_list, as_strings, batches, evenly, join_texts, split_lines
+from pricekit.text.quantity import MEASURES
+from pricekit.wording import shorten
 
 _COLUMNS = ("unit_type", "total_quantity")
 _MOST = 0.5

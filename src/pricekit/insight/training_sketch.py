@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from pricekit.errors import PluginError
 from pricekit.features import brand_category
 from pricekit.features.fit import some_rows
-from pricekit.features.labelled_lines import as_strings
+from pricekit.features.preprocess import Inputs, Preprocessor, without_price
 from pricekit.insight.domain import sketch_vectors, vectors_of
 from pricekit.insight.explanations import others_read
 from pricekit.insight.fields import (
@@ -37,8 +37,8 @@ from pricekit.insight.sketch import (
     three_digits,
 )
 from pricekit.metrics import SMAPE
-from pricekit.preprocess import Inputs, Preprocessor, without_price
 from pricekit.table import Table
+from pricekit.text.labelled_lines import as_strings
 
 MOST_ROWS = 10_000
 """Larger tables are sampled to this number of rows, with a fixed seed."""

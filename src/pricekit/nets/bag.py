@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State
-from pricekit.support.mapped import rows_read
-from pricekit.tokens import Tokens, train_bpe
+from pricekit.io.mapped import rows_read
+from pricekit.text.tokens import Tokens, train_bpe
 
 _CHECKS: Any = torch.sparse.check_sparse_tensor_invariants
 if not _CHECKS.is_enabled():

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.preprocess import Inputs
-from pricekit.support.log import logger
-from pricekit.support.mapped import WINDOW_ROWS
-from pricekit.support.progress import Advance
-from pricekit.tokens import batches_by_length
+from pricekit.features.preprocess import Inputs
+from pricekit.io.log import logger
+from pricekit.io.mapped import WINDOW_ROWS
+from pricekit.io.progress import Advance
+from pricekit.text.tokens import batches_by_length
 
 
 def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) -> PriceBatch:

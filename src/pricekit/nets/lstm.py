@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State
-from pricekit.tokens import Tokens, train_bpe
+from pricekit.text.tokens import Tokens, train_bpe
 
 PAD, UNK = "[PAD]", "[UNK]"
 

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 
 from pricekit.core.contracts import State
-from pricekit.tokens import Tokens
+from pricekit.text.tokens import Tokens
 
 _TEXT = "[TEXT]"
 

@@ -13,7 +13,7 @@ from pricekit.config import HeadConfig, RunConfig
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, State
 from pricekit.core.loader import registry
-from pricekit.preprocess import Inputs, Preprocessor
+from pricekit.features.preprocess import Inputs, Preprocessor
 
 BOUND = 10.0
 """Standardised features are clamped to ±10, which bounds the effect of one absurd cell."""

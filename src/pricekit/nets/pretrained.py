@@ -14,9 +14,9 @@ from tokenizers import Tokenizer, normalizers
 from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError, is_panic
-from pricekit.output import check_intact
-from pricekit.support.causes import raise_outside_cause
-from pricekit.support.text import counted, shorten
+from pricekit.io.causes import raise_outside_cause
+from pricekit.io.output import check_intact
+from pricekit.wording import counted, shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -31,6 +31,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 from pricekit.config import Search, Section
 from pricekit.core.contracts import State, WeightsSource
 from pricekit.errors import ConfigError
+from pricekit.io.log import logger
 from pricekit.nets.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
 from pricekit.nets.pretrained import (
     POOLING_FILE,
@@ -45,9 +46,8 @@ from pricekit.nets.pretrained import (
     read_config,
     set_padding,
 )
-from pricekit.support.log import logger
-from pricekit.support.text import shorten
-from pricekit.tokens import Tokens, train_bpe
+from pricekit.text.tokens import Tokens, train_bpe
+from pricekit.wording import shorten
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from pricekit.errors import ConfigError
 from pricekit.metrics import Metric
-from pricekit.support.text import printable, shorten
+from pricekit.wording import printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

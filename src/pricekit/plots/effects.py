@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.features.labelled_lines import evenly
+from pricekit.io.output import check_intact
+from pricekit.io.progress import progress
 from pricekit.options import (
     ReadingOptions,
     path_or_frame,
     rows_without_prices,
     with_options,
 )
-from pricekit.output import check_intact
 from pricekit.plots.drawing import (
     Display,
     axes_for,
@@ -29,11 +29,11 @@ from pricekit.plots.drawing import (
     price_scale,
     require_matplotlib,
 )
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import reader_of
-from pricekit.support.progress import progress
-from pricekit.support.text import counted, did_you_mean, printable, shorten
 from pricekit.table import Table
+from pricekit.text.labelled_lines import evenly
+from pricekit.wording import counted, did_you_mean, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricekit.errors import DataError
+from pricekit.io.output import kind_of
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.options import clear_errors, model_path
-from pricekit.output import kind_of
 from pricekit.plots.drawing import (
     MARKERS,
     Display,
@@ -28,7 +28,7 @@ from pricekit.plots.drawing import (
     require_matplotlib,
 )
 from pricekit.plots.predictions import currency_of
-from pricekit.support.text import counted
+from pricekit.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 
+from pricekit.answers.evaluate import judged_rows
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.error_report import grouping_by
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.held_out import HeldOut
 from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
+from pricekit.io.log import logger
+from pricekit.io.output import check_intact, kind_of
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, path_or_frame, with_options
-from pricekit.output import check_intact, kind_of
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
@@ -39,12 +41,10 @@ from pricekit.plots.drawing import (
     price_scale,
     require_matplotlib,
 )
-from pricekit.prediction.intervals import Intervals, read_intervals
-from pricekit.prediction.predictor import Predictor
+from pricekit.predict.intervals import Intervals, read_intervals
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import reader_of
-from pricekit.support.log import logger
-from pricekit.support.text import counted, printable, shorten
-from pricekit.workflows.evaluate import judged_rows
+from pricekit.wording import counted, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

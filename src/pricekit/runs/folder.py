@@ -1,4 +1,4 @@
-"""The folders of runs and ensembles: their files, and how they are written. `pricekit.support.record` has their states.
+"""The folders of runs and ensembles: their files, and how they are written. `pricekit.io.record` has their states.
 
 A run:
 
@@ -55,17 +55,17 @@ from pricekit.core.loader import registry
 from pricekit.errors import TrainingError
 from pricekit.evaluation.held_out import HELD_OUT
 from pricekit.features.assets import assets_in
+from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, Preprocessor, load_preprocessor
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
-from pricekit.output import Mode, check_output
-from pricekit.preprocess import FILES_OF_PREPROCESSOR, Preprocessor, load_preprocessor
+from pricekit.io.files import read_json, write_parquet
+from pricekit.io.locks import owned
+from pricekit.io.log import silence
+from pricekit.io.output import Mode, check_output
+from pricekit.io.progress import use_reporter_here
+from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
+from pricekit.io.staging import can_stage, keep_others, replacing
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Split
-from pricekit.support.files import read_json, write_parquet
-from pricekit.support.locks import owned
-from pricekit.support.log import silence
-from pricekit.support.progress import use_reporter_here
-from pricekit.support.record import ABSENT, State, begin, continued, staging_of, state_of
-from pricekit.support.staging import can_stage, keep_others, replacing
 from pricekit.table import write_rejected
 from pricekit.table.table import texts_in_parts
 from pricekit.training.checkpoint import BEST

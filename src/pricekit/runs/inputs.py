@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from pricekit import __version__
+from pricekit.features.preprocess import Inputs, Preprocessor, without_price
 from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
-from pricekit.preprocess import Inputs, Preprocessor, without_price
-from pricekit.support.causes import named_in_errors
-from pricekit.support.files import temporary_path, write_atomically
-from pricekit.support.log import logger
-from pricekit.support.mapped import map_file, nameless_file
-from pricekit.support.progress import progress
-from pricekit.support.staging import target_of
+from pricekit.io.causes import named_in_errors
+from pricekit.io.files import temporary_path, write_atomically
+from pricekit.io.log import logger
+from pricekit.io.mapped import map_file, nameless_file
+from pricekit.io.progress import progress
+from pricekit.io.staging import target_of
 from pricekit.table import Table
 from pricekit.table.table import parts_of
-from pricekit.tokens import Tokens
+from pricekit.text.tokens import Tokens
 
 TRAIN, VALID = "train.inputs", "valid.inputs"
 INPUTS = (TRAIN, VALID)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.errors import BundleError, ConfigError
+from pricekit.io.output import kind_of
 from pricekit.options import model_path
-from pricekit.output import kind_of
 
 if TYPE_CHECKING:
-    from pricekit.bundle.keys import Trust
-    from pricekit.prediction.members import BundleReader
-    from pricekit.prediction.predictor import Predictor
+    from pricekit.predict.keys import Trust
+    from pricekit.predict.members import BundleReader
+    from pricekit.predict.predictor import Predictor
     from pricekit.table import Columns
 
 _EXPECTED = "expected the folder of a run, an ensemble or a bundle"
@@ -62,7 +62,7 @@ class ModelReader:
 
     def bundle(self) -> BundleReader:
         """Read the bundle and check it, without its engine; raises BundleError, PluginError."""
-        from pricekit.prediction.members import read_bundle
+        from pricekit.predict.members import read_bundle
 
         with self._lock:
             if self._bundle is None:
@@ -84,7 +84,7 @@ class ModelReader:
             PluginError: a plugin that the model needs is missing.
             TrainingError: the run is not finished.
         """
-        from pricekit.prediction.predictor import Origin, Predictor
+        from pricekit.predict.predictor import Origin, Predictor
 
         with self._lock:
             if self._predictor is None and self._is_unopened_bundle():
@@ -125,7 +125,7 @@ def load_model(path: str | Path, engine: str | None = None, trust: Trust | None 
 
 def check_trained(path: Path, engine: str | None, trust: Trust | None) -> None:
     """Raise an error unless a folder that is no bundle is a run or an ensemble; errors as of `ModelReader.open`."""
-    from pricekit.bundle.keys import not_signed
+    from pricekit.predict.keys import not_signed
 
     if trust is not None:
         raise not_signed(path)

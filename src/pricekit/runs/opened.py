@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.config import RunConfig, read_saved_config
-from pricekit.engines.loaded import LoadedEngine
 from pricekit.errors import TrainingError
 from pricekit.features.assets import assets_in
+from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, Preprocessor
 from pricekit.insight.sketch import SKETCH, Sketch
+from pricekit.io.digests import LISTING
+from pricekit.io.files import read_json
+from pricekit.io.output import check_intact, finished_record, read_intact
+from pricekit.io.staging import read_whole
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.output import check_intact, finished_record, read_intact
-from pricekit.prediction.intervals import Intervals, read_intervals
-from pricekit.prediction.members import Member
-from pricekit.prediction.predictor import Predictor
-from pricekit.preprocess import FILES_OF_PREPROCESSOR, Preprocessor
+from pricekit.predict.engines import LoadedEngine
+from pricekit.predict.intervals import Intervals, read_intervals
+from pricekit.predict.members import Member
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.folder import (
     BACKBONE,
     ENSEMBLE,
@@ -32,9 +35,6 @@ from pricekit.runs.folder import (
     require_plugins,
     run_id,
 )
-from pricekit.support.digests import LISTING
-from pricekit.support.files import read_json
-from pricekit.support.staging import read_whole
 from pricekit.table import Table, read_table
 from pricekit.training.checkpoint import BEST, Parts, load_checkpoint
 

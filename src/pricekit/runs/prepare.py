@@ -26,11 +26,16 @@ from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
+from pricekit.features.preprocess import Preprocessor, without_price
+from pricekit.io.digests import unlist_files, write_listed
+from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
+from pricekit.io.log import logger
+from pricekit.io.mapped import folder_for_files, rows_read
+from pricekit.io.output import check_intact, read_intact
+from pricekit.io.progress import progress
+from pricekit.io.record import REFIT, advance_to, begin
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.optim.policies import Quick
-from pricekit.output import check_intact, read_intact
-from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import (
     BACKBONE,
     FINISHED,
@@ -52,18 +57,13 @@ from pricekit.runs.refit import FirstPass, all_rows, known_columns, open_pass, t
 from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
 from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
-from pricekit.support.digests import unlist_files, write_listed
-from pricekit.support.files import write_atomically, write_json, write_parquet, write_text
-from pricekit.support.log import logger
-from pricekit.support.mapped import folder_for_files, rows_read
-from pricekit.support.progress import progress
-from pricekit.support.record import REFIT, advance_to, begin
 from pricekit.table import Table
-from pricekit.tokens import pad_id_of
+from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import LAST, recover_checkpoint
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
+from pricekit.training.policies import Quick
 from pricekit.training.session import Job
 from pricekit.training.time_budget import feature_seconds
 

@@ -18,13 +18,12 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HELD_OUT, read_held_out, was_refitted
-from pricekit.prediction.predictor import Predictor
+from pricekit.io.files import write_parquet
+from pricekit.io.log import logger
+from pricekit.predict.predictor import Predictor
 from pricekit.runs.folder import PSEUDO_LABELLED
 from pricekit.runs.load import load_model
 from pricekit.runs.split import Source, Split, columns_of
-from pricekit.support.files import write_parquet
-from pricekit.support.log import logger
-from pricekit.support.text import counted
 from pricekit.table import (
     NO_PRICE,
     Columns,
@@ -37,6 +36,7 @@ from pricekit.table import (
     source_name,
 )
 from pricekit.table.currency import require_same_currency
+from pricekit.wording import counted
 
 MAX_RATIO = 4
 """Maximum number of pseudo-labelled rows per priced row; of more rows, a random part is used."""

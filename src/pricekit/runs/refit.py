@@ -18,8 +18,10 @@ import numpy as np
 
 from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
-from pricekit.output import check_intact
-from pricekit.preprocess import without_price
+from pricekit.features.preprocess import without_price
+from pricekit.io.files import write_atomically
+from pricekit.io.output import check_intact
+from pricekit.io.record import REFIT, state_of
 from pricekit.runs.folder import (
     SOURCE,
     TAKEN_OVER,
@@ -30,8 +32,6 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.seen import read_seen
 from pricekit.runs.split import Source, Split
-from pricekit.support.files import write_atomically
-from pricekit.support.record import REFIT, state_of
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
 from pricekit.training.checkpoint import write_metrics

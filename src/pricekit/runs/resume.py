@@ -9,13 +9,13 @@ from typing import Any
 from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
 from pricekit.errors import ConfigError, TrainingError
+from pricekit.io.files import read_json
+from pricekit.io.log import logger
+from pricekit.io.output import check_intact, check_output
+from pricekit.io.record import continued, state_of
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.output import check_intact, check_output
 from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
-from pricekit.support.files import read_json
-from pricekit.support.log import logger
-from pricekit.support.record import continued, state_of
 from pricekit.table import source_name
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import TrainingError
-from pricekit.output import check_intact
-from pricekit.support.files import write_parquet
+from pricekit.io.files import write_parquet
+from pricekit.io.output import check_intact
 from pricekit.table.table import texts_in_parts
 
 SEEN = "seen.parquet"

@@ -14,11 +14,9 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.duplicates import irreducible_error, joined_groups, split_groups_of
 from pricekit.evaluation.leaks import find_leaks
-from pricekit.likeness import equal_texts
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
 from pricekit.runs.seen import Seen
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
-from pricekit.support.text import counted
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -33,6 +31,8 @@ from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
 from pricekit.table.table import texts_in_parts
 from pricekit.table.usable import MIN_ROWS
+from pricekit.text.likeness import equal_texts
+from pricekit.wording import counted
 
 MIN_NEW_ROWS = 20
 """Number of rows that a run which continues another one must add."""

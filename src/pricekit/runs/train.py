@@ -21,11 +21,18 @@ from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
+from pricekit.io.digests import write_listed
+from pricekit.io.files import write_text
+from pricekit.io.locks import owned
+from pricekit.io.log import logger
+from pricekit.io.output import Mode, check_intact, read_intact
+from pricekit.io.progress import progress
+from pricekit.io.record import advance_to, clear_away, state_of
+from pricekit.io.staging import publish_pass
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
-from pricekit.output import Mode, check_intact, read_intact
-from pricekit.prediction.intervals import fit_intervals
+from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
     FILES,
     FINISHED,
@@ -44,20 +51,13 @@ from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit_job, refits, share_of_first
 from pricekit.runs.split import Source, load_split
-from pricekit.support.digests import write_listed
-from pricekit.support.files import write_text
-from pricekit.support.locks import owned
-from pricekit.support.log import logger
-from pricekit.support.progress import progress
-from pricekit.support.record import advance_to, clear_away, state_of
-from pricekit.support.staging import publish_pass
-from pricekit.support.text import counted
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
 from pricekit.training.loop import fit
 from pricekit.training.parallel import Processes
 from pricekit.training.session import Job
 from pricekit.training.time_budget import first_pass_ends, training_ends
+from pricekit.wording import counted
 
 ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""

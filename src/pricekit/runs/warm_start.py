@@ -17,19 +17,19 @@ from pricekit.config.resolve import configure, member_configs
 from pricekit.core.calls import plugin_call
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.features.fit import continue_features, uses_price
+from pricekit.features.preprocess import Preprocessor, without_price
+from pricekit.io.log import logger
+from pricekit.io.output import check_format, check_intact, read_intact
+from pricekit.io.record import state_of
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import ModelOptions, config_of, layers_of
-from pricekit.output import check_format, check_intact, read_intact
-from pricekit.preprocess import Preprocessor, without_price
 from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS
 from pricekit.runs.opened import LoadedRun, open_run
 from pricekit.runs.seen import Seen, read_seen
-from pricekit.support.log import logger
-from pricekit.support.record import state_of
-from pricekit.support.text import counted, shorten
 from pricekit.table import Table
 from pricekit.table.currency import require_same_currency
-from pricekit.tokens import Tokens
+from pricekit.text.tokens import Tokens
+from pricekit.wording import counted, shorten
 
 EPOCHS, RATE = 0.4, 0.3
 """Of the epochs and of the learning rates of the run that is continued, unless it continued another one itself."""

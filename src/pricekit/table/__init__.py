@@ -22,7 +22,7 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     write.py          predictions, rejected rows and other frames to files
 """
 
-from pricekit.table.frame import is_frame
+from pricekit.table.arrow import is_frame
 from pricekit.table.guess import ColumnGuess, guess_columns
 from pricekit.table.many_files import check_columns, files_size, iter_files, table_files
 from pricekit.table.read import (

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.errors import DataError
-from pricekit.support.text import shorten
 from pricekit.table.table import MAX_TEXT_CHARS
+from pricekit.wording import shorten
 
 _NULLABLE = {
     getattr(pa, kind.lower())(): pd.api.types.pandas_dtype(kind)

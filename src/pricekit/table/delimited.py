@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.support.text import shorten
 from pricekit.table.columns import RawChunk, ReadWarnings, repeated, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.table import Notices
+from pricekit.wording import shorten
 
 MAX_CHUNK_CHARS = 64 << 20
 _MAX_CELL_CHARS = 64 << 20

@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.storage import (
+from pricekit.io.log import logger
+from pricekit.io.storage import (
     Location,
     exists,
     files_below,
@@ -21,13 +22,12 @@ from pricekit.storage import (
     size_of,
     split_pattern,
 )
-from pricekit.support.log import logger
-from pricekit.support.text import counted
+from pricekit.table.arrow import no_cells
 from pricekit.table.columns import as_frame, as_text, keeps_type
-from pricekit.table.parquet import no_cells
 from pricekit.table.read import columns_found, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, format_of, open_table
 from pricekit.table.table import Columns, Notices, Table
+from pricekit.wording import counted
 
 _PARQUET = (".parquet", ".pq")
 _OTHERS = (".csv", ".tsv", ".jsonl", ".ndjson")

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.support.text import shorten
 from pricekit.table.columns import as_text
 from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.source import ReadOptions
 from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY
+from pricekit.wording import shorten
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
 """Plain numbers whose point may separate thousands."""

@@ -16,9 +16,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.errors import DataError
-from pricekit.storage import Location, is_remote
-from pricekit.support.log import logger
-from pricekit.support.text import did_you_mean, nearest, shorten
+from pricekit.io.log import logger
+from pricekit.io.storage import Location, is_remote
+from pricekit.table.arrow import is_frame, names_of_parquet, plain_columns
 from pricekit.table.columns import (
     RawChunk,
     ReadWarnings,
@@ -36,9 +36,7 @@ from pricekit.table.columns import (
     unreadable_values,
 )
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
-from pricekit.table.frame import is_frame
 from pricekit.table.guess import describe_guess, guess_columns
-from pricekit.table.parquet import names_of_parquet, plain_columns
 from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
@@ -49,6 +47,7 @@ from pricekit.table.source import (
     open_table,
 )
 from pricekit.table.table import RAGGED, Columns, Notices, Table, concat_tables
+from pricekit.wording import did_you_mean, nearest, shorten
 
 _SHOWN_COLUMNS = 30
 

@@ -11,9 +11,9 @@ import pandas as pd
 from pandas.tseries.api import guess_datetime_format
 
 from pricekit.errors import DataError
-from pricekit.support.log import logger
-from pricekit.support.text import did_you_mean, shorten
+from pricekit.io.log import logger
 from pricekit.table.table import Table
+from pricekit.wording import did_you_mean, shorten
 
 
 def with_row_info(

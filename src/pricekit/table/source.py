@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
+from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
+from pricekit.table.arrow import as_arrow, is_frame, read_arrow, read_parquet
 from pricekit.table.columns import RawChunk, ReadWarnings, repeated
 from pricekit.table.currency import is_known
 from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
 from pricekit.table.encoding import Charset, check_readable, detect_charset
-from pricekit.table.frame import as_arrow, is_frame, read_arrow
 from pricekit.table.jsonlines import read_json_lines
-from pricekit.table.parquet import read_parquet
 from pricekit.table.table import Notices
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}

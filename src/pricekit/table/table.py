@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.support.causes import named_in_errors
-from pricekit.support.mapped import map_file, nameless_file, release_pages
+from pricekit.io.causes import named_in_errors
+from pricekit.io.mapped import map_file, nameless_file, release_pages
 
 MAX_TEXT_CHARS = 50_000
 """Longer cells and texts are cut to this length in training and prediction; no model reads further."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.support.log import logger
+from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
 from pricekit.table.price_columns import count_currencies
 from pricekit.table.read import Facts, iter_with_facts, read_with_facts

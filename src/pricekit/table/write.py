@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.storage import Address, Location, check_bucket, is_folder, published
-from pricekit.support.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
+from pricekit.io.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
+from pricekit.io.storage import Address, Location, check_bucket, is_folder, published
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type, repeated
 from pricekit.table.source import FORMATS, format_of
 

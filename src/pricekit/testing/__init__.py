@@ -109,7 +109,7 @@ def check_policy(make: Make) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.optim.optimizers import adamw, warmup_cosine
+        >>> from pricekit.training.optimizers import adamw, warmup_cosine
         >>> class Patient:
         ...     defaults = {"training": {"epochs": 12, "patience": 6}}
         ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)

@@ -15,14 +15,14 @@ from torch.nn import functional
 
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
-from pricekit.engines.ort import load_cpu
 from pricekit.nets.inference import to_tensors, torch_engine
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
+from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
 from pricekit.testing.models import export_bytes, seeded, stored_into
 from pricekit.testing.runner import Check, Make, fail, require_methods, shown
-from pricekit.tokens import encode, pad_id_of, pad_rows
+from pricekit.text.tokens import encode, pad_id_of, pad_rows
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
 TOLERANCE = 1e-4

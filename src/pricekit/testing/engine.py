@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
-from pricekit.engines.ort import load_cpu
 from pricekit.errors import BundleError, PluginError
+from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import FEATURES, batch, difference
 from pricekit.testing.runner import (
     Check,

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
-from pricekit.engines.ort import load_cpu
-from pricekit.support.text import shorten
+from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import batch, difference, ordinary_prices
 from pricekit.testing.models import export_bytes, seeded, small_model, stored_into
 from pricekit.testing.runner import ByHand, Check, Make, fail, require_methods, shown
+from pricekit.wording import shorten
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
 EXPORT_TOLERANCE = 1e-4

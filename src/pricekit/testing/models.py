@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pricekit.config import HeadConfig
 from pricekit.core.contracts import Batch
 from pricekit.errors import TrainingError
-from pricekit.exporting.graph import export_graph
+from pricekit.export.graph import export_graph
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
 from pricekit.nets.transformer import SmallTransformer

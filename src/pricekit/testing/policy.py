@@ -215,7 +215,7 @@ def _warms_up(make: Make) -> None:
         fail(
             f"with {WARMUP} warmup steps the schedule starts at {first}, and its maximum is {max(others)}",
             "a lower factor at the start",
-            "rise over warmup_steps, as in pricekit.optim.optimizers.warmup_cosine",
+            "rise over warmup_steps, as in pricekit.training.optimizers.warmup_cosine",
         )
 
 

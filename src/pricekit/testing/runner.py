@@ -20,7 +20,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pricekit.config.settings import searched
 from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
-from pricekit.support.text import shorten
+from pricekit.wording import shorten
 
 Make = Callable[[], Any]
 """Creates a plugin; a class without options can be passed itself."""

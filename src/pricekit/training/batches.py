@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig, TrainingConfig
+from pricekit.features.preprocess import Inputs
+from pricekit.io.log import logger
+from pricekit.io.mapped import WINDOW_ROWS
 from pricekit.nets.inference import to_tensors
-from pricekit.preprocess import Inputs
-from pricekit.support.log import logger
-from pricekit.support.mapped import WINDOW_ROWS
-from pricekit.tokens import batches_by_length
+from pricekit.text.tokens import batches_by_length
 from pricekit.training.machine import cpu_threads
 
 BLOCK_ROWS = 1 << 12

@@ -20,9 +20,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pricekit.errors import TrainingError
-from pricekit.support.digests import SEAL, DamagedError, check_seal, seal, tells_damage
-from pricekit.support.files import sync, write_atomically, write_text
-from pricekit.support.log import logger
+from pricekit.io.digests import SEAL, DamagedError, check_seal, seal, tells_damage
+from pricekit.io.files import sync, write_atomically, write_text
+from pricekit.io.log import logger
 
 
 @dataclass

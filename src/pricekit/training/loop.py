@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from pricekit.core.calls import notify
+from pricekit.io.interrupts import defer_interrupts
+from pricekit.io.log import logger
+from pricekit.io.progress import Advance, progress
 from pricekit.metrics import metric_named
 from pricekit.nets.inference import predict
-from pricekit.support.interrupts import defer_interrupts
-from pricekit.support.log import logger
-from pricekit.support.progress import Advance, progress
-from pricekit.support.text import counted, duration
 from pricekit.training.batches import PricedInputs, micro_batches
 from pricekit.training.checkpoint import (
     BEST,
@@ -35,6 +34,7 @@ from pricekit.training.machine import describe, fast_math, torch_threads
 from pricekit.training.parallel import Interrupts
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
+from pricekit.wording import counted, duration
 
 NOTE_SECONDS = 0.5
 """The loss is read from the device at most this often: reading waits for the device."""

@@ -9,8 +9,8 @@ import torch
 
 from pricekit.config import SpeedConfig
 from pricekit.errors import ConfigError
-from pricekit.support.cpus import usable_cpus
-from pricekit.support.text import counted
+from pricekit.io.cpus import usable_cpus
+from pricekit.wording import counted
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

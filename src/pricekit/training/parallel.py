@@ -15,9 +15,9 @@ from torch.futures import Future
 from torch.nn import functional
 
 from pricekit.errors import LostProcessError
-from pricekit.optim.optimizers import coalesced, sparse_rows
-from pricekit.support.log import logger
+from pricekit.io.log import logger
 from pricekit.training.launched import launched_count
+from pricekit.training.optimizers import coalesced, sparse_rows
 
 PATIENCE = 10.0
 """Seconds after which a process says that it waits for the others to join."""

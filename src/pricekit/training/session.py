@@ -18,9 +18,8 @@ from pricekit.config import RunConfig
 from pricekit.core.calls import notify, plugin_call
 from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
+from pricekit.io.log import logger
 from pricekit.nets.network import PriceModel
-from pricekit.optim.optimizers import averaged
-from pricekit.support.log import logger
 from pricekit.training.batches import Loader, PricedInputs, plan_epoch, steps_per_epoch
 from pricekit.training.checkpoint import (
     BEST,
@@ -34,6 +33,7 @@ from pricekit.training.checkpoint import (
 )
 from pricekit.training.guard import SpikeError, check_finite
 from pricekit.training.machine import Monitor
+from pricekit.training.optimizers import averaged
 from pricekit.training.parallel import Processes
 from pricekit.training.step import Stepper
 from pricekit.training.time_budget import TimeBudget

@@ -14,9 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import LostProcessError, TrainingError
+from pricekit.io.log import logger
 from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.network import PriceModel
-from pricekit.support.log import logger
 from pricekit.training.batches import Batch
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES

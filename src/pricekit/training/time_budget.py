@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pricekit.support.log import logger
+from pricekit.io.log import logger
 
 if TYPE_CHECKING:
     from pricekit.config import RunConfig

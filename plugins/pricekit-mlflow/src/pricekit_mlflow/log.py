@@ -113,7 +113,7 @@ def log_exported(run_id: str, bundle: Path) -> None:
     if _own(client, run_id) is None:
         raise LookupError(f"there is no run {run_id} of pricekit in {client.tracking_uri}")
     model = log_model(bundle, run_id)
-    client.set_tag(run_id, "pricekit.bundle", bundle.absolute().name)
+    client.set_tag(run_id, "pricekit.predict.bundle", bundle.absolute().name)
     logger.info(f"MLflow: the bundle is models:/{model.model_id}")
 
 

@@ -100,7 +100,7 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     SIGTERM ends the server when all requests are answered. SIGHUP opens the bundles again; one that is damaged or fails
     its self-test is refused, and the old one stays.
     """
-    begin(f"opening {', '.join(bundles)}", "pricekit.prediction.predictor")
+    begin(f"opening {', '.join(bundles)}", "pricekit.predict.predictor")
     from pricekit_serve.limits import Limits
     from pricekit_serve.server import serve as run
 

@@ -1,0 +1,1 @@
+"""What a model of any kind answers: prices of a table, its errors, importance, drift, and ranks of several models."""

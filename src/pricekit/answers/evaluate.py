@@ -1,0 +1,167 @@
+"""Score a model on the rows of a table, or on its held-out rows, and list the rows with the largest errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import ConfigError
+from pricekit.evaluation.error_report import find_errors
+from pricekit.evaluation.held_out import (
+    HELD_OUT,
+    HeldOut,
+    count_shared_rows,
+    held_out_of,
+    read_held_out,
+    report_refit,
+)
+from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
+from pricekit.insight.comparables import mark_far
+from pricekit.insight.products import Products, products_of
+from pricekit.io.log import logger
+from pricekit.io.storage import Address, location_of
+from pricekit.options import EvaluateOptions, columns_over, path_or_frame, read_options_of, reading_options_in
+from pricekit.predict.predictor import Predictor
+from pricekit.runs.load import ModelReader
+from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
+from pricekit.table.currency import require_same_currency
+from pricekit.table.row_info import with_row_info
+
+LEVEL = 0.9
+"""Level of the interval whose coverage is reported."""
+TRAINED_ON = 0.1
+"""If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
+
+
+def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
+    """Score a model; see `pricekit.Model.evaluate`."""
+    source, worst, by, among = path_or_frame(table), options["worst"], options["by"], options["among"]
+    out = None if options["out"] is None else location_of(options["out"], "out")
+    if among is not None and worst is None and out is None:
+        raise ConfigError(
+            "a table of similar products marks prices of the worst rows, but none are listed; set their number, or "
+            "leave the table out",
+            parameters=("worst", "among"),
+        )
+    if out is not None:
+        check_output(out, [source] if isinstance(source, Path | Address) else [])
+    metric = metric_of([reader.path], options["metric"])
+    products = None if among is None else products_among(reader, path_or_frame(among))
+    rows, predictor = judged_rows(reader, source, options)
+    scores = scores_of(rows, metric)
+    if predictor is not None:
+        scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
+    if scores.interval is None and len(rows) >= MIN_ROWS:
+        logger.warning(f"the interval of {metric.title} is omitted: it needs scipy (pip install scipy)")
+    if worst is None and by is None and out is None:
+        return scores
+    errors = find_errors(rows, by, metric)
+    if products is None and predictor is not None:
+        products = predictor.own_products()
+    if products is not None:
+        errors = replace(errors, rows=mark_far(errors.rows, products))
+    if out is not None:
+        write_frame(out, errors.rows)
+    if worst is not None or by is not None:
+        scores = replace(scores, groups=errors.groups)
+    if worst is not None:
+        share = errors.share_of_worst(worst)
+        scores = replace(scores, worst=errors.worst(worst), share_of_worst=share)
+    return scores
+
+
+def products_among(reader: ModelReader, among: Any) -> Products:
+    """Return the products of a table with the columns of a model; see `columns_of`."""
+    table, _ = read_usable(among, columns_of(reader))
+    return products_of(table)
+
+
+def columns_of(reader: ModelReader) -> Columns:
+    """Return the columns that a model reads, or the first run of a cross-validation."""
+    folds = sorted(reader.path.glob("fold-*"))
+    return ModelReader(folds[0]).columns if folds else reader.columns
+
+
+def judged_rows(
+    reader: ModelReader, table: Any, options: Mapping[str, Any]
+) -> tuple[HeldOut, Predictor | None]:
+    """Return rows with prices and predictions, and the model if it was opened.
+
+    Args:
+        reader: of a bundle, a run or an ensemble; without a table of a run, an ensemble or a cross-validation.
+        table: a file or a frame with prices; None: the held-out rows.
+        options: options for reading the table.
+
+    Raises:
+        ConfigError: options without a table.
+        PricekitError: the model or the table cannot be read.
+    """
+    if table is None:
+        refuse_options(options)
+        held_out = read_held_out(reader.path)
+        report_refit([reader.path])
+        return held_out, None
+    predictor = reader.open()
+    judged = priced_rows(predictor, table, options)
+    warn_of_training_rows(reader.path, source_name(table), judged)
+    return judged, predictor
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if options for reading a table are given without a table."""
+    if given := reading_options_in(options):
+        raise ConfigError(
+            f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
+        )
+
+
+def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> HeldOut:
+    """Return the rows of a table with their prices and the predictions of an open model.
+
+    Args:
+        predictor: the open model.
+        table: a file or a frame with prices.
+        options: options for reading the table.
+
+    Raises:
+        DataError: the table cannot be read, or no row can be used.
+    """
+    rows = usable_rows(predictor, table, options)
+    return held_out_of(rows, predictor.predict(rows))
+
+
+def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> Table:
+    """Return the rows of a table with their prices and weights; arguments and errors as of `priced_rows`."""
+    rows, _ = read_usable(
+        table,
+        columns_over(predictor.columns, options),
+        limit=options.get("limit"),
+        read_options=read_options_of(options),
+    )
+    require_same_currency(predictor.currency, rows.currency)
+    return with_row_info(rows, options.get("weight"))
+
+
+def warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
+    """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
+    if not (model / HELD_OUT).is_file():
+        return
+    held_out = read_held_out(model)
+    found = count_shared_rows(held_out, rows)
+    if found >= TRAINED_ON * len(held_out):
+        logger.warning(
+            f"{table} contains {found:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
+            "contains training rows, and the scores are too optimistic. Without a table, only the held-out rows are "
+            "scored."
+        )
+
+
+def _coverage(predictor: Predictor, rows: HeldOut) -> dict[str, float]:
+    """Return the percentage of prices inside the 90% interval; an empty result for a model without such intervals."""
+    if predictor.intervals is None or predictor.intervals.levels[-1] < LEVEL:
+        return {}
+    low, high = predictor.interval(rows.predicted, LEVEL)
+    inside = (rows.price >= low) & (rows.price <= high)
+    return {"interval_90_coverage": 100 * float(inside.mean())}

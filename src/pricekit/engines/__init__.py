@@ -1,1 +1,0 @@
-"""Engines, which execute a bundle's graph."""

@@ -1,0 +1,189 @@
+"""Model repositories of Triton Inference Server whose models read texts and return prices.
+
+`config.pbtxt` describes a model to Triton, and `model.py.txt` is the code that Triton's Python backend runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from pricekit.errors import ExportError
+from pricekit.export.verify import VerificationReport
+from pricekit.io.files import publish_folder, write_text
+from pricekit.io.locks import owned
+from pricekit.io.log import logger
+from pricekit.io.output import kind_of
+from pricekit.predict.bundle import files_of_bundle, open_bundle
+from pricekit.predict.intervals import BOUNDS
+from pricekit.runs.opened import open_ensemble, open_run
+
+CONFIG = "config.pbtxt"
+
+MAX_BATCH_SIZE = 256
+"""Rows of a request, and rows that Triton prices together."""
+
+LEVEL = 0.9
+"""Share of true prices inside the bounds, unless a request says otherwise."""
+
+_CONFIG = """# Prices from texts, with pricekit. Inputs and outputs are those of the bundles in all version folders.
+name: {name}
+backend: "python"
+max_batch_size: {rows}
+{interface}
+version_policy {{ all {{ }} }}
+dynamic_batching {{ }}
+instance_group [ {{ kind: KIND_CPU count: 1 }} ]
+parameters [
+{parameters}
+]
+"""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model reads and returns.
+
+    Attributes:
+        columns: the columns that it reads.
+        highest: the highest level of its price intervals.
+    """
+
+    columns: tuple[str, ...]
+    highest: float
+
+    def text(self) -> str:
+        """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
+        listed = []
+        for key, kind, names in (
+            ("input", "TYPE_STRING", self.columns),
+            ("output", "TYPE_FP32", ("price", *BOUNDS)),
+        ):
+            tensors = (f"  {{ name: {quoted(name)} data_type: {kind} dims: [ 1 ] }}" for name in names)
+            listed.append(f"{key} [\n" + ",\n".join(tensors) + "\n]")
+        return "\n".join(listed)
+
+    def configuration(self, name: str) -> str:
+        """Return the `config.pbtxt` of a model."""
+        values = {"engine": "ort-cpu", "interval": f"{min(LEVEL, self.highest):g}"}
+        parameters = [
+            f"  {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
+            for key, value in values.items()
+        ]
+        return _CONFIG.format(
+            name=quoted(name),
+            rows=MAX_BATCH_SIZE,
+            interface=self.text(),
+            parameters=",\n".join(parameters),
+        )
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as a string of protobuf's text format, with bytes outside of ASCII in octal.
+
+    Example:
+        >>> print(quoted("Größe"))
+        "Gr\303\266\303\237e"
+    """
+    plain = (
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:03o}"
+        for byte in text.encode()
+    )
+    return f'"{"".join(plain)}"'
+
+
+def interface_of(run: Path) -> Interface:
+    """Return what the model of a run or an ensemble reads and returns; raises TrainingError."""
+    opened = open_ensemble(run) if kind_of(run) == "ensemble" else open_run(run)
+    columns = opened.predictor().columns.text
+    read = tuple(dict.fromkeys([*columns, *opened.sketch.others]))
+    return Interface(read, float(opened.intervals.levels[-1]))
+
+
+def model_folder(repository: Path, bundle: Path, interface: Interface) -> Path:
+    """Return the folder for a bundle's model in a repository.
+
+    Args:
+        repository: the model repository of the server.
+        bundle: the folder of the bundle; its name becomes the model's.
+        interface: of the model to be written. The folder may contain versions with the same one.
+
+    Raises:
+        ExportError: the folder overlaps the bundle, or contains something else.
+    """
+    folder = repository / re.sub(r"[^A-Za-z0-9_-]", "_", bundle.resolve().name)
+    where, out = folder.resolve(), bundle.resolve()
+    if where == out or where in out.parents or out in where.parents:
+        raise _taken(
+            f"the Triton model would be written to {folder}, which overlaps the bundle {bundle}", folder
+        )
+    if repository.exists() and not repository.is_dir():
+        raise _taken(f"{repository} is a file", repository)
+    if folder.exists() and not (folder.is_dir() and (folder / CONFIG).is_file()):
+        raise _taken(f"{folder} exists and is no model of Triton: it has no {CONFIG}", folder)
+    if folder.exists() and interface.text() not in (folder / CONFIG).read_text("utf-8", "replace"):
+        raise _taken(
+            f"{folder} contains a model with other inputs or outputs than {', '.join(interface.columns)} to prices, "
+            f"as its {CONFIG} says",
+            folder,
+        )
+    return folder
+
+
+def _taken(what: str, path: Path) -> ExportError:
+    return ExportError(
+        f"{what}; choose another repository, or another name for the bundle",
+        parameters=("triton", "out"),
+        path=str(path),
+    )
+
+
+def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
+    """Write a bundle as the next version of a model; other versions stay.
+
+    A server that looks at the repository sees the version when it is complete. An existing configuration stays, because
+    it may have been edited.
+
+    Args:
+        bundle: the folder of the bundle, which is checked and copied.
+        folder: of the model, as of `model_folder`; its name is the model's.
+        interface: of the model.
+
+    Returns:
+        The folder of the version.
+    """
+    contents = {f"bundle/{name}": data for name, data in files_of_bundle(open_bundle(bundle)).items()}
+    code = files("pricekit.export").joinpath("triton_model.py.txt").read_bytes()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CONFIG).exists():
+        write_text(folder / CONFIG, interface.configuration(folder.name))
+    numbers = [int(path.name) for path in folder.iterdir() if re.fullmatch("[0-9]+", path.name)]
+    version = folder / str(max(numbers, default=0) + 1)
+    publish_folder(version, {"model.py": code, **contents})
+    return version
+
+
+def export_with_triton(
+    run: Path, bundle: Path, repository: Path, export: Callable[[Path, Path], VerificationReport]
+) -> VerificationReport:
+    """Export a run into a bundle, and add that to a model repository as a new version.
+
+    Args:
+        run: the run or the ensemble.
+        bundle: the folder of the bundle, whose name the model has there.
+        repository: the folder of the repository.
+        export: exports a run into the folder of a bundle.
+
+    Raises:
+        ExportError: another process writes this model, or the repository has another model of this name.
+    """
+    interface = interface_of(run)
+    folder = model_folder(repository, bundle, interface)
+    with owned(folder, "Triton model", ExportError):
+        report = export(run, bundle)
+        version = add_version(bundle, folder, interface)
+    logger.info(f"the model for Triton is in {version}")
+    return report

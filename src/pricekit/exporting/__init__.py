@@ -1,1 +1,0 @@
-"""Export: from a run to an ONNX graph, its verification, and a bundle."""

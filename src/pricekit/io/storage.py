@@ -1,0 +1,724 @@
+"""Local paths, remote addresses, and standard input and output, treated alike.
+
+`location_of` reads a user's text. Remote files are read through a local copy; a file to write is local, too, and then
+appears at the location as a whole. The cache has the place of a remote output's lock and checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, BinaryIO, TypeAlias, TypeVar
+
+from pricekit.errors import ConfigError, DataError, PricekitError, path_of
+from pricekit.io.causes import FULL, causes
+from pricekit.io.files import temporary_folder, temporary_path, write_atomically
+from pricekit.io.log import logger
+from pricekit.wording import scheme_of, shorten
+
+PROVIDERS = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "hdfs": "pyarrow", "memory": "fsspec"}
+"""The package that reads and writes the addresses of each scheme."""
+
+STREAM = "-"
+"""Standard input or output, alone or with the suffix of a format: `-.jsonl`."""
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """A remote file or folder such as s3://bucket/new.csv, or `-`, which is standard input or output.
+
+    It has what the code uses of a path: name, suffix, stem, parent, `/` and `str`. No local function accepts it.
+
+    Attributes:
+        text: the address.
+
+    Example:
+        >>> prices = Address("s3://shop/night") / "prices.csv"
+        >>> str(prices), prices.name, prices.suffix, str(prices.parent)
+        ('s3://shop/night/prices.csv', 'prices.csv', '.csv', 's3://shop/night')
+    """
+
+    text: str
+
+    @property
+    def scheme(self) -> str:
+        """The scheme, such as "s3"; "" for a stream."""
+        return scheme_of(self.text)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is standard input or output."""
+        return not self.scheme
+
+    @property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(self.text.partition("://")[2] or self.text)
+
+    @property
+    def name(self) -> str:
+        """The last part: "new.csv"."""
+        return self._path.name
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix."""
+        return self._path.stem
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the name: ".csv"; of `-`, which has none, it is ".csv", too."""
+        if self.is_stream:
+            return self.text.removeprefix(STREAM) or ".csv"
+        return self._path.suffix
+
+    @property
+    def parent(self) -> Address:
+        """The folder; that of a bucket is the bucket."""
+        head, _, tail = self.text.rpartition("/")
+        return Address(head) if tail and "://" in head and not head.endswith(":/") else self
+
+    def __truediv__(self, name: str) -> Address:
+        """Return the address of a file or folder below this one."""
+        return Address(f"{self.text.rstrip('/')}/{name}")
+
+    def relative_to(self, folder: Address) -> PurePosixPath:
+        """Return the path of a file below a folder; raises ValueError if it is not below it."""
+        return self._path.relative_to(folder._path)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Location: TypeAlias = Path | Address
+"""A local path or an address."""
+
+
+def location_of(given: Any, parameter: str) -> Location:
+    """Return the location that a user gave: a text with a scheme or `-` is an address, and all else a local path.
+
+    `pathlib` paths and other objects with a path are always local.
+
+    Args:
+        given: a text or a path.
+        parameter: the name of the parameter, for messages.
+
+    Raises:
+        ConfigError: it is not a path, or its scheme is unknown.
+
+    Example:
+        >>> location_of("s3://shop/new.csv", "table")
+        Address(text='s3://shop/new.csv')
+        >>> location_of("data/new.csv", "table")
+        PosixPath('data/new.csv')
+    """
+    if isinstance(given, Address):
+        return given
+    if not isinstance(given, str) or not (_is_stream(given) or scheme_of(given)):
+        return path_of(given, parameter)
+    if _is_stream(given):
+        return Address(given)
+    start, _, rest = given.partition("://")
+    address = Address(f"{start.lower()}://{rest.rstrip('/')}")
+    if address.scheme not in PROVIDERS:
+        known = ", ".join(f"{name}://" for name in PROVIDERS)
+        raise ConfigError(
+            f"{address} begins with the unknown scheme {address.scheme}://; expected a local path, or an address with "
+            f"one of {known}",
+            parameters=(parameter,),
+            candidates=list(PROVIDERS),
+        )
+    if "\0" in address.text or not rest.strip("/") or address.name == "..":
+        raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))
+    return address
+
+
+def is_remote(location: Any) -> bool:
+    """Return whether a location is remote: neither a local path, nor a stream, nor a frame."""
+    return isinstance(location, Address) and not location.is_stream
+
+
+def _is_stream(text: str) -> bool:
+    return text == STREAM or (text.startswith("-.") and os.sep not in text)
+
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 5
+"""How often a call is tried; the providers' libraries also repeat some requests themselves."""
+PAUSE_SECONDS = 0.5
+"""Before the second attempt; the pause doubles each time."""
+
+_FINAL = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    FileExistsError,
+    ImportError,
+)
+"""Errors that another attempt does not change."""
+
+
+def connect(address: Address) -> Any:
+    """Return the fsspec file system of an address, which remembers no listings.
+
+    Raises:
+        ConfigError: the package for the scheme is not installed.
+    """
+    package = PROVIDERS[address.scheme]
+    try:
+        import fsspec
+
+        named = fsspec.get_filesystem_class(address.scheme)._get_kwargs_from_urls(
+            address.text
+        )  # a server or an account
+        return fsspec.filesystem(address.scheme, use_listings_cache=False, **named)
+    except ImportError as error:
+        needed = f"the package {package}, which is not installed: pip install {package}"
+        if package == "pyarrow":
+            needed = f"Hadoop's libhdfs, which cannot be loaded ({shorten(str(error), 200)})"
+        raise ConfigError(f"{address} needs {needed}", package=package) from error
+    except Exception as error:
+        raise failure(address, "reached", error)  # noqa: B904 - it has its cause
+
+
+def call(address: Address, method: str, *args: Any, **options: Any) -> Any:
+    """Call a method of an address's file system, with the address's path first; repeat it after a transient error.
+
+    Raises:
+        FileNotFoundError: there is nothing at the address.
+        Exception: any error of the provider's library, after the last attempt.
+    """
+    system = connect(address)
+    path = system._strip_protocol(address.text)
+    return repeated(lambda: getattr(system, method)(path, *args, **options), f"{method} {address}")
+
+
+def repeated(attempt: Callable[[], Result], what: str) -> Result:
+    """Return what `attempt` returns; after an error that may pass, try again, with growing pauses.
+
+    Wrong addresses and credentials do not pass.
+    """
+    for number in range(1, ATTEMPTS):
+        try:
+            return attempt()
+        except Exception as error:
+            if isinstance(error, _FINAL) or any(map(_lacks_credentials, causes(error))):
+                raise
+            logger.debug(f"{what}: {type(error).__name__}: {shorten(str(error), 200)}; attempt {number + 1}")
+            pause = PAUSE_SECONDS * 2 ** (number - 1)
+            time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that processes do not retry together
+    return attempt()
+
+
+def _lacks_credentials(error: BaseException) -> bool:
+    name = type(error).__name__
+    return "Credential" in name or name in ("ProfileNotFound", "ClientAuthenticationError")
+
+
+@contextmanager
+def explained(address: Address, action: str, *parameters: str) -> Iterator[None]:
+    """Turn any error of a provider's library into a DataError of one sentence.
+
+    Args:
+        address: the file or folder.
+        action: "read" or "written".
+        parameters: names of the parameters that fix the problem.
+    """
+    try:
+        yield
+    except (PricekitError, MemoryError):
+        raise
+    except Exception as error:
+        raise failure(address, action, error, *parameters)  # noqa: B904 - it has its cause
+
+
+def failure(address: Address, action: str, error: Exception, *parameters: str) -> DataError:
+    """Return the DataError for an error of a provider's library; one that may pass is a temporary failure."""
+    if isinstance(error, FileNotFoundError):
+        missing = (
+            "there is no such file or bucket" if action == "read" else "there is no such bucket or folder"
+        )
+        return DataError(
+            f"{address} cannot be {action}: {missing}. Check the address.", parameters=parameters
+        )
+    if isinstance(error, PermissionError):
+        return DataError(
+            f"{address} cannot be {action}: access is denied. Check the address, the credentials and their rights.",
+            parameters=parameters,
+        )
+    if any(map(_lacks_credentials, causes(error))):
+        return DataError(
+            f"{address} cannot be {action}: there are no valid credentials. Set them up for the provider's tools.",
+            parameters=parameters,
+        )
+    reason = shorten(str(error) or type(error).__name__, 200).rstrip(".")
+    found = DataError(f"{address} cannot be {action}: {reason}. Try again later.", parameters=parameters)
+    found.__cause__ = ConnectionError(
+        reason
+    )  # so that the command ends with the exit code of a temporary failure
+    return found
+
+
+Item = TypeVar("Item")
+
+WILD = frozenset("*?[")
+"""The letters that make a pattern."""
+
+_VERSIONS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "created")
+"""What the providers call the facts that change when a file is replaced, the most reliable first."""
+_WITH_BUCKETS = frozenset({"s3", "gs"})
+_AT_A_TIME = 16
+"""Requests for the facts of many files."""
+
+
+def facts_of(address: Address) -> dict[str, Any] | None:
+    """Return what the provider says about a remote file or folder; None if there is nothing; raises DataError."""
+    with explained(address, "read"):
+        try:
+            return dict(call(address, "info"))
+        except FileNotFoundError:
+            return None
+
+
+def exists(location: Location) -> bool:
+    """Return whether there is a file or folder; a stream exists; raises DataError if the provider refuses to tell."""
+    if isinstance(location, Path):
+        return location.exists()
+    return location.is_stream or facts_of(location) is not None
+
+
+def is_folder(location: Location) -> bool:
+    """Return whether there is a folder; on an object store, a prefix of existing files; raises DataError."""
+    if isinstance(location, Path):
+        return location.is_dir()
+    return not location.is_stream and (facts_of(location) or {}).get("type") == "directory"
+
+
+def check_bucket(address: Address) -> None:
+    """Raise DataError if a file cannot be written because its bucket is missing; one without rights to look passes."""
+    if address.scheme not in _WITH_BUCKETS:
+        return
+    start, _, rest = address.text.partition("://")
+    bucket = Address(f"{start}://{rest.partition('/')[0]}")
+    with explained(address, "written", "out"), suppress(PermissionError):
+        call(bucket, "info")
+
+
+def files_below(folder: Location) -> list[Location]:
+    """Return all files in a folder and its subfolders, sorted; local links without a target count; raises DataError."""
+    if isinstance(folder, Path):
+        return _without_folders(folder.rglob("*"))
+    with explained(folder, "read"):
+        return _addresses(folder, call(folder, "find"))
+
+
+def is_pattern(location: Location) -> bool:
+    """Return whether a location has a letter that makes a pattern; a file of that name may exist."""
+    return bool(WILD & set(str(location)))
+
+
+def split_pattern(pattern: Location) -> tuple[Location, PurePath]:
+    """Return the folder in which a pattern begins to vary, and the pattern below it."""
+    if isinstance(pattern, Path):
+        fixed = Path(*takewhile(lambda part: not WILD & set(part), pattern.parts))
+        return fixed, pattern.relative_to(fixed)
+    head, _, rest = pattern.text.partition("://")
+    start = "/".join(takewhile(lambda part: not WILD & set(part), rest.split("/")))
+    folder = Address(f"{head}://{start}")
+    return folder, pattern.relative_to(folder)
+
+
+def matching(pattern: Location) -> list[Location]:
+    """Return the files that match a pattern, in which `**` is any number of folders, sorted; raises DataError."""
+    folder, varying = split_pattern(pattern)
+    if isinstance(folder, Path):
+        return _without_folders(folder.glob(str(varying)))
+    assert isinstance(pattern, Address)
+    with explained(pattern, "read"):
+        found = call(pattern, "glob", detail=True)
+        return _addresses(folder, (path for path, facts in found.items() if facts["type"] != "directory"))
+
+
+def _without_folders(paths: Iterable[Path]) -> list[Location]:
+    return sorted(path for path in paths if path.is_file() or not path.exists())
+
+
+def _addresses(folder: Address, paths: Iterable[str]) -> list[Location]:
+    """Return the addresses of paths below a folder, sorted; the provider's paths lack scheme, server and account.
+
+    Some tools write empty objects that stand for folders, whose names end with a slash; they are omitted.
+    """
+    start = str(connect(folder)._strip_protocol(folder.text)).rstrip("/")
+    return sorted(folder / path.removeprefix(start).lstrip("/") for path in paths if not path.endswith("/"))
+
+
+def size_of(location: Location) -> int:
+    """Return the bytes of a file; 0 if it is missing or a stream; raises DataError."""
+    if isinstance(location, Path):
+        return location.stat().st_size if location.exists() else 0
+    return 0 if location.is_stream else int((facts_of(location) or {}).get("size") or 0)
+
+
+def fingerprint(location: Location) -> list[object]:
+    """Return values that change when a file is replaced: its name, size, and time or entity tag; [] if it is missing.
+
+    They are plain JSON. A stream has only its name. Raises DataError if the provider refuses to tell.
+
+    Example:
+        >>> fingerprint(Path("a missing file"))
+        []
+    """
+    if isinstance(location, Path):
+        if not location.exists():
+            return []
+        facts = location.stat()
+        return [str(location.absolute()), facts.st_size, facts.st_mtime_ns]
+    if location.is_stream:
+        return [location.text]
+    found = facts_of(location)
+    return [] if found is None else [location.text, *version_of(found)]
+
+
+def fingerprints_below(folder: Address) -> list[list[object]]:
+    """Return the fingerprints of all files below a remote folder by one request, sorted by name; raises DataError."""
+    with explained(folder, "read"):
+        found = call(folder, "find", detail=True)
+    return [[name, *version_of(facts)] for name, facts in sorted(found.items())]
+
+
+def version_of(facts: dict[str, Any]) -> list[object]:
+    """Return size and version from what a provider says about a file."""
+    version = next((facts[name] for name in _VERSIONS if facts.get(name) is not None), None)
+    return [facts.get("size"), str(version)]
+
+
+def for_all(function: Callable[[Location], Item], locations: Sequence[Location]) -> list[Item]:
+    """Return what a function of this module returns for each location; remote ones are asked several at a time."""
+    if len(locations) < 2 or isinstance(locations[0], Path):
+        return [function(location) for location in locations]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        return list(pool.map(function, locations))
+
+
+VARIABLE = "PRICEKIT_CACHE"
+
+PART_BYTES = 16 << 20
+"""How much is read at a time, and so lost when a connection is cut."""
+_ANNOUNCED_BYTES = 100 << 20
+
+_lock = threading.Lock()
+_spooled: tuple[object, Copy] | None = None
+"""Standard input, which can be read only once, and its copy."""
+
+_SHOWS_PARTS = frozenset({"hdfs", "memory"})
+"""Schemes whose files are visible while they are written; object stores show a file when its upload ends."""
+_OPTIONS = {"s3": {"chunksize": 16 << 20, "max_concurrency": 4}}
+"""Options of uploads; s3fs would hold half a gigabyte in memory."""
+
+
+class Copy:
+    """A local file with the content of a location; a temporary one is deleted with this object.
+
+    Keep the object for as long as the path is used.
+
+    Attributes:
+        path: the local file. It has the suffix of its location; a remote name may be too long for a local file.
+    """
+
+    def __init__(self, path: Path, folder: str | None = None) -> None:
+        self.path = path
+        if folder is not None:
+            weakref.finalize(self, _delete, folder, os.getpid())
+
+
+def _delete(folder: str, process: int) -> None:
+    if os.getpid() == process:  # a forked child has the object, too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The bytes of a remote file that are fetched.
+
+    Attributes:
+        first: bytes from the beginning. Without `last`, the copy ends with the last whole line of them.
+        last: bytes from the end; the copy has zeros in between.
+    """
+
+    first: int
+    last: int
+
+
+def fetch(location: Location, part: Part | None = None) -> Copy:
+    """Return a local copy of a file; a local file stands for itself.
+
+    The copy of a remote file is in the folder for temporary files, and as large as the file. Standard input is read to
+    its end. It is JSON lines if it begins with "{", Parquet if it begins like that, and otherwise CSV. A process reads
+    it once and keeps the copy.
+
+    Args:
+        location: the file.
+        part: only this part of a remote file, which is not checked for changes; None: all of it.
+
+    Example:
+        >>> fetch(Path(__file__)).path.name
+        'local.py'
+
+    Raises:
+        DataError: there is no such file, access is denied, the file was replaced meanwhile, or the disk is full.
+        ConfigError: the package for the scheme is not installed.
+    """
+    if isinstance(location, Path):
+        return Copy(location)
+    return _spool(location) if location.is_stream else _download(location, part)
+
+
+def _download(address: Address, part: Part | None) -> Copy:
+    with explained(address, "read", "table"):
+        facts = facts_of(address)
+        if facts is None:
+            raise FileNotFoundError(address.text)
+    if facts.get("type") == "directory":
+        raise DataError(f"{address} is a folder, not a file. Name an existing table.", parameters=("table",))
+    with _new_copy(f"table{address.suffix}") as copy:
+        if part is not None and part.first + part.last < facts["size"]:
+            _download_part(address, copy.path, facts["size"], part)
+            return copy
+        download(address, copy.path, facts["size"])
+        if version_of(facts_of(address) or {}) != version_of(facts):
+            raise DataError(
+                f"{address} was replaced while it was read; try again when nothing writes it.",
+                parameters=("table",),
+            )
+    return copy
+
+
+def download(address: Address, path: Path, size: int) -> None:
+    """Write the first `size` bytes of a remote file to a local path; raises DataError, and OSError for a full disk."""
+    if size >= _ANNOUNCED_BYTES:
+        logger.info(f"fetching {address}: {size / 1e6:,.0f} MB")
+    if size > (free := shutil.disk_usage(path.parent).free):
+        raise _too_small(address, path.parent, f"it has {free:,} bytes left, and {size:,} are needed")
+    with open(path, "wb") as file:
+        for start in range(0, size, PART_BYTES):
+            content = _range(address, start, min(start + PART_BYTES, size))
+            _write(file, content, address, path.parent)
+
+
+def _download_part(address: Address, path: Path, size: int, part: Part) -> None:
+    first = _range(address, 0, part.first)
+    if not part.last:
+        path.write_bytes(first[: first.rfind(b"\n") + 1])
+        return
+    with open(path, "wb") as file:
+        file.write(first)
+        file.seek(size - part.last)  # the system stores no zeros in between
+        file.write(_range(address, size - part.last, size))
+
+
+def _range(address: Address, start: int, end: int) -> bytes:
+    def once() -> bytes:
+        system = connect(address)
+        content: bytes = system.cat_file(system._strip_protocol(address.text), start=start, end=end)
+        if len(content) != end - start:
+            raise ConnectionError(f"{len(content):,} of {end - start:,} bytes arrived")
+        return content
+
+    with explained(address, "read"):
+        return repeated(once, f"read {address}")
+
+
+def _write(file: BinaryIO, part: bytes, address: Address, folder: Path) -> None:
+    try:
+        file.write(part)
+        file.flush()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise _too_small(address, folder, "it is full") from error
+
+
+def _too_small(address: Address, folder: Path, why: str) -> DataError:
+    found = DataError(
+        f"{address} cannot be copied to the disk of {folder}: {why}. Free some space there, or set the environment "
+        "variable TMPDIR to a folder on another disk."
+    )
+    found.__cause__ = OSError(next(iter(FULL)), os.strerror(next(iter(FULL))))
+    return found
+
+
+@contextmanager
+def _new_copy(name: str) -> Iterator[Copy]:
+    """Yield a copy that is still empty; after an error it is deleted at once."""
+    folder = tempfile.mkdtemp(prefix="pricekit-")
+    try:
+        yield Copy(Path(folder) / name, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _spool(address: Address) -> Copy:
+    """Return the copy of standard input, which several calls share."""
+    global _spooled
+    with _lock:
+        if _spooled is None or _spooled[0] is not sys.stdin:
+            _spooled = sys.stdin, _read_stdin(address)
+        return _spooled[1]
+
+
+def _read_stdin(address: Address) -> Copy:
+    stream: BinaryIO = sys.stdin.buffer
+    with _new_copy("stdin") as copy:
+        with open(copy.path, "wb") as file:
+            while part := stream.read(1 << 20):
+                _write(file, part, address, copy.path.parent)
+        copy.path = copy.path.rename(copy.path.with_suffix(_suffix(address, copy.path)))
+    return copy
+
+
+def _suffix(address: Address, path: Path) -> str:
+    if address.name != "-":
+        return address.suffix
+    with open(path, "rb") as file:
+        head = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"PAR1"):
+        return ".parquet"
+    return ".jsonl" if head.startswith(b"{") else ".csv"
+
+
+@contextmanager
+def published(location: Location) -> Iterator[Path]:
+    """Yield a local path to write; on success its content appears at the location as a whole, on failure nothing.
+
+    A local file is renamed. A remote one is uploaded from the folder for temporary files, and replaces an existing one.
+    A stream gets the content on standard output.
+
+    Raises:
+        DataError: the upload fails.
+        OSError: the system refuses to write locally.
+    """
+    if isinstance(location, Path):
+        with write_atomically(location) as temporary:
+            yield temporary
+        return
+    with temporary_folder() as folder:
+        local = folder / f"output{location.suffix}"
+        yield local
+        if location.is_stream:
+            sys.stdout.flush()
+            with open(local, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        else:
+            upload(local, location)
+
+
+def upload(local: Path, address: Address) -> None:
+    """Copy a local file to an address, where it appears as a whole; raises DataError."""
+    system = connect(address)
+    target = system._strip_protocol(address.text)
+    with explained(address, "written", "out"):
+        if address.scheme in _SHOWS_PARTS:
+            repeated(lambda: _upload_and_rename(system, local, target), f"upload {address}")
+        else:
+            options = _OPTIONS.get(address.scheme, {})
+            repeated(lambda: system.put_file(str(local), target, **options), f"upload {address}")
+    found, expected = (facts_of(address) or {}).get("size"), local.stat().st_size
+    if found != expected:
+        raise DataError(
+            f"{address} has {found} bytes after {expected:,} were written; perhaps another process writes it, too. "
+            "Write it again.",
+            parameters=("out",),
+        )
+
+
+def _upload_and_rename(system: Any, local: Path, target: str) -> None:
+    folder, _, name = target.rpartition("/")
+    temporary = f"{folder}/{temporary_path(Path(name)).name}"
+    try:
+        system.put_file(str(local), temporary)
+        with suppress(
+            FileNotFoundError
+        ):  # not every such file system replaces a file when it renames another
+            system.rm_file(target)
+        system.mv(temporary, target)
+    except BaseException:
+        with suppress(Exception):
+            system.rm_file(temporary)
+        raise
+
+
+def read_text(location: Location) -> str:
+    """Return a small UTF-8 text file; raises DataError, OSError, or ValueError if it is not UTF-8."""
+    copy = fetch(location)  # the file exists for as long as this object
+    return copy.path.read_text("utf-8")
+
+
+def write_text(location: Location, text: str) -> None:
+    """Write a small UTF-8 text file, which appears as a whole; raises DataError or OSError."""
+    with published(location) as temporary:
+        temporary.write_text(text, "utf-8", newline="\n")
+
+
+def delete(location: Location) -> None:
+    """Delete a file; one that is missing is no error; raises DataError or OSError."""
+    if isinstance(location, Path):
+        location.unlink(missing_ok=True)
+        return
+    with explained(location, "deleted"), suppress(FileNotFoundError):
+        call(location, "rm_file")
+
+
+def cache_folder() -> Path:
+    """Return the folder of pricekit's caches: `PRICEKIT_CACHE`, or by default the one that is usual on this platform.
+
+    It may not exist yet.
+    """
+    from platformdirs import user_cache_path
+
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser().absolute() if named else user_cache_path("pricekit")
+
+
+@contextmanager
+def working_path(out: Location) -> Iterator[Path]:
+    """Yield the local path whose neighbours are the lock and the checkpoint of an output.
+
+    For a local output it is the output itself. For a remote one it is a path in the cache that depends on the address
+    only, so an interrupted command can be continued on the same machine. For a stream it is in a temporary folder.
+
+    Example:
+        >>> with working_path(Path("prices.csv")) as path:
+        ...     path
+        PosixPath('prices.csv')
+    """
+    if isinstance(out, Path):
+        yield out
+        return
+    if out.is_stream:
+        with temporary_folder() as temporary:
+            yield temporary / f"stdout{out.suffix}"
+        return
+    folder = cache_folder() / "outputs" / hashlib.sha256(out.text.encode()).hexdigest()[:32]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder / out.name
+    finally:
+        with suppress(OSError):  # it contains what an interrupted command keeps
+            folder.rmdir()

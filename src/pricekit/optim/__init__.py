@@ -1,1 +1,0 @@
-"""Optimizers, learning-rate schedules, weight averages, and policies, which combine them with settings."""

@@ -1,0 +1,615 @@
+"""The bundle: a folder that predicts without torch and transformers.
+
+    pricekit.json     tells that the folder is a bundle
+    manifest.json     schema version, hashes of all other files, plugins, metrics
+    model.onnx        input_ids, attention_mask, features -> price
+    tokenizer.json    a `tokenizers` tokenizer
+    preprocess.json   columns, length, feature plugins with their fitted state
+    asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
+    intervals.json    half widths of the price intervals
+    comparables.parquet, comparables.json    products with prices and their index; most bundles have none
+    sketch.json       what tables are compared with, see `pricekit.insight`
+    self_test.json    invented rows and their prices; none if a feature cannot price them
+    README.md         the model card
+    signature.json    who wrote the manifest, see `keys.py`; unsigned bundles have none
+
+A bundle with several members has a graph, a tokenizer and a preprocess.json for each member, under the names in its
+manifest.
+
+The reader checks the hash of each file, then the limits of its contents, before parsing it. It reads no other file of
+the folder.
+
+docs/bundle.schema.json is the JSON schema of the manifest:
+
+    python -m pricekit.predict.bundle > docs/bundle.schema.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from pricekit.errors import BundleError, DataError, first_invalid_field
+from pricekit.features.assets import is_asset
+from pricekit.io.cpus import available_memory
+from pricekit.io.digests import LISTING, DamagedError, check_files, list_files
+from pricekit.io.files import (
+    RECORD,
+    delete_leftovers,
+    replace_folder,
+    sync,
+    temporary_path,
+    write_atomically,
+)
+from pricekit.io.log import logger
+from pricekit.io.output import kind_of
+from pricekit.io.record import FORMAT, record_of
+from pricekit.io.staging import new_or_replaced, read_whole
+from pricekit.io.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
+from pricekit.predict.keys import (
+    MAX_SIGNATURE_BYTES,
+    SIGNATURE,
+    SigningKey,
+    Trust,
+    check_signature,
+    not_signed,
+    sign_manifest,
+)
+from pricekit.predict.limits import COMMON_JSON, check_json, check_members, check_sizes
+from pricekit.wording import shorten
+
+MANIFEST = "manifest.json"
+PARTS = {"model": "model.onnx", "tokenizer": "tokenizer.json", "preprocess": "preprocess.json"}
+"""The parts of a member, and their files in a bundle with one member."""
+MAX_MANIFEST_BYTES = 1 << 20
+_LONGEST_NAME = 80
+
+MOST_MEMBERS = 64
+
+TOLERANCE = 1e-6
+"""The largest difference of the sum of the members' weights from 1."""
+
+
+class FileFacts(BaseModel):
+    """Hash and size of a file."""
+
+    sha256: str = Field(description="of its contents, in hexadecimal")
+    bytes: int = Field(ge=0, description="its size")
+
+
+class PluginFacts(BaseModel):
+    """A plugin that the model was trained with; prediction needs only the features."""
+
+    kind: str
+    name: str
+    package: str
+    version: str
+
+
+class Verified(BaseModel):
+    """How the graph compares with its model."""
+
+    shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
+    max_relative_difference: float = Field(description="the largest relative difference of a price")
+    smape_change: float = Field(description="on the sample rows, in points, against torch float32")
+    batch_sensitivity_relative_difference: float = Field(
+        description="largest relative difference between a row's price alone and in a batch"
+    )
+    batch_sensitivity_share_of_sd: float = Field(
+        description="the same for log prices, as a share of their standard deviation"
+    )
+
+
+class RefitFacts(BaseModel):
+    """The second pass of a training, on all rows."""
+
+    rows: int = Field(description="rows that it was trained on, those of the validation included")
+    epochs: int = Field(description="as many as were best in the first pass, which the metrics are of")
+
+
+class MemberFacts(BaseModel):
+    """One of several models whose log prices are averaged by weight."""
+
+    weight: float = Field(gt=0, le=1, description="of its log price; those of all members sum to 1")
+    model: str = Field(description="its graph: a name among the files")
+    tokenizer: str = Field(description="its tokenizer")
+    preprocess: str = Field(description="its columns, length and features")
+    metrics: dict[str, float] = Field(description="on its own held-out rows")
+    verified: Verified
+
+
+class Manifest(BaseModel, extra="allow"):
+    """The facts that readers of bundles rely on; a manifest may contain others."""
+
+    schema_version: int = Field(ge=FORMAT, le=FORMAT, description="a reader refuses any other")
+    files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
+    members: list[MemberFacts] | None = Field(
+        None,
+        min_length=1,
+        max_length=MOST_MEMBERS,
+        description="the models whose log prices are averaged; a bundle with one model lists none",
+    )
+    pricekit_version: str = Field(description="the version that wrote the bundle")
+    created: str = Field(description="date and time of the export, ISO 8601, UTC")
+    precision: Literal["fp32", "fp16", "int8"] = Field(description="of the graph's products")
+    float32_nodes: list[str] = Field(
+        description="nodes of an fp16 graph that stay in float32 because they would overflow; for "
+        "several graphs, each name starts with the member's number",
+    )
+    opset: int = Field(description="of the graph")
+    table: str = Field(description="name of the file that the model was trained on, without folders")
+    currency: str | None = Field(description="of the predicted prices, as found in the training table")
+    rows: dict[str, int] = Field(description="trained on, validated on, unusable")
+    best_epoch: int | None = Field(
+        None,
+        description="of one model: the epoch whose weights these are; after a refit, the number of its epochs",
+    )
+    refit: RefitFacts | None = Field(
+        None, description="of a model that a second pass trained; metrics and intervals are of the first"
+    )
+    metrics: dict[str, float] = Field(description="on the validation rows")
+    metric: str = Field(description="what the training minimised, one of `metrics`")
+    constant_score: float = Field(description="that metric of the best constant price, on the same rows")
+    plugins: list[PluginFacts]
+    training_rows_in: list[str] | None = Field(
+        None,
+        description="features whose state contains texts, words of texts, or prices of single training rows",
+    )
+    comparables: int | None = Field(
+        None, ge=1, description="products with prices that the bundle contains, to show beside a price"
+    )
+    verified: Verified
+    sha256: str = Field(description="of the other values, as JSON with sorted keys")
+
+    @field_validator("members")
+    @classmethod
+    def _weights_sum_to_one(cls, members: list[MemberFacts] | None) -> list[MemberFacts] | None:
+        if members and abs(sum(member.weight for member in members) - 1) > TOLERANCE:
+            raise ValueError("the weights of the members do not sum to 1")
+        return members
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the manifest."""
+    return json.dumps(Manifest.model_json_schema(), indent=2) + "\n"
+
+
+def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any], str]:
+    """Return the manifest of a bundle's folder and its hash.
+
+    Args:
+        path: the folder.
+        trust: the keys one of which must have signed it, before it is parsed; None: no signature is needed.
+
+    Raises:
+        BundleError: there is no manifest, it is damaged, or no trusted key has signed it.
+    """
+    content = _manifest_bytes(path)
+    if trust is not None:
+        check_signature(path, content, trust)
+    manifest = _parsed(path, content)
+    if manifest["sha256"] != digest_of(manifest):
+        raise BundleError(
+            f"{path / MANIFEST} was altered: its SHA-256 differs from its own; copy or export the bundle again"
+        )
+    return manifest, sha256(content)
+
+
+def _check_format(manifest: Mapping[str, Any], folder: Path) -> None:
+    """Raise BundleError unless the manifest of a bundle has this schema version."""
+    version = manifest.get("schema_version")
+    if version != FORMAT:
+        shown = f"the schema version {shorten(repr(version), 40)}"
+        shown = shown if isinstance(version, int | float | str) else "no schema version"
+        raise BundleError(
+            f"{folder / MANIFEST} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
+            "again",
+            path=str(folder),
+        )
+
+
+def _manifest_bytes(path: Path) -> bytes:
+    source = path / MANIFEST
+    if not path.exists():
+        raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
+    if not source.is_file():
+        raise BundleError(
+            f"{path} is not a bundle: it has no {MANIFEST}; export the run, or open it with pricekit.load",
+            path=path,
+        )
+    if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
+    return source.read_bytes()
+
+
+def _parsed(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        manifest = dict(json.loads(content.decode("utf-8")))
+        _check_format(manifest, path)
+        Manifest.model_validate_json(content, strict=True)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BundleError(
+            f"{path / MANIFEST} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
+        ) from None
+    return manifest
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """Return the hash of a manifest's values, other than the hash itself."""
+    values = {name: value for name, value in manifest.items() if name != "sha256"}
+    return sha256(json.dumps(values, sort_keys=True).encode())
+
+
+def check_name(path: Path, name: str) -> None:
+    """Raise BundleError unless a manifest's name is that of a file inside its folder."""
+    plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
+    if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise BundleError(
+            f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
+            "long or not printable; do not trust it"
+        )
+    if name in (MANIFEST, SIGNATURE):
+        raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
+
+
+def sha256(content: bytes) -> str:
+    """Return the hash of a file's contents, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")
+
+
+_NOT_READ = re.compile(r"last(-\d+)?\.safetensors")
+"""Checkpoints, from which only training continues."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle in memory. The parsed bytes are those that were checked, even if the folder changes.
+
+    Attributes:
+        path: the folder that it was read from.
+        manifest: the contents of manifest.json.
+        files: the contents of all other files by name; each matches its hash. Equal contents are one object.
+        digest: hash of the manifest, and so of all files.
+    """
+
+    path: Path
+    manifest: dict[str, Any] = field(repr=False)
+    files: dict[str, bytes] = field(repr=False)
+    digest: str
+
+    def members(self) -> list[tuple[dict[str, bytes], float]]:
+        """Return each member's files, named as in a bundle with one member, with all assets, and its weight."""
+        assets = {name: content for name, content in self.files.items() if is_asset(name)}
+        return [
+            (
+                {plain: self.files[member[part]] for part, plain in PARTS.items()} | assets,
+                float(member["weight"]),
+            )
+            for member in _members(self.manifest)
+        ]
+
+
+def write_bundle(
+    path: Path,
+    files: Mapping[str, bytes],
+    facts: Mapping[str, Any],
+    *,
+    key: SigningKey | None = None,
+) -> dict[str, Any]:
+    """Write a complete bundle or nothing; return its manifest.
+
+    Args:
+        path: the folder; an existing one is replaced.
+        files: contents by file name.
+        facts: the values of the manifest other than schema version and hashes.
+        key: signs the manifest; None: nobody does.
+
+    Raises:
+        BundleError: the bundle would exceed the limits of those that are read.
+    """
+    files = {RECORD: record_of("bundle"), **files}
+    listed = {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()}
+    manifest = {"schema_version": FORMAT, **facts, "files": listed}
+    manifest["sha256"] = digest_of(manifest)
+    text = (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
+    check_sizes({name: len(content) for name, content in files.items()}, _names(manifest), "the bundle")
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise BundleError(f"its manifest has {len(text):,} bytes; expected {MAX_MANIFEST_BYTES:,} at most")
+    signature = {} if key is None else {SIGNATURE: sign_manifest(text, key)}
+    with new_or_replaced(path) as folder:
+        for name, content in {**files, **signature, MANIFEST: text}.items():
+            (folder / name).write_bytes(content)
+    return manifest
+
+
+def is_bundle(path: Path) -> bool:
+    """Return whether a folder is a bundle."""
+    return kind_of(path, BundleError) == "bundle"
+
+
+def open_bundle(path: Path, trust: Trust | None = None) -> Bundle:
+    """Read a bundle and check every file's size, hash and limits.
+
+    Args:
+        path: its folder.
+        trust: the keys one of which must have signed it; None: no signature is needed.
+
+    Raises:
+        BundleError: it is damaged, exceeds the limits, or no trusted key has signed it.
+    """
+    return read_whole(path, partial(_open_bundle, trust=trust))
+
+
+def check_trusted(path: Path, trust: Trust) -> None:
+    """Raise BundleError unless a model's folder is a bundle that a trusted key has signed; read no other file."""
+    if path.is_dir() and not is_bundle(path):
+        raise not_signed(path)
+    read_whole(path, partial(read_manifest, trust=trust))
+
+
+def sign_bundle(path: Path, key: SigningKey) -> None:
+    """Sign a bundle that is intact; an existing signature is replaced.
+
+    Raises:
+        BundleError: it is damaged.
+    """
+    content = files_of_bundle(open_bundle(path))[MANIFEST]
+    with write_atomically(path / SIGNATURE) as temporary:
+        temporary.write_bytes(sign_manifest(content, key))
+
+
+def files_of_bundle(bundle: Bundle) -> dict[str, bytes]:
+    """Return the contents of every file of a bundle by name, to copy it: also its manifest and signature.
+
+    Raises:
+        BundleError: its folder was replaced since it was opened.
+    """
+    manifest = (bundle.path / MANIFEST).read_bytes()
+    if sha256(manifest) != bundle.digest:
+        raise BundleError(
+            f"the bundle {bundle.path} was replaced while it was read; try again", path=bundle.path
+        )
+    signature = bundle.path / SIGNATURE
+    signed = {SIGNATURE: signature.read_bytes()} if signature.is_file() else {}
+    return {MANIFEST: manifest, **signed, **bundle.files}
+
+
+def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
+    manifest, digest = read_manifest(path, trust)
+    listed = manifest["files"]
+    parts = [member[part] for member in _members(manifest) for part in PARTS]
+    for name in (*parts, "intervals.json", "sketch.json", RECORD):
+        if name not in listed:
+            raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
+    check_listed_sizes(path, manifest)
+    same: dict[str, bytes] = {}
+    files = {
+        name: same.setdefault(facts["sha256"], _read_file(path, name, facts))
+        for name, facts in listed.items()
+    }
+    if files[RECORD] != record_of("bundle"):
+        raise BundleError(
+            f"{path / RECORD} is not the record of a bundle; do not trust it, or export the run again"
+        )
+    bundle = Bundle(path, manifest, files, digest)
+    with _limits_of(path) as where:
+        check_members([files for files, _ in bundle.members()], where)
+        for name in files.keys() & COMMON_JSON:
+            check_json(files[name], name, where)
+    return bundle
+
+
+def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the members of a manifest; a manifest does not list a single member."""
+    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
+    return members
+
+
+def _names(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the file names of each member, by the names that they have in a bundle with one member."""
+    return [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
+
+
+def check_listed_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BundleError if the files that a manifest lists would exceed the limits, or the memory."""
+    sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
+    with _limits_of(path) as where:
+        check_sizes(sizes, _names(manifest), where)
+    if (size := sum(sizes.values())) > (available := available_memory()):
+        raise BundleError(
+            f"the files of the bundle {path} have {size:,} bytes, but only {available:,.0f} bytes of memory are "
+            "available; end other programs, or open it on a larger machine",
+            path=path,
+        )
+
+
+@contextmanager
+def _limits_of(path: Path) -> Iterator[str]:
+    """Yield the words for a bundle, and add what to do to an error about its limits."""
+    try:
+        yield f"the bundle {path}"
+    except BundleError as error:
+        raise BundleError(
+            f"{error}. pricekit exports no such bundle: do not trust it, or export the run again",
+            path=path,
+            **error.facts,
+        ) from None
+
+
+def _read_file(path: Path, name: str, facts: Mapping[str, Any]) -> bytes:
+    file = path / name
+    check_name(path, name)
+    if file.is_symlink() or not file.is_file():
+        raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")
+    size = file.stat().st_size
+    if size != facts["bytes"]:
+        raise BundleError(
+            f"{file} was altered or truncated: its {size:,} bytes differ from the size in the manifest; "
+            "copy or export the bundle again"
+        )
+    content = file.read_bytes()
+    _require_hash(file, sha256(content), facts["sha256"])
+    return content
+
+
+def check_hash(file: Path, expected: str) -> None:
+    """Raise BundleError unless a file has the hash that the manifest lists."""
+    with file.open("rb") as content:
+        _require_hash(file, hashlib.file_digest(content, "sha256").hexdigest(), expected)
+
+
+def _require_hash(file: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise BundleError(
+            f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
+        )
+
+
+def fetch_model(address: Address, trust: Trust | None = None) -> Path:
+    """Return the local folder of a remote bundle, run or ensemble: from the cache if it is there and intact.
+
+    Args:
+        address: of the folder.
+        trust: the keys one of which must have signed the bundle, before its other files are fetched; None: no signature
+            is needed.
+
+    Raises:
+        BundleError: there is no model, it is damaged, it changes meanwhile, or no trusted key has signed it.
+        DataError: the address cannot be read, or the disk is full.
+        ConfigError: the package for the scheme is not installed.
+    """
+    if address.is_stream:
+        raise BundleError("a model is a folder, so it cannot be read from standard input; name a folder")
+    size = size_of(address / MANIFEST)
+    if size:
+        return _fetch_bundle(address, size, trust)
+    if trust is not None:
+        raise not_signed(address)
+    return _fetch_run(address)
+
+
+def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
+    if size > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
+    with _new_folder(address) as new, named_as(new, address):
+        download(address / MANIFEST, new / MANIFEST, size)
+        signature, length = b"", size_of(address / SIGNATURE)
+        if 0 < length <= MAX_SIGNATURE_BYTES:  # a longer one cannot be read
+            download(address / SIGNATURE, new / SIGNATURE, length)
+            signature = (new / SIGNATURE).read_bytes()
+        manifest, digest = read_manifest(new, trust)
+        place = _place(sha256(digest.encode() + signature) if signature else digest, address)
+        if _is_intact(place):
+            return place
+        for name in manifest["files"]:
+            check_name(new, name)
+        check_listed_sizes(new, manifest)
+        for name, facts in manifest["files"].items():
+            download(address / name, new / name, facts["bytes"])
+            check_hash(new / name, facts["sha256"])
+        signed = [SIGNATURE] if signature else []
+        _publish(new, place, [MANIFEST, *signed, *manifest["files"]])
+    return place
+
+
+def _fetch_run(address: Address) -> Path:
+    sizes, digest = _state(address)
+    if RECORD not in sizes:
+        found = "contains no model" if sizes else "does not exist"
+        raise BundleError(f"{address} {found}; expected the folder of a run, an ensemble or a bundle")
+    place = _place(digest, address)
+    if _is_intact(place):
+        return place
+    logger.info(f"fetching {address} into the cache: {sum(sizes.values()) / 1e6:,.1f} MB")
+    with _new_folder(address) as new, named_as(new, address):
+        for name, size in sizes.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            download(address / name, new / name, size)
+        if _state(address)[1] != digest:
+            raise BundleError(f"{address} was replaced while it was read; try again when nothing writes it")
+        try:
+            for name in sizes:
+                if PurePosixPath(name).name == LISTING:
+                    check_files((new / name).parent)
+        except DamagedError as error:
+            raise BundleError(f"{error}; copy the whole folder again") from None
+        _publish(new, place, list(sizes))
+    return place
+
+
+def _state(address: Address) -> tuple[dict[str, int], str]:
+    """Return the size of each file by its path below a folder, and a digest of all that tells a later version."""
+    files = [file for file in files_below(address) if not _NOT_READ.fullmatch(file.name)]
+    facts_of_files = zip(files, for_all(fingerprint, files), strict=True)
+    found = {str(file)[len(str(address)) + 1 :]: facts for file, facts in facts_of_files if facts}
+    for name in found:
+        if not name.isprintable() or "\\" in name or {"", ".", ".."} & set(name.split("/")):
+            raise BundleError(
+                f"{address} has a file {shorten(repr(name))}, whose name is invalid; do not trust it"
+            )
+    digest = sha256(json.dumps(found, sort_keys=True).encode())
+    return {name: int(str(facts[1])) for name, facts in found.items()}, digest
+
+
+def _place(digest: str, address: Address) -> Path:
+    return cache_folder() / "models" / digest / address.name
+
+
+def _is_intact(place: Path) -> bool:
+    """Return whether the cache contains a model whose files all have their hashes."""
+    if not place.is_dir() or not (place.parent / LISTING).is_file():
+        return False
+    try:
+        check_files(place.parent)
+    except DamagedError as error:
+        logger.warning(f"the cache is damaged, so the model is fetched again: {error}")
+        return False
+    return True
+
+
+@contextmanager
+def _new_folder(address: Address) -> Iterator[Path]:
+    """Yield a temporary folder in the cache for the files of a model, which is deleted unless it was published."""
+    models = cache_folder() / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    delete_leftovers(models / "new", locked=False)
+    temporary = temporary_path(models / "new")
+    try:
+        (temporary / address.name).mkdir(parents=True)
+        yield temporary / address.name
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def named_as(new: Path, source: object) -> Iterator[None]:
+    """Give errors about a temporary folder the name of the address or the repository that it is a copy of."""
+    try:
+        yield
+    except (BundleError, DataError) as error:
+        message = str(error).replace(str(new), str(source))
+        if message == str(error):
+            raise
+        raise type(error)(message, parameters=error.parameters) from error.__cause__
+
+
+def _publish(new: Path, place: Path, names: list[str]) -> None:
+    for name in names:
+        sync(new / name)
+    list_files(new.parent, [f"{new.name}/{name}" for name in names])
+    sync(new)
+    replace_folder(new.parent, place.parent)

@@ -1,0 +1,435 @@
+"""Engines with a loaded model, and the choice of the one that runs a bundle: a named one, or the fastest here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib import metadata
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from pricekit.core.calls import plugin_call
+from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.core.loader import registry
+from pricekit.errors import BundleError, PluginError, PricekitError
+from pricekit.features.preprocess import Inputs
+from pricekit.io.cpus import usable_cpus
+from pricekit.io.files import write_text
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
+from pricekit.text.tokens import Tokens, batches_by_length, round_up
+
+Item = TypeVar("Item")
+
+BATCH_SIZE = 256
+"""Maximum number of rows per batch."""
+
+BATCH_TOKENS = 2048
+"""Maximum number of tokens per batch, padding included, for engines without their own default."""
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    """An engine with a loaded model.
+
+    Attributes:
+        name: the name of the engine.
+        price_batch: prices one batch.
+        length_multiple: lengths are padded to a multiple of this.
+        streams: the number of batches that it prices concurrently.
+        batch_tokens: the maximum number of tokens per batch, padding included.
+        max_length: the maximum padded length.
+    """
+
+    name: str
+    price_batch: PriceBatch = field(repr=False)
+    length_multiple: int = 1
+    streams: int = 1
+    batch_tokens: int = BATCH_TOKENS
+    max_length: int | None = None
+
+    def price(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Return the prices of some rows, float32 (N,), and 0 for the others.
+
+        Raises:
+            BundleError: a price is missing, not finite or not above 0.
+        """
+        prices = np.zeros(len(inputs), np.float32)
+
+        def fill(some: np.ndarray) -> None:
+            found = np.asarray(self.price_rows(inputs, some))
+            if found.shape != (len(some),):
+                raise BundleError(
+                    f"the engine {self.name} returns prices of shape {found.shape} for {len(some)} rows; expected "
+                    "one price for each row. Export the run again; do not trust a bundle of others that does this",
+                    shape=found.shape,
+                    rows=len(some),
+                )
+            prices[some] = found
+
+        longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
+        for_each(fill, longest_first, min(self.streams, len(longest_first)))
+        wanted = prices[rows]
+        invalid = int((~(np.isfinite(wanted) & (wanted > 0))).sum())
+        if not invalid:
+            return prices
+        fix = "float16 may overflow; export the run in fp32, or choose another engine"
+        parameters: tuple[str, ...] = ("precision", "engine")
+        if self.name == "torch":
+            fix, parameters = "train again with a lower learning rate", ()
+        raise BundleError(
+            f"the engine {self.name} returns {invalid:,} of {len(wanted):,} prices that are not finite or not above "
+            f"0: {fix}",
+            parameters=parameters,
+            rows=invalid,
+        )
+
+    def batch(self, inputs: Inputs, rows: np.ndarray) -> Batch:
+        """Return the padded inputs of some rows."""
+        return inputs.batch(rows, self.length_multiple, self.max_length)
+
+    def price_rows(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Return the prices of some rows as one batch, whatever they are."""
+        return self.price_batch(self.batch(inputs, rows))
+
+    def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
+        """Return the row numbers of each batch; batches contain rows of similar length, shortest first."""
+        wanted = np.arange(len(inputs)) if rows is None else rows
+        padded = round_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
+        return list(batches_by_length(padded, wanted, BATCH_SIZE, self.batch_tokens))
+
+
+def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
+    """Call a function with every item in `streams` threads; raise the first exception."""
+    if streams <= 1:
+        deque(map(function, items), maxlen=0)
+        return
+    with ThreadPoolExecutor(streams) as pool:
+        deque(pool.map(function, items), maxlen=0)
+
+
+AUTO = "auto"
+GPU = "ort-cuda"
+REFERENCE = "ort-cpu"
+"""The engine whose prices all others must match."""
+
+MAX_DIFFERENCE = 0.02
+"""Maximum relative price difference from the reference. Engines that differ by more are not used."""
+
+LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
+"""Tokens of a sample row; rounds of a comparison; seconds after which no further round starts."""
+
+CHECKED = 512
+"""Tokens of the batch whose prices are compared with the reference's."""
+
+BATCH_CHOICES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+"""Batch sizes to compare, ascending: small ones fit into a CPU's caches, large ones fill a GPU."""
+
+LEAST_S = 0.05
+"""Minimum seconds per measurement. In a shorter one, the start of the threads would count."""
+
+BETTER = 1.1
+"""A larger batch size must be faster by this factor, because machines are noisy and too large a size costs more."""
+
+_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
+
+
+def open_engine(
+    name: str, graph: Graph, vocab_size: int, similar: LoadedEngine | None = None
+) -> LoadedEngine:
+    """Load a graph into the engine with a name, or for "auto" into the fastest engine on this machine.
+
+    Only "auto" measures speed, once for each graph. The result is cached in the graph's cache folder until the machine
+    or an engine changes. A named engine uses the batch size that "auto" has measured for it, or else its default.
+    The prices of engines from other packages are compared with the reference's once, which loads the graph a second
+    time.
+
+    Args:
+        name: the name of an engine, or "auto".
+        graph: the graph to load.
+        vocab_size: the number of tokens, for sample rows.
+        similar: the engine of a similar graph, which "auto" reuses instead of measuring again.
+
+    Raises:
+        PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
+            from the reference's.
+        BundleError: the graph cannot be loaded.
+    """
+    record = read_record(graph.cache / "engine.json")
+    if name != AUTO:
+        return _open_named(name, graph, vocab_size, record, similar)
+    if similar is not None:
+        with suppress(PluginError, BundleError):
+            return _open_named(similar.name, graph, vocab_size, record, similar)
+    return _open_recorded(graph, record) or _open_fastest(graph, vocab_size, record)
+
+
+def _open_named(
+    name: str, graph: Graph, vocab_size: int, record: EngineRecord, similar: LoadedEngine | None
+) -> LoadedEngine:
+    opened = _load(name, graph)
+    if registry().get("engine", name).package != "pricekit" and name not in record.checked:
+        _check_prices(opened, graph, vocab_size)
+        record.save(checked=(*record.checked, name))
+    default = similar if similar is not None and similar.name == name else opened
+    return replace(opened, batch_tokens=record.batch_tokens.get(name, default.batch_tokens))
+
+
+def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
+    """Open the engine that was fastest before; None if it is unknown or cannot be loaded, or if a GPU is now usable."""
+    reason: PricekitError | None = None
+    if record.without_gpu:
+        try:
+            _load(GPU, graph)
+        except (PluginError, BundleError) as error:
+            reason = error
+        else:
+            return None
+    if not record.fastest:
+        return None
+    try:
+        opened = _load(record.fastest, graph)
+    except (PluginError, BundleError):
+        return None
+    _warn_of_unused_gpu(opened.name, reason)
+    return replace(opened, batch_tokens=record.batch_tokens.get(opened.name, opened.batch_tokens))
+
+
+def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
+    logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
+    found, failed = _load_all(graph)
+    reference = next((engine for engine in found if engine.name == REFERENCE), None)
+    if reference is not None and len(found) > 1:
+        batch = sample_batch(graph, vocab_size)
+        expected = reference.price_batch(batch)
+        found = [engine for engine in found if engine is reference or _agrees(engine, batch, expected)]
+    inputs = sample_inputs(graph, vocab_size)
+    with progress("choosing the fastest engine", len(found) * (len(BATCH_CHOICES) - 1) + 1) as advance:
+        found = [with_best_batch_size(engine, inputs, advance) for engine in found]
+        fastest = found[0]
+        if len(found) > 1:
+            fastest = found[int(np.median(speeds(found, inputs), axis=1).argmax())]
+    reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
+    record.save(
+        fastest=fastest.name,
+        batch_tokens={engine.name: engine.batch_tokens for engine in found},
+        checked=tuple(engine.name for engine in found),
+        without_gpu=reason is not None,
+    )
+    _warn_of_unused_gpu(fastest.name, reason)
+    return fastest
+
+
+def _load(name: str, graph: Graph) -> LoadedEngine:
+    engine = registry().create("engine", name)
+    with plugin_call("engine", name, "loading the graph"):
+        streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
+    turns = threading.Semaphore(streams)  # for predictions in several threads
+
+    def price_batch(batch: Batch) -> np.ndarray:
+        with turns, plugin_call("engine", name, "pricing a batch"):
+            found: np.ndarray = price(batch)
+        return found
+
+    tokens = int(getattr(engine, "batch_tokens", BATCH_TOKENS))
+    return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, tokens, graph.max_length)
+
+
+def _load_all(graph: Graph) -> tuple[list[LoadedEngine], dict[str, PricekitError]]:
+    """Return the engines that load the graph, and the errors of the others; raises the reference's if none does."""
+    opened: list[LoadedEngine] = []
+    failed: dict[str, PricekitError] = {}
+    for entry in registry().of_kind("engine"):
+        try:
+            opened.append(_load(entry.name, graph))
+        except (PluginError, BundleError) as error:  # a library is missing, or an operation is unsupported
+            failed[entry.name] = error
+    if not opened:
+        raise failed.get(REFERENCE, PluginError("there is no engine; install onnxruntime"))
+    return opened, failed
+
+
+def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:
+    try:
+        return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
+    except Exception:  # it loads the graph, but cannot run it
+        return False
+
+
+def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
+    """Compare an engine's prices with the reference's, if that is installed; raises PluginError."""
+    try:
+        reference = _load(REFERENCE, graph)
+    except PluginError:
+        return
+    batch = sample_batch(graph, vocab_size)
+    difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
+    if not difference <= MAX_DIFFERENCE:
+        raise PluginError(
+            f"the prices of the engine {opened.name} differ from those of {REFERENCE} for this bundle by up to "
+            f"{100 * difference:.0f}%; choose {REFERENCE} or {AUTO}",
+            parameters=("engine",),
+            engine=opened.name,
+            difference=difference,
+        )
+
+
+def _difference(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(found - expected) / expected))
+
+
+def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:
+    if reason:
+        logger.warning(f"the engine is {chosen}; the GPU cannot be used: {reason}")
+
+
+def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
+    """Return rows of equal length and random tokens, as many as the largest batch may have."""
+    rng = np.random.default_rng(0)
+    length = min(LENGTH, graph.max_length)
+    ids = rng.integers(0, max(1, vocab_size), BATCH_SIZE * length).astype(np.int32)
+    tokens = Tokens(ids, np.arange(BATCH_SIZE + 1) * length)
+    return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
+
+
+def sample_batch(graph: Graph, vocab_size: int) -> Batch:
+    """Return a batch of about `CHECKED` tokens with decreasing row lengths; masked tokens differ from padding."""
+    inputs = sample_inputs(graph, vocab_size)
+    batch = inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0]))))
+    rows, length = batch["input_ids"].shape
+    ends = length - np.arange(rows) * length // (2 * rows)
+    return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}
+
+
+def with_best_batch_size(
+    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None]
+) -> LoadedEngine:
+    """Return the engine with the largest batch size that is clearly faster than smaller ones.
+
+    The search ends after two consecutive sizes that are not: one may be only slightly faster, and its double much.
+
+    Args:
+        opened: the engine.
+        inputs: the rows to price.
+        advance: called with the number of finished sizes, `len(BATCH_TOKENS) - 1` in all.
+    """
+    best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_CHOICES)
+    failed = 0
+    for number, engine in enumerate(larger):
+        small, large = speeds([best, engine], inputs)
+        if np.median(large / small) >= BETTER:
+            best, failed = engine, 0
+        elif (failed := failed + 1) == 2:
+            advance(len(larger) - number)
+            break
+        advance(1)
+    return best
+
+
+def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
+    """Return tokens per second, (engines, rounds); the engines take turns, each with its own batch size.
+
+    Padding is part of the measured time, as it is for a table.
+    """
+    batches = [engine.batches(inputs) for engine in engines]
+    repeats = [1] * len(engines)
+    rounds: list[list[float]] = []
+    started = time.perf_counter()
+    for number in range(1 + REPEATS):
+        found = []
+        for place, engine in enumerate(engines):
+            some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
+            began = time.perf_counter()
+            for_each(partial(engine.price_rows, inputs), some, engine.streams)
+            seconds = time.perf_counter() - began
+            found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
+            if not number:
+                repeats[place] = 1 + int(LEAST_S / seconds)
+        if number:  # the first round is slower
+            rounds.append(found)
+        if rounds and time.perf_counter() - started > ENOUGH_S:
+            break
+    return np.array(rounds).T
+
+
+@dataclass(frozen=True)
+class EngineRecord:
+    """Results for one graph; they are valid until the machine or an engine changes.
+
+    Attributes:
+        path: the JSON file.
+        fastest: the engine that `auto` chose; "" before a measurement.
+        batch_tokens: the fastest batch size by engine, in tokens.
+        checked: engines whose prices agree with the reference.
+        without_gpu: there was an NVIDIA GPU that could not be used.
+    """
+
+    path: Path
+    fastest: str = ""
+    batch_tokens: dict[str, int] = field(default_factory=dict)
+    checked: tuple[str, ...] = ()
+    without_gpu: bool = False
+
+    def save(self, **changes: Any) -> None:
+        """Write the record with some changes. If that fails, the engines are measured again next time."""
+        found = {"machine": _machine(), **vars(replace(self, **changes))}
+        del found["path"]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self.path, json.dumps(found) + "\n")
+        except OSError as error:
+            logger.warning(
+                f"the measurements cannot be cached in {self.path.parent}: {error.strerror or error}."
+            )
+
+
+def read_record(path: Path) -> EngineRecord:
+    """Read a record; an empty one if there is none for this machine or the file is damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if found.pop("machine") == _machine():
+            return TypeAdapter(EngineRecord).validate_python({**found, "path": path})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return EngineRecord(path)
+
+
+def _machine() -> str:
+    """Return a hash of the processor, the usable CPUs, and the versions of engines and their libraries."""
+    model = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else platform.processor()
+    names = [line for line in model.splitlines() if line.startswith("model name")][:1] or [model]
+    engines = [(entry.name, entry.package, entry.version) for entry in registry().of_kind("engine")]
+    libraries = {package: _library_versions(package) for _, package, _ in engines}
+    text = json.dumps(
+        [platform.machine(), names, usable_cpus(), shutil.which("nvidia-smi"), engines, libraries]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _library_versions(package: str) -> dict[str, str]:
+    """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
+    found = {}
+    with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
+        for requirement in metadata.requires(package) or []:
+            if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
+                continue
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            with suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
+    return found

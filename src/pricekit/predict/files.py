@@ -1,0 +1,423 @@
+"""Prediction of table files. While one window of rows is priced and stored, the next ones are read and prepared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from pricekit import __version__
+from pricekit.errors import ConfigError, DataError
+from pricekit.insight.drift import require_sketch
+from pricekit.insight.priced_rows import PricedRows, Watch
+from pricekit.io.digests import tells_damage
+from pricekit.io.files import behind_link, read_json, write_text
+from pricekit.io.locks import owned
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
+from pricekit.io.storage import Address, Location, fingerprint, for_all, working_path
+from pricekit.predict.intervals import BOUNDS
+from pricekit.predict.workers import Pace, TablePricer, price_in_processes, worthwhile
+from pricekit.table import (
+    DEFAULT_READ_OPTIONS,
+    Columns,
+    PredictionWriter,
+    ReadOptions,
+    Table,
+    check_output,
+    concat_tables,
+    files_size,
+    iter_files,
+    read_predictions,
+    table_files,
+)
+from pricekit.table.many_files import warn_of_other_formats
+from pricekit.wording import counted
+
+WINDOW, WINDOW_BYTES = 8192, 64 << 20
+"""Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
+
+_WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
+_NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
+"""The name of a finished window ends with the beginning of its SHA-256."""
+
+_PREDICTION = "prediction"
+"""What key.json calls the name of the prediction."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is priced, and where the prices go.
+
+    Attributes:
+        source: a table file, a folder of Parquet files, or a pattern.
+        out: the file or the folder of the prices.
+        columns: the columns to read.
+        read_options: how to read them.
+        limit: read only the first rows; None: all.
+        interval: also write the bounds of an interval of this level.
+        watch: the file of a sketch, to which the rows are added.
+    """
+
+    source: Location
+    out: Location
+    columns: Columns
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    limit: int | None = None
+    interval: float | None = None
+    watch: Path | None = None
+
+
+def predict_file(predictor: TablePricer, request: Request, *, resume: bool, processes: int | None) -> int:
+    """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
+    source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
+    limit, interval = request.limit, request.interval
+    files = table_files(source)
+    warn_of_other_formats(source)
+    check_output(out, files)
+    check_request(predictor, columns, interval)
+    watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
+    resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
+    if resume and not resumable:
+        raise ConfigError(
+            "standard input and output cannot be resumed; read and write files, or predict from the first row",
+            parameters=("resume",),
+        )
+    fingerprints = _fingerprints(files)
+    key: dict[str, object] = {
+        "model": predictor.digest,
+        "columns": str(columns),
+        "read options": str(read_options),
+        "limit": limit,
+        "table": fingerprints,
+        "pricekit version": [WINDOW, __version__],
+        **({} if watching is None else {"sketch of priced rows": True}),
+    }
+    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
+    with (
+        working_path(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        PredictionCheckpoint(place, key) as checkpoint,
+    ):
+        _resume_or_start(checkpoint, resume, watching)
+        try:
+            size, done, counting = files_size(files), checkpoint.count, watching is not None
+            windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
+            rows, empty = _store(windows, size, checkpoint, watching)
+            if _fingerprints(files) != fingerprints:
+                checkpoint.clear()
+                raise DataError(
+                    f"{source} changed during the prediction; predict again when the file is complete."
+                )
+            with PredictionWriter(out) as writer:
+                for ids, prices in checkpoint:
+                    write_prices(writer, ids, prices, predictor, interval)
+        except BaseException:
+            if checkpoint.count and resumable:
+                logger.warning(
+                    "finished windows are kept; predict again with resume to continue, unless a file changes."
+                )
+            raise
+        if watching is not None:
+            watching.finish(checkpoint.prediction)
+        checkpoint.clear()
+    if empty:
+        logger.warning(f"{empty:,} of {rows:,} rows have no text; they are priced anyway.")
+    _warn_of_new_files(source, [*files, out])
+    return rows
+
+
+def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
+    """Raise errors that would otherwise occur at the end of the work."""
+    if interval is not None:
+        predictor.check_interval(interval)
+    if columns.id in ("price", *(BOUNDS if interval is not None else ())):
+        raise DataError(
+            f"the id column has the name of an output column, '{columns.id}'; choose another id column",
+            parameters=("id",),
+            column=columns.id,
+        )
+
+
+def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
+    """Continue an interrupted prediction, or start from the first row."""
+    windows, differences = checkpoint.found()
+    if resume and not differences:
+        checkpoint.keep_name()
+    if watch is not None and resume and windows and not differences:
+        differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
+    if resume and windows and not differences:
+        logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
+        checkpoint.resume()
+        return
+    if windows:
+        reason = (
+            f"it used a different {', a different '.join(differences)}"
+            if differences
+            else "resume would keep them"
+        )
+        logger.warning(f"deleting {counted(windows, 'window')} of an interrupted prediction: {reason}.")
+    elif resume:
+        logger.info("there is no interrupted prediction to resume; starting from the first row.")
+    checkpoint.start()
+
+
+def _store(
+    windows: Iterable[tuple[Table, np.ndarray | None, PricedRows | None]],
+    size: int,
+    checkpoint: PredictionCheckpoint,
+    watch: Watch | None,
+) -> tuple[int, int]:
+    """Store windows as they are priced; return the number of rows, and of rows without text."""
+    rows, done, empty, position = 0, 0, 0, 0
+    started = time.perf_counter()
+    with progress("pricing", size) as advance:
+        for table, prices, counts in windows:
+            if watch is not None and counts is not None:
+                watch.add(counts, checkpoint.folder, checkpoint.count + 1)
+            if prices is not None:
+                checkpoint.add(table.ids, prices)
+                done += len(table)
+            rows += len(table)
+            empty += int((table.text.str.strip() == "").sum())
+            speed = done / (time.perf_counter() - started)
+            advance(table.position - position, f"{rows:,} rows  {speed:,.0f} rows/s")
+            position = table.position
+    return rows, empty
+
+
+def write_prices(
+    writer: PredictionWriter,
+    ids: pd.Series,
+    prices: np.ndarray,
+    predictor: TablePricer,
+    interval: float | None,
+) -> None:
+    """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
+    bounds = () if interval is None else predictor.interval(prices, interval)
+    writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+
+
+def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
+    """Yield the tables, with consecutive small ones of the same columns merged into one window."""
+    merged: list[Table] = []
+    rows = size = 0
+    for table in tables:
+        text = int(table.text.memory_usage(index=False, deep=True))
+        if merged:
+            last = merged[-1]
+            same = last.ids.dtype == table.ids.dtype and last.frame.dtypes.equals(table.frame.dtypes)
+            if rows + len(table) > WINDOW or size + text > WINDOW_BYTES or not same:
+                yield concat_tables(merged)
+                merged, rows, size = [], 0, 0
+        merged.append(table)
+        rows, size = rows + len(table), size + text
+    if merged:
+        yield concat_tables(merged)
+
+
+def _warn_of_new_files(source: Location, known: Iterable[Location]) -> None:
+    """Log the number of files that appeared in a folder or a pattern during the prediction, and one of their names."""
+    with suppress(DataError):  # all files were deleted
+        if new := {_absolute(file) for file in table_files(source)} - {_absolute(file) for file in known}:
+            logger.warning(
+                f"{counted(len(new), 'file')} of {source} appeared during the prediction, such as {min(new)}; the "
+                "output does not include them."
+            )
+
+
+def _absolute(file: Location) -> str:
+    return str(file.absolute() if isinstance(file, Path) else file)
+
+
+def _fingerprints(files: list[Location]) -> list[list[object]]:
+    """Return name, size and time or entity tag of each file that exists."""
+    return [found for found in for_all(fingerprint, files) if found]
+
+
+def priced(
+    predictor: TablePricer,
+    tables: Iterable[Table],
+    size: int,
+    *,
+    done: int = 0,
+    processes: int | None = 1,
+    pace: Pace | None = None,
+    counting: bool = False,
+) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
+
+    Args:
+        predictor: the model.
+        tables: consecutive windows of rows.
+        size: the final `Table.position`.
+        done: the number of tables at the beginning that are not priced; they come with None.
+        processes: the number of processes; None: several if that is faster.
+        pace: learns from the first window how long rows take.
+        counting: whether the rows are counted, for `drift`.
+    """
+    tables, pace = prefetched(tables), pace or Pace()
+    for table in islice(tables, done):
+        yield table, None, None
+    for first in islice(tables, 1):
+        yield first, *pace.price(predictor, first, counting)
+        if processes is None:
+            windows_left = (size - first.position) / max(1, first.position) * (done + 1)
+            processes = worthwhile(predictor, pace, windows_left)
+    if processes is not None and processes > 1:
+        yield from price_in_processes(predictor, tables, processes, counting=counting)
+        return
+    for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
+        prices = predictor.price(inputs)
+        yield table, prices, predictor.count(table, inputs, prices) if counting else None
+
+
+def prefetched(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items; another thread computes the next one while the last one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, iterator, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, iterator, None)
+            yield item
+
+
+class PredictionCheckpoint:
+    """Windows of ids and prices, one Parquet file each, in a hidden folder next to the output.
+
+    As a context manager, it deletes the folder at the end unless it contains windows. Whoever uses it owns the output
+    (`pricekit.io.locks`).
+
+    Args:
+        out: the output file.
+        key: everything that the windows depend on, such as model, table and columns, as JSON values by name. Windows
+            with a different key are not used.
+
+    Attributes:
+        prediction: a name for this prediction, which those that continue it have, too: 32 hexadecimal digits.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+
+    def __init__(self, out: Path, key: dict[str, object]) -> None:
+        self.out = out
+        target = behind_link(out)
+        self.folder = target.with_name(f".{target.name}.parts")
+        self.key: dict[str, object] = json.loads(json.dumps(key))
+        self.windows: list[Path] = []
+        self._found: list[Path] = []
+        self.prediction, self._before = secrets.token_hex(16), ""
+
+    @property
+    def count(self) -> int:
+        """The number of finished windows."""
+        return len(self.windows)
+
+    def __enter__(self) -> Self:
+        if self.folder.is_symlink():
+            raise DataError(
+                f"{self.folder}, the folder of unfinished predictions, is a link; delete the link."
+            )
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.folder.is_dir() and not any(self.folder.glob(_WINDOWS)):
+            self.clear()
+            with suppress(OSError):
+                self.folder.rmdir()
+
+    def found(self) -> tuple[int, list[str]]:
+        """Return the number of windows of an earlier prediction, and the names of the key's values that differ."""
+        self._found = self._intact_windows()
+        file = self.folder / "key.json"
+        try:
+            known = dict(read_json(file)) if file.is_file() else {}
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
+        except (ValueError, TypeError):
+            known = {}
+        self._before = str(known.get(_PREDICTION, ""))
+        return len(self._found), [name for name, value in self.key.items() if known.get(name, ...) != value]
+
+    def keep_name(self) -> None:
+        """Continue the prediction that was found, if it has a name, so that its rows are added to a sketch once."""
+        if re.fullmatch("[0-9a-f]{32}", self._before):
+            self.prediction = self._before
+
+    def resume(self) -> None:
+        """Continue after the windows that were found."""
+        self.windows = self._found
+
+    def start(self) -> None:
+        """Delete the windows of an earlier prediction, and write the key."""
+        self.clear()
+        try:
+            write_text(self.folder / "key.json", json.dumps(self.key | {_PREDICTION: self.prediction}))
+        except OSError as error:
+            raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
+
+    def add(self, ids: pd.Series, price: np.ndarray) -> None:
+        """Store a window: ids (N,) and prices, float (N,)."""
+        written = self.folder / f"part-{self.count:06d}.parquet"
+        with PredictionWriter(written) as writer:
+            writer.write(ids, price)
+        self.windows.append(written.replace(written.with_stem(f"{written.stem}-{_digest(written)}")))
+
+    def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
+        """Yield ids and prices, float32, of all windows in order; ids of several types become text."""
+        types = {pq.read_schema(window).field(0).type for window in self.windows}
+        for window in self.windows:
+            yield read_predictions(window, text_ids=len(types) > 1)
+
+    def clear(self) -> None:
+        """Delete all windows, their counts and the key."""
+        names = (_WINDOWS, "counts-*.json", ".*.tmp", "key.json")
+        for path in [path for name in names for path in self.folder.glob(name)]:
+            path.unlink(missing_ok=True)
+        self.windows = []
+
+    def _intact_windows(self) -> list[Path]:
+        """Return the windows before the first one that is missing or damaged; that and later ones are priced again."""
+        names = sorted(self.folder.glob(_WINDOWS))
+        named = [(path, found) for path in names if (found := _NAME.fullmatch(path.name))]
+        intact: list[Path] = []
+        for path, found in named:
+            if _digest(path) != found["digest"]:
+                logger.warning(f"{path} was altered or damaged; it and later windows are priced again")
+            elif int(found["number"]) == len(intact):
+                intact.append(path)
+        return intact
+
+
+def _digest(window: Path) -> str:
+    """Return the beginning of the SHA-256 of a file; "" if it cannot be read because of damage."""
+    try:
+        with window.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        if not tells_damage(error):
+            raise
+        return ""

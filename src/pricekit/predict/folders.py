@@ -1,0 +1,504 @@
+"""Prediction from folder to folder: one output file for each input file, by any number of workers.
+
+A part is an input file and its output. A job prices parts; workers on any machine receive it. A record remembers a
+finished part, so that it is not priced again. Who works is this process, several processes, or a runner: a cluster
+through a plugin package.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+from pydantic import BaseModel
+
+from pricekit import __version__
+from pricekit.core.packages import load_provided, provided
+from pricekit.errors import BundleError, DataError, NoRowsError, PluginError, PricekitError
+from pricekit.io.causes import causes, is_temporary
+from pricekit.io.files import delete_abandoned, describe_failure
+from pricekit.io.locks import owned
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
+from pricekit.io.storage import (
+    Address,
+    Location,
+    delete,
+    exists,
+    files_below,
+    fingerprint,
+    for_all,
+    is_folder,
+    read_text,
+    size_of,
+    working_path,
+    write_text,
+)
+from pricekit.predict.files import WINDOW, check_request, priced, write_prices
+from pricekit.predict.predictor import Shipped
+from pricekit.predict.workers import Opened, Pace, ended_early, in_new_processes, kept, worthwhile
+from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
+from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
+from pricekit.table.source import DEFAULT_READ_OPTIONS, format_of
+from pricekit.table.table import Notices
+from pricekit.wording import counted, did_you_mean, shorten
+
+if TYPE_CHECKING:
+    from pricekit.predict.predictor import Predictor
+
+
+RECORDS = "_pricekit"
+"""The folder of records in an output folder. Readers of tables leave out names that begin with "_"."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a folder.
+
+    Attributes:
+        source: the table.
+        target: the file for its prices, which has the same name and place below its folder.
+        record: the file for its record.
+        name: both names, relative to the folders, such as "day=1/products.csv".
+    """
+
+    source: Location
+    target: Location
+    record: Location
+    name: str
+
+
+def parts_of(source: Location, out: Location) -> list[Part]:
+    """Return the parts of a folder of Parquet files or of a pattern, sorted by name.
+
+    Raises:
+        DataError: there are no files, or the outputs would be among the inputs.
+    """
+    fixed = fixed_part(source)
+    if _contains(fixed, out):
+        raise DataError(
+            f"the folder of prices, {out}, is inside of {fixed}, whose files are priced. Name another folder.",
+            parameters=("out",),
+            path=str(out),
+        )
+    files = table_files(source)
+    warn_of_other_formats(source)
+    names = [str(file)[len(str(fixed)) :].lstrip("/\\").replace("\\", "/") for file in files]
+    return [
+        Part(file, out / name, out / RECORDS / f"{name}.json", name)
+        for file, name in zip(files, names, strict=True)
+    ]
+
+
+def is_folder_output(out: Location, source: Location) -> bool:
+    """Return whether prices go to a folder: the output has no suffix of a format, and the table is several files."""
+    if isinstance(out, Address) and out.is_stream:
+        return False
+    try:
+        format_of(out)
+    except DataError:
+        return fixed_part(source) != source or is_folder(source)
+    return is_folder(out)
+
+
+def _contains(folder: Location, other: Location) -> bool:
+    if isinstance(folder, Path) and isinstance(other, Path):
+        return other.resolve().is_relative_to(folder.resolve())
+    return str(other) == str(folder) or str(other).startswith(f"{str(folder).rstrip('/')}/")
+
+
+class Record(BaseModel):
+    """What is remembered of a file of prices.
+
+    Attributes:
+        table: what changes when the input file is replaced (`storage.fingerprint`).
+        model: the digest of the model.
+        request: everything else on which the prices depend: columns, ways of reading, interval, version.
+        rows: the number of rows.
+        bytes: the size of the file of prices.
+    """
+
+    table: list[Any]
+    model: str
+    request: dict[str, Any]
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part.
+
+    Attributes:
+        name: of the part.
+        rows: the number of its rows; 0 if it failed.
+        problem: why it failed, as one clear message; "" if its prices are complete.
+        seconds: the time that it took.
+        preparing, pricing: the seconds for tokens and features of its first window, and those of the engine.
+        notices: sentences for the user about how it was read; whoever receives the outcome logs them.
+    """
+
+    name: str
+    rows: int = 0
+    problem: str = ""
+    seconds: float = 0.0
+    preparing: float = 0.0
+    pricing: float = 0.0
+    notices: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """Prices the files of a folder.
+
+    A job can be pickled, also for other machines: then `model` must open the bundle there.
+
+    Attributes:
+        model: opens the predictor, in each process once.
+        digest: of the model.
+        columns: the columns to read.
+        read_options: how to read them.
+        interval: also write an interval of this level.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from pricekit.predict.folders import Job
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> predictor = pk.load("bundle", engine="ort-cpu")
+        >>> Job.of(predictor).digest == predictor.digest
+        True
+    """
+
+    model: Callable[[], Predictor] = field(repr=False)
+    digest: str
+    columns: Columns
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    interval: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        predictor: Predictor,
+        columns: Columns | None = None,
+        read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+        interval: float | None = None,
+    ) -> Job:
+        """Return the job of a predictor, for this process and its children."""
+        read = replace(columns or predictor.columns, price=None)
+        return cls(Opened(predictor), predictor.digest, read, read_options, interval)
+
+    def shipped(self) -> Job:
+        """Return a job that contains the bundle, for workers that do not see its folder.
+
+        Raises:
+            ConfigError: the model is no bundle.
+            BundleError: the bundle has changed since it was loaded.
+        """
+        return replace(self, model=Shipped.of(self.model()))
+
+    def check(self) -> None:
+        """Open the model; raises PluginError or BundleError, with the reason why a worker cannot work."""
+        found = self.model().digest
+        if found != self.digest:
+            raise BundleError(
+                f"the worker has another bundle, with the digest {found}; expected {self.digest}"
+            )
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Everything on which prices depend beside table and model, as plain JSON values."""
+        return {
+            "columns": str(self.columns),
+            "read options": str(self.read_options),
+            "interval": self.interval,
+            "pricekit version": [WINDOW, __version__],
+        }
+
+    def finished(self, part: Part) -> Record | None:
+        """Return the record of a part that need not be priced again; None if it is not finished."""
+        try:
+            text = read_text(part.record) if exists(part.record) else ""
+            record = Record.model_validate_json(text)
+        except (DataError, OSError, ValueError):  # it is missing or damaged
+            return None
+        same = (record.table, record.model, record.request) == (
+            fingerprint(part.source),
+            self.digest,
+            self.request,
+        )
+        complete = same and exists(part.target) and size_of(part.target) == record.bytes
+        return record if complete else None
+
+    def __call__(self, part: Part, processes: int | None = 1) -> Outcome:
+        """Price one part: its file appears when it is complete, then its record.
+
+        A problem of this file is part of the outcome, because other files may have none.
+
+        Args:
+            part: the file.
+            processes: the number of processes; None: several if that is faster.
+
+        Raises:
+            PricekitError: the model cannot be used.
+            OSError: the disk is full.
+        """
+        began, pace, notices = time.perf_counter(), Pace(), list[str]()
+        try:
+            rows = self._price(part, processes, pace, notices.append)
+        except (DataError, OSError) as error:
+            if any(map(is_temporary, causes(error))):
+                raise
+            problem = str(error) if isinstance(error, PricekitError) else describe_failure(error)
+            return Outcome(part.name, 0, problem, time.perf_counter() - began, notices=notices)
+        seconds = time.perf_counter() - began
+        return Outcome(part.name, rows, "", seconds, pace.preparing, pace.pricing, notices)
+
+    def _price(self, part: Part, processes: int | None, pace: Pace, notices: Notices) -> int:
+        predictor, before, rows = self.model(), fingerprint(part.source), 0
+        if isinstance(part.target, Path):
+            part.target.parent.mkdir(parents=True, exist_ok=True)
+        with PredictionWriter(part.target) as writer:
+            size = size_of(part.source)
+            tables = self._tables(part, notices)
+            for table, prices, _ in priced(predictor, tables, size, processes=processes, pace=pace):
+                assert prices is not None
+                write_prices(writer, table.ids, prices, predictor, self.interval)
+                rows += len(table)
+            if not rows:  # readers of the folder expect the columns of the other files
+                ids = ids_without_rows(part.source, self.columns, self.read_options)
+                write_prices(writer, ids, np.empty(0), predictor, self.interval)
+            if fingerprint(part.source) != before:
+                raise DataError(
+                    f"{part.source} changed during the prediction; predict again when the file is complete."
+                )
+            delete(part.record)  # so that it never describes another file, even if this process is killed
+        if isinstance(part.record, Path):
+            part.record.parent.mkdir(parents=True, exist_ok=True)
+        size = size_of(part.target)
+        record = Record(table=before, model=self.digest, request=self.request, rows=rows, bytes=size)
+        write_text(part.record, record.model_dump_json(indent=1) + "\n")
+        return rows
+
+    def _tables(self, part: Part, notices: Notices) -> Iterator[Table]:
+        try:
+            yield from iter_table(
+                part.source,
+                self.columns,
+                rows=WINDOW,
+                read_options=self.read_options,
+                notices=notices,
+            )
+        except NoRowsError:
+            logger.debug(f"{part.source} has no rows")
+
+
+GROUP = "pricekit.runners"
+"""The entry-point group in which a package names its runner."""
+
+PACKAGES = frozenset({"ray", "spark"})
+"""Runners in packages that this project publishes as pricekit-NAME."""
+
+
+class Runner(Protocol):
+    """A function that lets workers price the parts of a folder, and yields what became of each, in any order.
+
+    A package names it in the entry-point group `pricekit.runners`. Each part may be priced more than once, because its
+    file is replaced as a whole.
+    """
+
+    def __call__(
+        self, job: Job, parts: Sequence[Part], *, address: str | None, workers: int | None
+    ) -> Iterator[Outcome]:
+        """Price the parts.
+
+        Args:
+            job: call it with a part, in a worker; pickle it to get there.
+            parts: at least one.
+            address: of the cluster; None: the usual one.
+            workers: the number of workers; None: as many as suit.
+
+        Raises:
+            PricekitError: no worker can work, such as one without pricekit, or with another bundle.
+        """
+
+
+def runner_of(name: str) -> Runner:
+    """Return the runner that a package provides; raises PluginError."""
+    found = provided(GROUP)
+    if name not in found:
+        names = sorted(found)
+        hint = f" Install pricekit-{name}." if name in PACKAGES else did_you_mean(name, names)
+        raise PluginError(
+            f"there is no runner '{name}'; available: {', '.join(names) or 'none'}.{hint}",
+            parameters=("runner",),
+            candidates=names,
+        )
+    return cast(Runner, load_provided(found[name], "runner", ("runner",)))
+
+
+AT_A_TIME = 16
+"""Records that are read at a time."""
+
+SHOWN = 20
+"""Failures that the error at the end quotes."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who prices the files of a folder.
+
+    Attributes:
+        processes: the number of workers; None: as many as suit.
+        runner: the name of a package's runner, whose workers price the files; None: this process and its children.
+        address: where the runner finds its cluster.
+    """
+
+    processes: int | None = None
+    runner: str | None = None
+    address: str | None = None
+
+
+def predict_folder(
+    job: Job, source: Location, out: Location, workers: Workers = Workers(), *, resume: bool = False
+) -> int:
+    """Price every file of a folder or a pattern into a file of the same name; return the number of rows.
+
+    A file of prices appears when it is complete, and then its record. So whoever repeats the work, after a kill or at
+    the same time, replaces files by equal ones.
+
+    Args:
+        job: prices one file.
+        source: a folder of Parquet files, or a pattern.
+        out: the folder of prices.
+        workers: who prices them.
+        resume: skip files whose prices are complete.
+
+    Raises:
+        DataError: some files failed; the others are priced. Or the folders cannot be used.
+        PluginError, BundleError: the workers or the model cannot be used.
+    """
+    processes = workers.processes
+    run = None
+    if workers.runner is not None:
+        run = partial(runner_of(workers.runner), address=workers.address, workers=processes)
+    check_request(job.model(), job.columns, job.interval)
+    parts = parts_of(source, out)
+    _check_folder(out)
+    if isinstance(out, Path):
+        (out / RECORDS).mkdir(parents=True, exist_ok=True)
+    with (
+        working_path(out) as place,
+        owned(place, "predictions", DataError, shown=out),
+        ExitStack() as at_end,
+    ):
+        if isinstance(out, Path):
+            files = [file for part in parts for file in (part.target, part.record)]
+            folders = sorted({file.parent for file in files if isinstance(file, Path)})
+            # What killed workers left is deleted here, because one that left something may still have been alive when
+            # another one priced its file again: now that of an earlier prediction, and at the end that of this one.
+            delete_abandoned(folders, out)
+            at_end.callback(delete_abandoned, folders, out)
+        finished = _finished(job, parts) if resume else {}
+        left = [part for part in parts if part.name not in finished]
+        if resume:
+            logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
+        rows, failed = sum(finished.values()), dict[str, str]()
+        if left:
+            outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
+            rows, failed = _follow(outcomes, left, rows)
+    if failed:
+        raise _failure(failed, len(parts))
+    return rows
+
+
+def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
+    """Return the rows of the parts that need not be priced again, by name."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:  # remote files answer slowly
+        records = pool.map(job.finished, parts)
+        return {part.name: found.rows for part, found in zip(parts, records, strict=True) if found}
+
+
+def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
+    """Price the parts in this process, large ones in several; or several parts at a time, each in a process."""
+    if processes is None:
+        yield (first := job(parts[0], None))
+        parts = parts[1:]
+        at_a_time = _worthwhile(job, first, parts)
+    else:
+        at_a_time = min(processes, len(parts))
+    if at_a_time <= 1:
+        for part in parts:
+            yield job(part, processes)
+        return
+    with in_new_processes(at_a_time, job) as pool:
+        waiting = [pool.submit(_price, part) for part in parts]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BrokenProcessPool:
+            raise ended_early() from None
+
+
+def _price(part: Part) -> Outcome:
+    job: Job = kept()
+    return job(part)
+
+
+def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
+    """Return the number of processes that price the other parts faster than threads, at most one for each part."""
+    if len(left) < 2 or not first.rows:
+        return 1
+    measured = first.preparing + first.pricing
+    times = len(left) * first.seconds / measured if measured else 0.0
+    return min(len(left), worthwhile(job.model(), Pace(first.preparing, first.pricing), times))
+
+
+def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], rows: int) -> tuple[int, dict[str, str]]:
+    """Show progress in bytes; return the number of rows, added to `rows`, and the problems of failed parts by name."""
+    failed = {}
+    sizes = dict(
+        zip([part.name for part in parts], for_all(size_of, [part.source for part in parts]), strict=True)
+    )
+    with progress("pricing", sum(sizes.values())) as advance:
+        for number, outcome in enumerate(outcomes, start=1):
+            rows += outcome.rows
+            for sentence in outcome.notices:
+                logger.warning(sentence)
+            if outcome.problem:
+                failed[outcome.name] = outcome.problem
+                logger.warning(f"{outcome.name} failed: {outcome.problem}")
+            advance(sizes[outcome.name], f"{number:,} of {len(parts):,} files  {rows:,} rows")
+    return rows, failed
+
+
+def _check_folder(out: Location) -> None:
+    """Refuse a folder that contains other things, which would be mixed with prices."""
+    if isinstance(out, Path) and out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file. Name a folder for the prices.", parameters=("out",))
+    known = exists(out / RECORDS) if isinstance(out, Path) else is_folder(out / RECORDS)
+    if is_folder(out) and not known and files_below(out):
+        raise DataError(
+            f"the folder {out} contains files that pricekit did not write; name an empty or a new folder",
+            parameters=("out",),
+            path=str(out),
+        )
+
+
+def _failure(failed: dict[str, str], count: int) -> DataError:
+    lines = [f"\n  {name}: {shorten(problem, 300)}" for name, problem in sorted(failed.items())[:SHOWN]]
+    more = f"\n  and {len(failed) - SHOWN:,} more" if len(failed) > SHOWN else ""
+    rest = "the others are priced" if len(failed) < count else "none is priced"
+    return DataError(
+        f"{len(failed):,} of {counted(count, 'file')} failed, and {rest}. Correct them, and predict again with resume:"
+        f"{''.join(lines)}{more}",
+        parameters=("table",),
+        failed=failed,
+    )

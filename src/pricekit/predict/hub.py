@@ -1,0 +1,189 @@
+"""Bundles in repositories of the Hugging Face hub: pushed as one commit, pulled and checked file by file.
+
+Only files of the bundle are sent and fetched. huggingface_hub finds the token where its other tools keep it, and
+HF_ENDPOINT names another hub.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pricekit.errors import BundleError, ConfigError
+from pricekit.io.causes import raise_outside_cause
+from pricekit.io.files import new_folder, temporary_folder
+from pricekit.io.log import logger
+from pricekit.io.progress import progress
+from pricekit.predict.bundle import (
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    check_hash,
+    check_listed_sizes,
+    check_name,
+    files_of_bundle,
+    named_as,
+    open_bundle,
+    read_manifest,
+)
+from pricekit.predict.keys import MAX_SIGNATURE_BYTES, SIGNATURE, Trust
+from pricekit.wording import shorten
+
+_REPOSITORY = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
+_TOKEN = "the token that `hf auth login` stores, or the environment variable HF_TOKEN"  # noqa: S105
+
+
+def repository_of(given: str, *, revisions: bool = True) -> tuple[str, str | None]:
+    """Return the id of a repository and the revision behind @; raises ConfigError."""
+    found = _REPOSITORY.fullmatch(given) if isinstance(given, str) else None
+    if found is None or ".." in given or (found[2] and not revisions):
+        expected = "owner/name or owner/name@revision" if revisions else "owner/name"
+        raise ConfigError(f"the repository is {given!r}; expected {expected}", parameters=("repository",))
+    return found[1], found[2]
+
+
+def push_bundle(path: Path, repository: str, *, public: bool) -> str:
+    """Push a bundle as one commit, which deletes other files of the bundle before it; return the commit's address.
+
+    Args:
+        path: its folder; every file is checked first.
+        repository: owner/name; a new one is made if there is none.
+        public: of a new repository; one that exists stays as it is.
+
+    Raises:
+        BundleError: the bundle is damaged, or the hub refuses it.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    files = files_of_bundle(open_bundle(path))
+    api = _api()
+    with _explained(repository, "cannot be written"):
+        api.create_repo(repository, private=not public, exist_ok=True)
+        operations: list[Any] = [
+            CommitOperationAdd(path_in_repo=name, path_or_fileobj=content) for name, content in files.items()
+        ]
+        operations += map(CommitOperationDelete, _earlier_files(api, repository) - files.keys())
+        done = api.create_commit(repository, operations, commit_message=f"Bundle {path.absolute().name}")
+    return str(done.commit_url)
+
+
+def _earlier_files(api: Any, repository: str) -> set[str]:
+    """Return the files of the bundle at the head of a repository, as far as they are there."""
+    info = api.model_info(repository, files_metadata=True)
+    sizes = _sizes(info)
+    listed = {MANIFEST, SIGNATURE}
+    if MANIFEST in sizes:
+        try:
+            if sizes[MANIFEST] > MAX_MANIFEST_BYTES:
+                raise ValueError("it is too large")
+            with temporary_folder() as folder:
+                _download(repository, str(info.sha), MANIFEST, folder)
+                listed |= dict(json.loads((folder / MANIFEST).read_bytes())["files"]).keys()
+        except (ValueError, KeyError, TypeError, RecursionError):
+            logger.warning(
+                f"{MANIFEST} of {repository} was damaged, so files of an earlier bundle may remain there; delete them"
+            )
+    return listed & sizes.keys()
+
+
+def _sizes(info: Any) -> dict[str, int]:
+    """Return the size of each file of a repository."""
+    return {file.rfilename: file.size or 0 for file in info.siblings or []}
+
+
+def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust | None) -> str:
+    """Fetch a bundle into a new folder, complete and checked, or nothing; return the hash of its commit.
+
+    Args:
+        repository: owner/name.
+        revision: a branch, a tag or a commit; None: the main branch.
+        out: the folder, which is missing or empty.
+        trust: the keys one of which must have signed it, before its other files are fetched; None: no signature is
+            needed.
+
+    Raises:
+        BundleError: there is no bundle, it is damaged, or no trusted key has signed it.
+    """
+    with (
+        new_folder(out) as temporary,
+        _explained(repository, "cannot be read"),
+        named_as(temporary, repository),
+    ):
+        commit = _fetch(repository, revision, temporary, trust)
+        open_bundle(temporary, trust)
+    return commit
+
+
+def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
+    """Fetch the files of a bundle at one commit."""
+    info = _api().model_info(repository, revision=revision, files_metadata=True)
+    sizes = _sizes(info)
+    if MANIFEST not in sizes:
+        raise BundleError(
+            f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
+        )
+    commit = str(info.sha)
+    most = {MANIFEST: MAX_MANIFEST_BYTES, SIGNATURE: MAX_SIGNATURE_BYTES}
+    for name in most.keys() & sizes.keys():
+        if sizes[name] > most[name]:
+            raise BundleError(f"{name} of {repository} has over {most[name]} bytes; do not trust it")
+        _download(repository, commit, name, new)
+    manifest, _ = read_manifest(new, trust)
+    listed = manifest["files"]
+    for name, facts in listed.items():
+        check_name(new, name)
+        if sizes.get(name) != facts["bytes"]:
+            found = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
+            raise BundleError(f"{name} of {repository} {found} bytes; the manifest lists {facts['bytes']:,}")
+    check_listed_sizes(new, manifest)
+    with progress("fetching", len(listed)) as advance:
+        for name, facts in listed.items():
+            _download(repository, commit, name, new)
+            check_hash(new / name, facts["sha256"])
+            advance(1, name)
+    shutil.rmtree(new / ".cache", ignore_errors=True)
+    return commit
+
+
+def _download(repository: str, commit: str, name: str, new: Path) -> None:
+    from huggingface_hub import utils
+
+    hub: Any = utils  # without types
+    hub.disable_progress_bars()  # pricekit shows its own
+    _api().hf_hub_download(repository, name, revision=commit, local_dir=new)
+
+
+def _api() -> Any:
+    from huggingface_hub import HfApi
+
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+
+
+@contextmanager
+def _explained(repository: str, failed: str) -> Iterator[None]:
+    """Turn the errors of huggingface_hub and of the network into a BundleError."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except (BundleError, ConfigError):
+        raise
+    except Exception as error:
+        raise_outside_cause(error)
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in (401, 403) and not isinstance(error, errors.RepositoryNotFoundError):
+            reason = f"the hub refuses access ({status}); check {_TOKEN}, and what it allows"
+        elif isinstance(error, errors.RevisionNotFoundError):
+            reason = "it has no such revision; check it"
+        elif isinstance(error, errors.RepositoryNotFoundError):
+            reason = f"there is no such repository, or it is private; check its name, and {_TOKEN}"
+        else:
+            reason = f"{type(error).__name__}: {shorten(str(error), 300)}; try again, or check the network"
+        raise BundleError(
+            f"the repository {repository} {failed}: {reason}", parameters=("repository",)
+        ) from error

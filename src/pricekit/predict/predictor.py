@@ -1,0 +1,351 @@
+"""The predictor: the engine below `pricekit.Model`, which prices rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pandas as pd
+
+from pricekit.errors import BundleError, ConfigError
+from pricekit.features.preprocess import Inputs, Preprocessor
+from pricekit.insight.drift import require_sketch
+from pricekit.insight.priced_rows import PricedRows, count_priced
+from pricekit.insight.products import ROWS, Products, read_products
+from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
+from pricekit.predict.bundle import Bundle, is_bundle, open_bundle
+from pricekit.predict.engines import AUTO
+from pricekit.predict.intervals import BOUNDS, Intervals, read_intervals
+from pricekit.predict.members import (
+    BundleReader,
+    Member,
+    Rows,
+    read_bundle,
+    table_of,
+    weighted_mean,
+)
+from pricekit.predict.self_test import (
+    SELF_TEST,
+    SelfTest,
+    SelfTestResult,
+    read_self_test,
+    require_self_test,
+)
+from pricekit.table import (
+    Columns,
+    Table,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Predictor:
+    """Predicts prices with one model, or with several whose log prices are averaged.
+
+    A predictor is immutable, and threads may share it. A pickled predictor contains the model's path, digest and
+    engine; the other process loads the model from that path, and checks its digest.
+
+    Attributes:
+        members: the models, at least one; their weights sum to 1.
+        digest: identifies the model by its contents.
+        intervals: of the prices; None for a predictor that was not loaded from a folder.
+        currency: the currency of the prices; None if the training table did not show one.
+        origin: None for a predictor that was not loaded from a folder.
+        sketch: of the training table; None for a predictor that was not loaded from a folder.
+        products: reads the products with prices that the model contains; None if it contains none.
+        invented: rows with the prices that they had at the export, for `self_test`; None for a model without them.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from pricekit.plugin import Predictor
+        >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+        >>> Predictor.load("bundle", engine="ort-cpu").predict(["Item Name: Green Tea, 20 Count"]).dtype
+        dtype('float32')
+    """
+
+    members: tuple[Member, ...]
+    digest: str = ""
+    intervals: Intervals | None = None
+    currency: str | None = None
+    origin: Origin | None = None
+    sketch: Sketch | None = None
+    products: Callable[[], Products] | None = None
+    invented: SelfTest | None = None
+
+    @classmethod
+    def load(cls, path: str | Path, engine: str = AUTO) -> Predictor:
+        """Open a bundle in an engine; `pricekit.load` also opens runs and ensembles.
+
+        Args:
+            path: the folder of the bundle, or its address such as "s3://bucket/bundle".
+            engine: the name of the engine; "auto" is the fastest on this machine, measured the first time.
+
+        Raises:
+            BundleError: the bundle is damaged.
+            PluginError: a feature or an engine is missing.
+        """
+        return cls.from_bundle(read_bundle(path), engine)
+
+    @classmethod
+    def from_bundle(cls, reader: BundleReader, engine: str = AUTO) -> Predictor:
+        """Open a bundle that was read; raises PluginError, BundleError."""
+        bundle, members = reader.bundle, reader.open_members(engine)
+        intervals = read_intervals(bundle.files["intervals.json"], bundle.path)
+        names = {member.engine.name for member in members}
+        origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
+        sketch = read_sketch(bundle.files[SKETCH], bundle.path)
+        products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
+        currency = bundle.manifest["currency"]
+        kept = bundle.files.get(SELF_TEST)
+        invented = None if kept is None else read_self_test(kept, reader.columns, bundle.path)
+        return cls(members, bundle.digest, intervals, currency, origin, sketch, products, invented)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that the model was trained with."""
+        return self.preprocessor.columns
+
+    @property
+    def preprocessor(self) -> Preprocessor:
+        """What turns rows into the inputs of the first member, which the sketch describes."""
+        return self.members[0].preprocessor
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine; the distinct names if the members use several."""
+        return ", ".join(dict.fromkeys(member.engine.name for member in self.members))
+
+    @overload
+    def predict(self, rows: Rows, interval: None = None) -> np.ndarray: ...
+    @overload
+    def predict(self, rows: Rows, interval: float) -> pd.DataFrame: ...
+
+    def predict(self, rows: Rows, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+        """Return one price per row, in order.
+
+        Args:
+            rows: a table, or a pandas, Arrow, polars or similar frame with the columns of `columns`; or texts: a list,
+                a pandas Series or a numpy array of strings. If the model reads several columns, a text has one line
+                "column: cell" per column.
+            interval: the share of true prices that the returned bounds contain, such as 0.9.
+
+        Returns:
+            Prices, float32 (N,), in the currency of the training table; with `interval` a frame with the columns
+            `price`, `price_low` and `price_high`, float32, and the index of a pandas `rows`.
+
+        Raises:
+            ConfigError: the model has no intervals, or none of that level.
+            DataError: a column is missing, or a text has no line of the expected form.
+        """
+        if interval is not None:
+            self.check_interval(interval)
+        price = self.prices(table_of(rows, self.columns))
+        if interval is None:
+            return price
+        bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
+        index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
+        return pd.DataFrame({"price": price, **bounds}, index=index)
+
+    def own_products(self) -> Products | None:
+        """Return the products with prices that the model contains, None if none; raises BundleError."""
+        return None if self.products is None else self.products()
+
+    def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
+        """Return the counts of priced rows, for `drift`; larger tables are sampled to 1,024 rows.
+
+        Args:
+            table: N rows, at least one.
+            inputs: of the rows, as of `prepare`.
+            prices: of the rows, float32 (N,), as of `price`.
+
+        Raises:
+            BundleError: the model has no sketch.
+        """
+        sketch = require_sketch(self.sketch)
+        return count_priced(sketch, self.preprocessor, table, inputs[0], prices)
+
+    def self_test(self) -> SelfTestResult:
+        """Price the invented rows that the bundle contains, and compare with their prices at the export.
+
+        Each row is priced alone and among the others. Run this in the process that will serve, as in a readiness check.
+
+        Returns:
+            Engine, number of rows, largest relative difference, and the tolerance.
+
+        Raises:
+            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs have
+                none.
+            PluginError: a feature or the engine fails.
+
+        Example:
+            >>> import pricekit as pk
+            >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
+            >>> found = pk.load("bundle", engine="ort-cpu").self_test()
+            >>> found.engine, found.difference <= found.tolerance
+            ('ort-cpu', True)
+        """
+        where = "the model" if self.origin is None else self.origin.path
+        test = require_self_test(self.invented)
+        return test.check(self.columns, self.prices, self.engine, where)
+
+    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
+
+        Raises:
+            ConfigError: the model has no intervals, or none of that level.
+        """
+        return self.require_intervals().bounds(price, level)
+
+    def require_intervals(self) -> Intervals:
+        """Return the price intervals; raises ConfigError if there are none."""
+        if self.intervals is None:
+            raise ConfigError(
+                "this model has no price intervals; load one from a run or a bundle, or leave the interval out",
+                parameters=("interval",),
+            )
+        return self.intervals
+
+    def check_interval(self, level: float) -> None:
+        """Raise ConfigError unless the model has intervals of that level."""
+        self.interval(np.ones(1, np.float32), level)
+
+    def prepare(self, table: Table) -> list[Inputs]:
+        """Return each member's inputs of a table's rows."""
+        return [member.preprocessor(table) for member in self.members]
+
+    def price(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return the weighted geometric mean of the members' prices, float32 (N,); inputs as of `prepare`."""
+        prices = [member.prices(some) for member, some in zip(self.members, inputs, strict=True)]
+        return weighted_mean(prices, [member.weight for member in self.members])
+
+    def prices(self, table: Table) -> np.ndarray:
+        """Return the price of each row, float32 (N,)."""
+        return self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
+        if self.origin is None:
+            raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
+        load, path, engine = self.origin.load, self.origin.path, self.origin.engine
+        return reopen, (load, path, self.digest, engine, self.batch_tokens)
+
+    @property
+    def batch_tokens(self) -> tuple[int, ...]:
+        """The maximum number of tokens per batch of each member, on which the last bits of prices depend."""
+        return tuple(member.engine.batch_tokens for member in self.members)
+
+    def with_batches(self, batch_tokens: tuple[int, ...]) -> Predictor:
+        """Return the predictor with other sizes of batches, one for each member."""
+        members = tuple(
+            replace(member, engine=replace(member.engine, batch_tokens=tokens))
+            for member, tokens in zip(self.members, batch_tokens, strict=True)
+        )
+        return replace(self, members=members)
+
+    def __copy__(self) -> Predictor:
+        """Return the predictor itself, which does not change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Predictor:
+        """Return the predictor itself, which does not change."""
+        return self
+
+    def __repr__(self) -> str:
+        """Return one line, such as Predictor('bundle', engine='ort-cpu'): members have thousands of characters."""
+        where = [] if self.origin is None else [repr(self.origin.path.name)]
+        return f"Predictor({', '.join([*where, f'engine={self.engine!r}'])})"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a predictor was loaded from.
+
+    Attributes:
+        path: the absolute path of the model's folder.
+        engine: the engine in which to load it again; None for a run, which uses torch.
+        load: a picklable function of path and engine that loads the model again.
+    """
+
+    path: Path
+    engine: str | None
+    load: Callable[[Path, Any], Predictor]
+
+
+@lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
+def reopen(
+    load: Callable[[Path, Any], Predictor],
+    path: Path,
+    digest: str,
+    engine: str | None,
+    batch_tokens: tuple[int, ...],
+) -> Predictor:
+    """Open a pickled predictor in this process; raises BundleError if the model has changed.
+
+    The batches have the same sizes, because the last bits of a price depend on its batch.
+    """
+    found = load(path, engine)
+    if found.digest != digest:
+        raise BundleError(
+            f"the model {path} has changed since it was pickled; load and pickle the new model",
+            path=path,
+        )
+    return found.with_batches(batch_tokens)
+
+
+def _load_bundle(path: Path, engine: str) -> Predictor:
+    """Load a bundle. Unlike a class method, all picklers pickle a function by name."""
+    return Predictor.load(path, engine)
+
+
+_opened: dict[tuple[object, ...], Predictor] = {}
+"""The last predictor of this process, by what it was opened from."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Opens a bundle whose files it contains; the hashes were checked where they were read.
+
+    Attributes:
+        bundle: the files.
+        engine: the engine.
+        batch_tokens: the sizes of batches of each member, on which the last bits of prices depend.
+    """
+
+    bundle: Bundle = field(repr=False)
+    engine: str
+    batch_tokens: tuple[int, ...]
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> Shipped:
+        """Return the bundle that a predictor was loaded from.
+
+        Raises:
+            ConfigError: it was not loaded from a bundle.
+            BundleError: the bundle has changed since.
+        """
+        origin = predictor.origin
+        if origin is None or origin.engine is None or not is_bundle(origin.path):
+            raise ConfigError(
+                "only a bundle can be sent to other machines; export the run, and predict with the bundle",
+                parameters=("model",),
+            )
+        bundle = open_bundle(origin.path)
+        if bundle.digest != predictor.digest:
+            raise BundleError(
+                f"the bundle {origin.path} has changed since it was loaded; load it again", path=origin.path
+            )
+        return cls(bundle, origin.engine, predictor.batch_tokens)
+
+    def __call__(self) -> Predictor:
+        """Return the predictor, which a process opens once; raises PluginError if it lacks a plugin or an engine."""
+        key = (self.bundle.digest, self.engine, self.batch_tokens)
+        if key not in _opened:
+            predictor = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine).with_batches(
+                self.batch_tokens
+            )
+            _opened.clear()
+            _opened[key] = predictor
+        return _opened[key]

@@ -1,0 +1,286 @@
+"""Processes that price windows of rows, each with a copy of the model on one CPU.
+
+Most of the time that a small model needs for a row is spent in Python, which runs in one thread at a time. Several
+processes do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import wait
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from pricekit.errors import ConfigError, PluginError
+from pricekit.insight.priced_rows import PricedRows
+from pricekit.io.cpus import CPUS, available_memory, used_memory
+from pricekit.io.log import silence
+from pricekit.table import Table
+
+if TYPE_CHECKING:
+    from pricekit.features.preprocess import Inputs
+    from pricekit.insight.sketch import Sketch
+    from pricekit.predict.members import Member
+
+
+Found = tuple[np.ndarray, PricedRows | None]
+"""Prices of rows, and counts of the rows if they are wanted."""
+
+WORTH_SECONDS = 10.0
+"""Starting processes takes some two seconds, so shorter work does without."""
+
+MOST = 16
+"""Maximum number of processes by default: the rows are read in one process."""
+
+AHEAD = 2
+"""Windows that wait for each process, so that none is idle while the next ones are read."""
+
+_ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+"""Several processes with several threads each would wait for each other's CPUs."""
+
+
+class TablePricer(Protocol):
+    """What the pricing of tables needs of a `Predictor`, which describes the members."""
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The models."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the model by its contents."""
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """The sketch of the training table, if the model has one."""
+
+    @property
+    def origin(self) -> object | None:
+        """Where the model was loaded from; None if other processes cannot open it."""
+
+    def prepare(self, table: Table) -> list[Inputs]:
+        """Return each member's inputs of a table's rows."""
+
+    def price(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return the prices, float32 (N,)."""
+
+    def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
+        """Return the counts of priced rows."""
+
+    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds around prices; raises ConfigError."""
+
+    def check_interval(self, level: float) -> None:
+        """Raise ConfigError unless the model has intervals of that level."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to open the model."""
+
+
+P = TypeVar("P", bound=TablePricer)
+
+
+def check_processes(predictor: TablePricer, processes: int | None) -> None:
+    """Raise ConfigError unless a number of processes is possible."""
+    if processes is not None and processes < 1:
+        raise ConfigError(
+            f"the number of processes is {processes}; expected at least 1", parameters=("processes",)
+        )
+    if processes not in (None, 1) and predictor.origin is None:
+        raise ConfigError(
+            "only a model that was loaded from its folder can be opened by other processes; load it, or use one "
+            "process",
+            parameters=("processes",),
+        )
+
+
+def price_in_processes(
+    predictor: TablePricer, tables: Iterable[Table], processes: int, *, counting: bool = False
+) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
+    """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
+
+    Args:
+        predictor: loaded from a folder, which each process opens again.
+        tables: windows of rows; at most `AHEAD + 1` for each process are in memory.
+        processes: the number of processes.
+        counting: whether the rows are counted.
+
+    Raises:
+        PluginError: a process ended before it returned the prices, or a plugin fails.
+        BundleError: the model has changed since it was loaded, or returns an invalid price.
+    """
+    waiting: deque[tuple[Table, Future[Found]]] = deque()
+    with in_new_processes(processes, Opened(predictor)) as pool:
+        try:
+            for table in tables:
+                waiting.append((table, pool.submit(_price, table, counting)))
+                if len(waiting) > (AHEAD + 1) * processes:
+                    yield _next(waiting)
+            while waiting:
+                yield _next(waiting)
+        except BrokenProcessPool:
+            raise ended_early() from None
+
+
+def _next(
+    waiting: deque[tuple[Table, Future[Found]]],
+) -> tuple[Table, np.ndarray, PricedRows | None]:
+    table, found = waiting.popleft()
+    return table, *found.result()
+
+
+def ended_early() -> PluginError:
+    """Return the error for a worker that was killed."""
+    return PluginError(
+        "a process that priced rows ended before it returned their prices. The system may have ended it for lack of "
+        "memory: use fewer processes",
+        parameters=("processes",),
+    )
+
+
+def _price(table: Table, counting: bool) -> Found:
+    return Pace().price(kept()(), table, counting)
+
+
+@dataclass
+class Pace:
+    """The seconds that rows took so far.
+
+    Attributes:
+        preparing: for tokens and features.
+        pricing: in the engine.
+    """
+
+    preparing: float = 0.0
+    pricing: float = 0.0
+
+    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
+        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
+        began = time.perf_counter()
+        inputs = predictor.prepare(table)
+        prepared = time.perf_counter()
+        prices = predictor.price(inputs)
+        self.preparing += prepared - began
+        self.pricing += time.perf_counter() - prepared
+        return prices, predictor.count(table, inputs, prices) if counting else None
+
+
+def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
+    """Return the number of processes that price faster than threads, 1 if that is none.
+
+    Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
+
+    Args:
+        predictor: of which the processes would have copies.
+        pace: of some rows.
+        left: how many times as many rows are left.
+    """
+    streams = min(member.engine.streams for member in predictor.members)
+    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
+        return 1
+    if streams == 1 or predictor.origin is None:
+        return 1
+    return int(max(1, min(streams, MOST, available_memory() / 2 / used_memory())))
+
+
+@dataclass(frozen=True)
+class Opened(Generic[P]):
+    """Returns an open predictor. Pickled, it becomes a function that opens the same model when it is called.
+
+    An open engine belongs to its process. So an error reaches whoever waits for prices; the last model of a process
+    stays open.
+    """
+
+    predictor: P = field(repr=False)
+
+    def __call__(self) -> P:
+        """Return the predictor."""
+        return self.predictor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle how to open the same model."""
+        load, arguments = self.predictor.__reduce__()
+        return partial, (load, *arguments)
+
+
+@contextmanager
+def in_new_processes(processes: int, value: object) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of new processes, which end with the block, or when this process ends.
+
+    Args:
+        processes: their number.
+        value: what can be pickled; `kept` returns it in each process.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
+    pool = ProcessPoolExecutor(processes, context, _begin, (value,))
+    try:
+        with _for_children():
+            for _ in range(processes):  # a process starts when there is work and no other one is idle
+                pool.submit(int)
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_kept: list[Any] = []
+"""What this process received, if it is a worker."""
+
+
+def kept() -> Any:
+    """Return what this worker received when it started."""
+    return _kept[0]
+
+
+def _begin(value: object) -> None:
+    """Make this process a worker: it logs nothing, and ends with its parent."""
+    silence()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True, name="parent").start()
+    _kept[:] = [value]
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def _for_children() -> Iterator[None]:
+    """Start processes in the block with one CPU each, without the user's script, and deaf to Ctrl-C.
+
+    A new process would import the script again, and a script without `if __name__ == "__main__"` would start to work
+    a second time. What pricekit sends to its processes needs nothing from it. A terminal sends Ctrl-C to all
+    processes, and only this one handles it.
+    """
+    before = {name: os.environ.get(name) for name in _ONE_CPU}
+    script: Any = sys.modules["__main__"]
+    handles = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if handles else None
+    os.environ |= _ONE_CPU
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,712 @@
+"""What a report is about, and its sections, in their order: for rows with prices and for a table without them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from babel import Locale, UnknownLocaleError
+
+import pricekit
+from pricekit.answers.evaluate import TRAINED_ON, columns_of, products_among, usable_rows
+from pricekit.errors import ConfigError, DataError, PricekitError
+from pricekit.evaluation.comparison import Comparison, compare_folders
+from pricekit.evaluation.error_report import ErrorReport, find_errors
+from pricekit.evaluation.groups import amount
+from pricekit.evaluation.held_out import (
+    HeldOut,
+    count_shared_rows,
+    held_out_of,
+    read_held_out,
+    report_refit,
+)
+from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
+from pricekit.evaluation.table_report import TableReport, profile_table
+from pricekit.features.fit import some_rows
+from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, comparables_of, compare_rows
+from pricekit.insight.explanations import Explanation, Factor, explain_prices, name_of
+from pricekit.insight.products import Products, products_of
+from pricekit.io.log import logger
+from pricekit.io.output import kind_of
+from pricekit.metrics import Metric
+from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
+from pricekit.plots import (
+    CoverageDisplay,
+    DecileDisplay,
+    GroupDisplay,
+    LearningCurveDisplay,
+    PredictionDisplay,
+    ResidualDisplay,
+)
+from pricekit.plots.predictions import Judged, coverage_of
+from pricekit.predict.members import Rows, table_of
+from pricekit.predict.predictor import Predictor
+from pricekit.report.page import (
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Block,
+    Figure,
+    Figures,
+    Paragraph,
+    Piece,
+    Product,
+    ProductList,
+    Section,
+    TableBlock,
+    picture,
+    sections_from,
+)
+from pricekit.runs.load import ModelReader
+from pricekit.table import Table, source_name
+from pricekit.wording import counted, shorten
+
+MOST_ROWS = 200_000
+"""Larger tables are sampled to this number of rows, with a fixed seed."""
+
+MOST_INDEXED = 100_000
+"""Rows of the training table that are indexed, to be compared with."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and the rows that the report is about.
+
+    Attributes:
+        reader: of a bundle, a run, an ensemble or a cross-validation.
+        facts: the content of its manifest, `run.json` or `cv.json`.
+        metric: that counts.
+        rows: with true and predicted prices.
+        held_out: whether these are the held-out rows of the model.
+        table: the report on the table; None without a table.
+        comparison: with other models; None without any.
+        notes: sentences on how the rows were chosen.
+        products: with known prices, to compare the worst rows with; None without any.
+    """
+
+    reader: ModelReader
+    facts: Mapping[str, Any]
+    metric: Metric
+    rows: HeldOut
+    held_out: bool
+    table: TableReport | None
+    comparison: Comparison | None
+    notes: Sequence[str] = ()
+    products: Products | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder of the model."""
+        return self.reader.path
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of the prices; None if the training table did not show one."""
+        return self.facts.get("currency") or None
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of the rows."""
+        return scores_of(self.rows, self.metric)
+
+    def predictor(self, row: int) -> Predictor:
+        """Open the model that predicted a row: of a cross-validation, the run of its fold."""
+        folder = self.path / f"fold-{self.rows.fold[row]}"
+        return ModelReader(folder).open() if folder.is_dir() else self.reader.open()
+
+
+def subject_of(
+    reader: ModelReader,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    against: Sequence[Path],
+    metric: str | None,
+    among: Any = None,
+) -> Subject:
+    """Read what a report is about.
+
+    If the table contains the held-out rows of the model, it is the training table: then the held-out rows are judged,
+    and the table is only described. It is the same for a cross-validation.
+
+    Args:
+        reader: of a bundle, a run, an ensemble or a cross-validation.
+        table: a file or a frame with prices; None: the held-out rows.
+        options: options for reading the table.
+        against: other models of the same table, to compare with.
+        metric: that counts; None: that of the model.
+        among: a table of products to compare with; None: those of the bundle, or the table if it is the training's.
+
+    Raises:
+        PricekitError: as of `pricekit.Model.evaluate` and `pricekit.compare`.
+    """
+    model = reader.path
+    judged_by = metric_of([model], metric)
+    comparison = compare_folders([model, *against], metric) if against else None
+    products = None if among is None else products_among(reader, among)
+    chosen = _choose(reader, table, options)
+    if chosen.held_out:
+        report_refit([model])
+    notes, rows = [chosen.note] if chosen.note else [], chosen.rows
+    if len(rows) > MOST_ROWS:
+        notes.append(sampled(len(rows)))
+        rows = rows.take(some_rows(len(rows), MOST_ROWS))
+    return Subject(
+        reader,
+        facts_of(model),
+        judged_by,
+        rows,
+        chosen.held_out,
+        None if table is None else describe_table(reader, table, options),
+        comparison,
+        tuple(notes),
+        products or chosen.products,
+    )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The rows that are judged, the products to compare them with, and why these rows."""
+
+    rows: HeldOut
+    products: Products | None
+    held_out: bool
+    note: str = ""
+
+
+def _choose(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> _Chosen:
+    """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
+    model = reader.path
+    if table is None:
+        return _Chosen(read_held_out(model), None, True)
+    if kind_of(model) == "cross-validation":
+        note = (
+            "A cross-validation is judged by the rows that its folds held out; the table is only described."
+        )
+        return _Chosen(read_held_out(model), None, True, note)
+    predictor = reader.open()
+    usable = usable_rows(predictor, table, options)
+    if kind_of(model) != "bundle":
+        held_out = read_held_out(model)
+        if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
+            note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
+            products = products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
+            return _Chosen(held_out, products, True, note)
+    note = "" if len(usable) <= MOST_ROWS else sampled(len(usable))
+    some = usable.take(some_rows(len(usable), MOST_ROWS))
+    return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
+
+
+@dataclass(frozen=True)
+class Unpriced:
+    """A model and a table without prices.
+
+    Attributes:
+        path: the folder of the model.
+        facts: the content of its manifest or `run.json`.
+        predictor: the model.
+        table: N rows.
+        predicted: their prices, float32 (N,).
+        described: the report on the table; None if there is none.
+        products: to compare prices with; None without any.
+        note: how the rows were chosen; "" if they are all.
+    """
+
+    path: Path
+    facts: Mapping[str, Any]
+    predictor: Predictor
+    table: Table
+    predicted: np.ndarray
+    described: TableReport | None
+    products: Products | None
+    note: str
+
+
+def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether a table lacks the model's price column, and the user named no other one."""
+    if options.get("price") is not None:
+        return False
+    some = rows_without_prices(table, predictor.columns, {**options, "limit": 1})
+    return predictor.columns.price not in some.frame.columns
+
+
+def read_unpriced(
+    reader: ModelReader, table: Any, options: Mapping[str, Any], products: Products | None
+) -> Unpriced:
+    """Read and price a table without prices; raises DataError if it has no row."""
+    predictor = reader.open()
+    rows = rows_without_prices(table, predictor.columns, options)
+    if not len(rows):
+        raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
+    note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
+    rows = rows.take(some_rows(len(rows), MOST_ROWS))
+    products = products or predictor.own_products()
+    described = describe_table(reader, table, options, priced=False)
+    model = reader.path
+    return Unpriced(
+        model, facts_of(model), predictor, rows, predictor.predict(rows), described, products, note
+    )
+
+
+def describe_table(
+    reader: ModelReader, table: Any, options: Mapping[str, Any], *, priced: bool = True
+) -> TableReport | None:
+    """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
+    columns = columns_over(columns_of(reader), options)
+    try:
+        return profile_table(
+            table,
+            text=list(columns.text),
+            price=columns.price if priced else None,
+            id=names_of(options.get("id"), "id")[0] if options.get("id") else None,
+            read_options=read_options_of(options),
+            limit=options.get("limit"),
+        )
+    except PricekitError as error:
+        logger.warning(f"the report does not describe the table: {error}")
+        return None
+
+
+def sampled(count: int) -> str:
+    """Return the sentence for more than `MOST_ROWS` rows."""
+    return f"A random sample of {MOST_ROWS:,} of the {count:,} rows is judged."
+
+
+LEAST_EFFECT = 0.03
+"""Words with a smaller contribution to the log price are not coloured."""
+
+PRODUCTS_SHOWN = 3
+"""Similar products that are shown with such a row."""
+
+LONGEST_NAME = 90
+"""Characters of the names of similar products."""
+
+WORST = 10
+"""Rows that are shown and explained: those with the largest errors or the most doubtful prices."""
+
+COLUMNS_SHOWN = 2
+"""Columns whose groups are drawn: those whose groups differ most in the metric."""
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Of predicted prices without true ones."""
+
+_FAR_WORDS = {
+    "price": "the true price",
+    "predicted": "the prediction",
+    "both": "the true price and the prediction",
+}
+
+COLOURS = (
+    "Words that raise the price are blue and underlined; words that lower it are orange, with a dotted line."
+)
+
+
+def sections_for(
+    reader: ModelReader,
+    table: Any,
+    options: Mapping[str, Any],
+    *,
+    against: Sequence[Path] = (),
+    metric: str | None = None,
+    among: Any = None,
+) -> list[Section]:
+    """Return the sections; arguments and errors as of `pricekit.report.sections.subject_of`.
+
+    Raises:
+        ConfigError: a table without prices is given together with what needs prices.
+    """
+    is_model = kind_of(reader.path) != "cross-validation"
+    if table is not None and is_model and has_no_prices(reader.open(), table, options):
+        if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
+            raise ConfigError(
+                f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
+                parameters=(needed[0],),
+            )
+        products = None if among is None else products_among(reader, among)
+        return unpriced_sections(read_unpriced(reader, table, options, products))
+    return sections_of(subject_of(reader, table, options, against=against, metric=metric, among=among))
+
+
+def sections_of(subject: Subject) -> list[Section]:
+    """Return the sections of the report on prices and predictions."""
+    errors = find_errors(subject.rows, None, subject.metric)
+    return sections_from(
+        {
+            "How good the prices are": _quality(subject),
+            "Where the prices fail": _failures(subject, errors),
+            "Whether the price intervals hold": _intervals(subject),
+            "The data": data_blocks(subject.facts, subject.table, subject.rows.text.tolist()),
+            "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
+        }
+    )
+
+
+def _quality(subject: Subject) -> Iterator[Block]:
+    scores, metric, rows = subject.scores, subject.metric, subject.rows
+    yield from (Paragraph(note) for note in subject.notes)
+    constant, found = constant_score(rows, rows, metric), scores.metrics
+    interval = " to ".join(map(metric.write, scores.interval or ()))
+    figures = [
+        Figure(metric.title, metric.write(found[metric.name]), interval and f"95% interval {interval}"),
+        Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
+        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
+        Figure(
+            "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
+        ),
+    ]
+    if "r2_log" in found:
+        figures.append(
+            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
+        )
+    yield Figures(figures)
+    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
+        yield Paragraph("The model is no better than a constant price.", "warning")
+    if subject.comparison is not None:
+        yield _comparison_table(subject.comparison)
+    if len(folds := scores.folds) > 1:
+        heads = ["fold", *map(str, folds.columns)]
+        cells = [[f"{row[0]}", *(f"{value:.3g}" for value in row[1:])] for row in folds.itertuples()]
+        yield TableBlock("Folds", heads, cells, [True] * len(heads))
+    yield from picture(
+        lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
+        "Predicted against true prices. On the diagonal they are equal.",
+    )
+    if kind_of(subject.path) != "bundle":
+        yield from picture(
+            lambda: LearningCurveDisplay.from_model(subject.path),
+            "The course of the training: the loss on the training rows and the metric on the validation rows.",
+        )
+
+
+def _comparison_table(comparison: Comparison) -> Block:
+    metric, rows = comparison.metric, []
+    for run in comparison.runs:
+        interval = " to ".join(f"{bound:+.2f}" for bound in run.interval or ())
+        difference = "" if run.difference is None else f"{run.difference:+.2f}"
+        rows.append([run.name, metric.write(run.score), difference, interval, run.verdict])
+    return TableBlock(
+        f"Models on the {comparison.rows:,} rows that all of them hold out; differences are paired",
+        ["model", metric.title, "difference", "95% interval", "verdict"],
+        rows,
+        [False, True, True, False, False],
+    )
+
+
+def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
+    rows, metric = subject.rows, subject.metric
+    yield from picture(
+        lambda: DecileDisplay.from_predictions(
+            rows.price, rows.predicted, metric=metric.name, currency=subject.currency
+        ),
+        f"The {metric.title} by decile of the true price.",
+    )
+    yield from picture(
+        lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
+        "Predicted divided by true price. Above 1 the prediction is too high.",
+    )
+    own = errors.groups[errors.groups["by"].isin(rows.groups.columns)]
+    spread = own.groupby("by")[metric.name].std(ddof=0).sort_values(ascending=False)
+    for name in map(str, spread.index[:COLUMNS_SHOWN]):
+        yield from picture(
+            lambda name=name: GroupDisplay.from_predictions(  # type: ignore[misc]
+                rows.price,
+                rows.predicted,
+                rows.groups[name],
+                by=name,
+                metric=metric.name,
+                currency=subject.currency,
+            ),
+            f"The {metric.title} by {name}.",
+        )
+    if len(errors.groups):
+        columns = ["by", "group", "rows", metric.name, "share", "bias"]
+        cells = [
+            [
+                str(by),
+                shorten(str(group), 60),
+                f"{count:,}",
+                metric.write(score),
+                f"{share:.1f}",
+                f"{bias:+.1f}",
+            ]
+            for by, group, count, score, share, bias in errors.groups[columns]
+            .head(MOST_LINES)
+            .itertuples(index=False)
+        ]
+        heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
+        yield TableBlock("Groups of rows", heads, cells, [False, False, True, True, True, True])
+    count = min(WORST, len(errors.rows))
+    share = errors.share_of_worst(count)
+    yield Paragraph(
+        f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
+    )
+    yield ProductList(list(_worst(subject, errors, count)))
+
+
+def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
+    positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
+    worst = errors.worst(count)
+    compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
+    for place, row in enumerate(worst.to_dict("records")):
+        prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
+        facts = [prices, f"error {row['error']:.3g}"]
+        beside = compared[place] if compared else None
+        if beside and (far := FAR_CELLS[beside.is_far(float(row["price"])), beside.far]):
+            facts.append(f"far from similar products: {_FAR_WORDS[far]}")
+        title = str(row["id"]) or f"row {row['row']}"
+        yield _product(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
+
+
+def _explain_row(predictor: Predictor, row: Rows) -> Explanation:
+    return explain_prices(predictor, table_of(row, predictor.columns))[0]
+
+
+def _explain(subject: Subject, place: int) -> Explanation | None:
+    """Explain a row; None if the model cannot be opened."""
+    try:
+        return _explain_row(subject.predictor(place), [subject.rows.text[place]])
+    except PricekitError as error:
+        logger.info(f"the report explains no rows: {error}")
+        return None
+
+
+def _intervals(subject: Subject) -> Iterator[Block]:
+    rows = subject.rows
+    if subject.held_out and kind_of(subject.path) != "cross-validation":
+        yield Paragraph(
+            "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
+            "case. A cross-validation, or a table of other rows, tests them."
+        )
+    predictor = None if subject.held_out else subject.predictor(0)
+    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
+    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
+    yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
+    yield from picture(
+        lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
+    )
+
+
+def unpriced_sections(subject: Unpriced) -> list[Section]:
+    """Return the sections of the report on a table without prices."""
+    return sections_from(
+        {
+            "What was predicted": _predicted(subject),
+            "Which prices to doubt": _doubtful(subject),
+            "The price intervals": _interval_widths(subject),
+            "The data": data_blocks(subject.facts, subject.described, subject.table.text.tolist()),
+            "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
+        }
+    )
+
+
+def _predicted(subject: Unpriced) -> Iterator[Block]:
+    yield Paragraph(
+        "The table has no prices, so this page cannot say how good the predictions are: it has no errors, groups and "
+        "coverage.",
+        "warning",
+    )
+    if subject.note:
+        yield Paragraph(subject.note)
+    prices = subject.predicted
+    unit = subject.predictor.currency or ""
+    figures = [
+        Figure("rows", f"{len(prices):,}", "of the table"),
+        Figure("median price", amount(float(np.median(prices))), unit),
+    ]
+    if "metrics" in subject.facts:
+        goal = goal_of(subject.facts)
+        figures.append(
+            Figure(goal.metric.title, goal.metric.write(goal.score), "on the held-out rows of the training")
+        )
+    yield Figures(figures)
+    cells = [[f"{level:.0%}", amount(float(np.quantile(prices, level)))] for level in QUANTILES]
+    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells, [True, True])
+
+
+def _doubtful(subject: Unpriced) -> Iterator[Block]:
+    if subject.products is None:
+        yield Paragraph(
+            "Products with known prices would show which predictions are far from those of similar products; see "
+            "docs/comparables.md. Here are the highest and the lowest predicted prices."
+        )
+        order = np.argsort(-subject.predicted, kind="stable")
+        places = list(dict.fromkeys([*order[: WORST // 2].tolist(), *order[-WORST // 2 :].tolist()]))
+        yield ProductList([_unpriced_row(subject, place, None) for place in places])
+        return
+    some = some_rows(len(subject.table), MOST_COMPARED)
+    found = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
+    far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
+    far.sort(key=lambda pair: -pair[1].distance)
+    yield Paragraph(
+        f"Of {counted(len(some), 'row')}, {len(far):,} have a predicted price that is outside of the range of similar "
+        f"products, and over twice or under half of their median. {COLOURS if far else ''}"
+    )
+    yield ProductList([_unpriced_row(subject, place, beside) for place, beside in far[:WORST]])
+
+
+def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> Product:
+    row = subject.table.take(np.array([place]))
+    facts = [f"predicted {amount(float(subject.predicted[place]))}"]
+    if beside is not None and beside.median is not None:
+        facts.append(f"median of similar products {amount(beside.median)}")
+    explanation = _explain_row(subject.predictor, row)
+    return _product(str(row.ids[0]), facts, row.text[0], explanation, beside)
+
+
+def _interval_widths(subject: Unpriced) -> Iterator[Block]:
+    rows = []
+    for level in subject.predictor.require_intervals().levels:
+        low, high = subject.predictor.interval(subject.predicted, level)
+        rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
+    yield TableBlock(
+        "Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows, [True, True]
+    )
+
+
+def _product(
+    title: str, facts: Sequence[str], text: str, explanation: Explanation | None, beside: Comparables | None
+) -> Product:
+    """Return a row on the page.
+
+    Args:
+        title: its id.
+        facts: what is said about its prices.
+        text: shown without colours if there is no explanation.
+        explanation: of its price; None if the model cannot be opened.
+        beside: its comparables; None without products.
+    """
+    similar = () if beside is None else beside.similar[:PRODUCTS_SHOWN]
+    products = [f"{amount(each.price)}  {shorten(each.name, LONGEST_NAME)}" for each in similar]
+    if explanation is None:
+        return Product(title, facts, [Piece(shorten(text, MOST_CHARACTERS))], (), products)
+    words = f"the words below: {amount(explanation.base)} × their factors = {amount(explanation.price)}"
+    factors = [f"× {each.factor:.2f}  {name_of(each)}" for each in explanation.phrases()[:5]]
+    return Product(title, [*facts, words], _pieces(explanation), factors, products)
+
+
+def _pieces(explanation: Explanation) -> list[Piece]:
+    """Return the first text of a row, cut into coloured words and what is between them."""
+    ((name, cell),) = list(explanation.cells.items())[:1]
+    words: list[Factor] = [
+        word for factor in explanation.factors if factor.column == name for word in factor.smallest()
+    ]
+    pieces, start = [], 0
+    for word in sorted(words, key=lambda word: word.start):
+        if word.end > MOST_CHARACTERS:
+            break
+        effect = word.log if abs(word.log) >= LEAST_EFFECT else 0.0
+        pieces += [Piece(cell[start : word.start]), Piece(cell[word.start : word.end], effect)]
+        start = word.end
+    rest = cell[start:MOST_CHARACTERS] + "…" * (len(cell) > MOST_CHARACTERS)
+    return [piece for piece in [*pieces, Piece(rest)] if piece.text]
+
+
+MOST_TEXTS = 500
+"""Larger tables are sampled to this number of texts, with a fixed seed."""
+LEAST_PROBABILITY = 0.9
+"""Below it, the language of a text counts as undetermined: most such texts are short."""
+LEAST_SHARE = 0.02
+"""Rarer languages are summed up: some of them are mistakes."""
+
+
+def data_blocks(facts: Mapping[str, Any], table: TableReport | None, texts: Sequence[str]) -> Iterator[Block]:
+    """Describe the rows of the training, the languages of texts, and a table.
+
+    Args:
+        facts: of the model: the content of its manifest, `run.json` or `cv.json`.
+        table: the report on a table; None without one.
+        texts: of the rows that the report is about, (N,).
+    """
+    if isinstance(counts := facts.get("rows"), dict):
+        words = ", ".join(
+            f"{int(number):,} {name}" for name, number in counts.items() if isinstance(number, int)
+        )
+        yield Paragraph(f"Rows of the training table {facts.get('table', '')}: {words}.")
+    if languages := describe_languages(texts):
+        yield Paragraph(languages)
+    if table is None:
+        yield Paragraph(
+            "To see columns, rejected rows, leaks and duplicates here, make the report with the table of the training."
+        )
+        return
+    yield TableBlock(
+        f"Columns of {table.table}",
+        ["column", "kind", "filled", "distinct", "used as", "left out"],
+        [
+            [
+                c.name,
+                c.kind,
+                f"{c.filled:.0%}",
+                f"{c.distinct:.0%}",
+                table.role(c.name),
+                table.left_out.get(c.name, ""),
+            ]
+            for c in table.columns[:MOST_LINES]
+        ],
+        [False, False, True, True, False, False],
+    )
+    if table.rejected:
+        rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
+        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
+    yield from (Paragraph(note) for note in table.notes)
+
+
+def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]:
+    """Show the plugins and the settings of the training, and the command; `facts` as of `data_blocks`."""
+    version = facts.get("pricekit_version", pricekit.__version__)
+    if plugins := facts.get("plugins"):
+        keys = ["kind", "name", "package", "version"]
+        yield TableBlock(
+            "Plugins",
+            keys,
+            [[str(plugin.get(key, "")) for key in keys] for plugin in plugins],
+            [False] * 4,
+        )
+    yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
+    for name in ("config.toml", "members.toml", "cv.toml"):
+        file = path / name
+        if file.is_file():
+            yield Paragraph(file.read_text("utf-8", errors="replace")[:20_000], "code")
+            command = "cv" if name == "cv.toml" else "train"
+            yield Paragraph(f"pricekit {command} TABLE --config {name} --out run", "code")
+            return
+    yield Paragraph("A bundle does not contain the settings of its training; its manifest:")
+    shown = {name: value for name, value in facts.items() if name not in ("files", "verified")}
+    yield Paragraph(json.dumps(shown, indent=2, ensure_ascii=False, default=str), "code")
+
+
+def describe_languages(texts: Sequence[str]) -> str:
+    """Return one sentence on the languages of texts, the most frequent first."""
+    some = [texts[place] for place in some_rows(len(texts), MOST_TEXTS).tolist()]
+    if not some:
+        return ""
+    counts = Counter(language_of(text) for text in some)
+    named = [(count, name) for name, count in counts.items() if count >= LEAST_SHARE * len(some) and name]
+    shares = [f"{name} {count / len(some):.0%}" for count, name in sorted(named, reverse=True)]
+    if rest := len(some) - sum(count for count, _ in named):
+        shares.append(f"rare or undetermined {rest / len(some):.0%}")
+    return f"Languages of {counted(len(some), 'text')}: {', '.join(shares)}."
+
+
+@cache
+def _identifier() -> Any:
+    """Load the model of py3langid, which takes a second, with probabilities that sum to 1."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def language_of(text: str) -> str:
+    """Return the English name of a text's language, "" if it cannot be determined."""
+    code, probability = _identifier().classify(text)
+    if probability < LEAST_PROBABILITY:
+        return ""
+    try:
+        return Locale.parse(code).get_display_name("en") or code
+    except (UnknownLocaleError, ValueError):  # languages without a locale
+        return str(code)

@@ -1,0 +1,694 @@
+"""Masked-language pretraining: from texts, with or without prices, to weights for training.
+
+`pretrain` is the whole workflow: it reads the texts, prepares tokens and a model, trains with transformers' Trainer and
+publishes a folder. `masked_tokens.py` masks tokens, and measures the loss of predicting them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from tokenizers import AddedToken, Tokenizer
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+
+from pricekit import __version__
+from pricekit.config import SpeedConfig, TrainingConfig, merge
+from pricekit.core.calls import plugin_call
+from pricekit.core.loader import registry
+from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
+from pricekit.features.preprocess import short_lines_first
+from pricekit.io.digests import LISTING, listing_of
+from pricekit.io.files import RECORD, read_json, temporary_path, write_text
+from pricekit.io.interrupts import defer_interrupts
+from pricekit.io.locks import owned
+from pricekit.io.log import logger
+from pricekit.io.output import Mode, check_output, kind_of
+from pricekit.io.progress import Advance, progress
+from pricekit.io.record import Record, advance_to, record_of, staging_of, state_of, write_record
+from pricekit.io.staging import new_or_replaced
+from pricekit.nets.encoder import FLOAT32_ONLY
+from pricekit.nets.inference import is_out_of_memory
+from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
+from pricekit.options import names_of, option_layer, settings_layers
+from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
+from pricekit.text.tokens import Tokens, batches_by_length, encode, pad_id_of, pad_rows
+from pricekit.training.batches import epoch_batches
+from pricekit.training.machine import choose_precision
+from pricekit.training.parallel import Processes
+
+SELECTED, MASKED, REPLACED = 0.15, 0.8, 0.1
+_MASKS = ("[MASK]", "<mask>")
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Masking:
+    """The masking for a tokenizer.
+
+    Attributes:
+        mask_id: id of the mask token.
+        ordinary: bool (V,), tokens that may be masked: all except special tokens and padding.
+    """
+
+    mask_id: int
+    ordinary: Tensor
+
+    def apply(self, input_ids: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Mask tokens of a batch, at least one in each text that has an ordinary token.
+
+        Args:
+            input_ids: int64 (B, L).
+            generator: of the random draws; None uses torch's generator of the device.
+
+        Returns:
+            The batch with masked tokens, int64 (B, L), and the selected tokens, bool (B, L).
+        """
+
+        def draw() -> Tensor:
+            return torch.rand(input_ids.shape, generator=generator, device=input_ids.device)
+
+        ordinary = self.ordinary.to(input_ids.device)
+        eligible, replacements = ordinary[input_ids], ordinary.nonzero()[:, 0]
+        score = draw().masked_fill(~eligible, 1.0)
+        selected = ((score < SELECTED) | (score == score.amin(1, keepdim=True))) & eligible
+        action, other = draw(), replacements[(draw() * len(replacements)).long()]
+        masked = torch.where(selected & (action < MASKED + REPLACED), other, input_ids)
+        return torch.where(selected & (action < MASKED), self.mask_id, masked), selected
+
+
+def make_masking(tokenizer: Tokenizer) -> Masking:
+    """Return the masking for a tokenizer; adds a mask token with a new id if it has none."""
+    found = [token for token in _MASKS if tokenizer.token_to_id(token) is not None]
+    if not found:
+        tokenizer.add_special_tokens([AddedToken(_MASKS[0], special=True)])
+    mask_id = tokenizer.get_vocab()[(found or _MASKS)[0]]
+    added = tokenizer.get_added_tokens_decoder().items()
+    special = [mask_id, pad_id_of(tokenizer), *(number for number, token in added if token.special)]
+    ordinary = torch.ones(max(tokenizer.get_vocab().values()) + 1, dtype=torch.bool)
+    ordinary[special] = False
+    return Masking(mask_id, ordinary)
+
+
+def attach_masking(model: Any, masking: Masking, tokens: Tokens) -> None:
+    """Let a ForMaskedLM model of transformers mask its input: `model(input_ids, attention_mask)["loss"]`.
+
+    Embeddings are added for tokens that the model does not have. A new head starts with the frequencies of the
+    tokens.
+
+    Args:
+        model: changed in place.
+        masking: of its tokenizer.
+        tokens: of the training texts.
+    """
+    size = len(masking.ordinary)
+    if size > model.config.vocab_size:
+        model.resize_token_embeddings(size, mean_resizing=False)
+    bias = model.get_output_embeddings().bias
+    if not bias.any():
+        count = torch.from_numpy(np.bincount(tokens.ids, minlength=len(bias)))
+        with torch.no_grad():
+            bias.copy_(((count + 1) / (count + 1).sum()).log())
+
+    def forward(self: Any, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        masked, selected = masking.apply(input_ids)
+        total = total_loss(self, masked, attention_mask, input_ids, selected)
+        return {"loss": total / selected.sum().clamp(min=1)}
+
+    model.forward = MethodType(forward, model)
+
+
+def total_loss(
+    model: Any, masked: Tensor, attention_mask: Tensor, input_ids: Tensor, selected: Tensor
+) -> Tensor:
+    """Return the summed cross-entropy of the selected tokens, in nats: a scalar.
+
+    Args:
+        model: a ForMaskedLM model of transformers.
+        masked: int64 (B, L), the batch with masked tokens.
+        attention_mask: int64 (B, L).
+        input_ids: int64 (B, L), the original batch.
+        selected: bool (B, L), the tokens to predict.
+    """
+    states = model.base_model(input_ids=masked, attention_mask=attention_mask).last_hidden_state
+    head = model.cls if hasattr(model, "cls") else model.lm_head  # BERT and DeBERTa; RoBERTa
+    return cross_entropy(head(states[selected]).float(), input_ids[selected], reduction="sum")
+
+
+def held_out_loss(model: Any, masking: Masking, tokens: Tokens, pad_id: int, seed: int) -> float:
+    """Return the mean cross-entropy of masked tokens, in nats; calls with the same seed mask the same tokens.
+
+    Args:
+        model: a ForMaskedLM model of transformers.
+        masking: of its tokenizer.
+        tokens: of the texts.
+        pad_id: id of the padding token.
+        seed: of the masks.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    total, count = 0.0, 0
+    was, device = model.training, next(model.parameters()).device
+    model.eval()
+    with torch.inference_mode(), progress("measuring the held-out loss", len(tokens)) as advance:
+        for rows in batches_by_length(tokens.lengths, np.arange(len(tokens)), _ROWS):
+            ids, mask = map(torch.from_numpy, pad_rows(tokens, rows, pad_id))
+            masked, selected = masking.apply(ids, generator)
+            batch = (tensor.to(device) for tensor in (masked, mask, ids, selected))
+            total += float(total_loss(model, *batch))
+            count += int(selected.sum())
+            advance(len(rows))
+    model.train(was)
+    return total / max(count, 1)
+
+
+MIN_TEXTS = 10
+HELD_OUT, MOST_HELD_OUT = 0.05, 2000
+_FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
+"""Epochs and learning rate."""
+
+SAVE_SECONDS = 600.0
+_WINDOW = 50
+_WARMUP = 0.06
+_NOTE_STEPS = 20
+_PROBE_BYTES = 1 << 20
+
+_START = "start.json"
+_SAVED = ("config.json", "model.safetensors")
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The backbone to pretrain, and the settings of the pretraining.
+
+    Attributes:
+        backbone: name of the backbone.
+        options: of the backbone.
+        text: the text columns.
+        max_length: maximum number of tokens per text; longer texts are truncated.
+        facts_first: move short lines to the front, as the setting `facts_first` does in training.
+        epochs: number of epochs; None is 3, or 10 for randomly initialised weights.
+        batch_size: number of texts per optimizer step.
+        learning_rate: peak of the schedule; None is 1e-4, or 1e-3 for randomly initialised weights.
+        seed: of the held-out texts, their order, the masks, and random weights.
+        limit: number of rows to read from each table; None reads all.
+    """
+
+    backbone: str
+    options: dict[str, Any] = field(default_factory=dict)
+    text: tuple[str, ...] = Columns().text
+    max_length: int = 128
+    facts_first: bool = False
+    epochs: int | None = None
+    batch_size: int = 32
+    learning_rate: float | None = None
+    seed: int = 0
+    limit: int | None = None
+
+
+def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
+    """Return the `PretrainSettings` for the options; raises ConfigError."""
+    layer: dict[str, Any] = {}
+    for more in settings_layers(options.get("settings")):
+        layer = merge(layer, more)
+    kinds = {"backbone": dict, "facts_first": bool}
+    if wrong := [key for key, value in layer.items() if not isinstance(value, kinds.get(key, ()))]:
+        raise ConfigError(
+            "pretraining accepts settings of the backbone, such as backbone.layers=2, and facts_first=true; found "
+            + wrong[0],
+            parameters=("settings",),
+        )
+    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    if text := names_of(options.get("text"), "text"):
+        given["text"] = tuple(text)
+    weights = option_layer({name: options.get(name) for name in ("weights", "random_weights")})
+    chosen = dict(layer.get("backbone", {})) | weights.get("backbone", {})
+    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
+
+
+def pretrain(
+    tables: Sequence[TableSource],
+    settings: PretrainSettings,
+    out: Path,
+    mode: Mode = "new",
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+) -> dict[str, Any]:
+    """Train the encoder of a backbone to predict masked tokens.
+
+    Args:
+        tables: files or frames; equal texts count once.
+        settings: the backbone and the training.
+        out: the folder; it is written atomically.
+        mode: "new": it is new or empty; "resume": the last checkpoint is continued, and nothing is done if `out` is
+            finished; "overwrite": `out` is replaced, and the checkpoints of an unfinished pretraining are deleted.
+        read_options: how to read the tables; options that are not set are detected.
+
+    Returns:
+        The content of `pretrain.json`: tables, counts, settings, loss before and after in nats, seconds.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few texts.
+        ConfigError, PluginError: a setting is invalid, or the backbone cannot be pretrained.
+        TrainingError: `out` exists or is being written, training failed, or the checkpoint belongs to another
+            pretraining.
+        KeyboardInterrupt: training was interrupted; a checkpoint was saved.
+    """
+    with owned(out, "pretraining", TrainingError):
+        started, work, processes = time.perf_counter(), staging_of(out), Processes()
+        backbone = create_backbone(settings)  # fails before the tables are read
+        if mode == "resume" and (done := _finished(out, work, with_defaults(backbone, settings))) is not None:
+            logger.info(f"the pretraining {out} is finished already")
+            shutil.rmtree(work, ignore_errors=True)
+            return done
+        unfinished = state_of(out).replacement
+        if unfinished and kind_of(work) != "pretraining":
+            raise TrainingError(
+                f"{work} is an unfinished {kind_of(work)} that replaces {out}; complete it, or delete it",
+                parameters=("out",),
+                path=str(work),
+            )
+        resume = mode == "resume" and unfinished
+        if mode == "resume" and not unfinished:
+            logger.info(f"there is no pretraining in {out} to resume yet; a new one starts")
+            mode = "new"
+        check_output(out, "pretraining", "overwrite" if resume else mode)
+        if unfinished and mode == "new":
+            raise TrainingError(
+                f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
+                parameters=("resume", "overwrite"),
+                path=str(out),
+            )
+        if processes.count > 1:
+            raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
+        with progress("preparing", 2) as advance:
+            rows, texts = read_texts(tables, settings, read_options)
+            advance(1, "tokenising")
+            job = prepare_job(backbone, settings, texts, processes.device)
+            advance(1)
+        facts = {"tables": list(map(source_name, tables)), "rows": rows} | job.facts()
+        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume)}
+        _fit(job, work)
+        facts |= {"loss_after": job.loss(), "seconds": round(time.perf_counter() - started, 1)}
+        _log_result(facts)
+        with new_or_replaced(out) as folder:
+            for name, content in _files(job, work, facts).items():
+                (folder / name).write_bytes(content)
+        shutil.rmtree(work, ignore_errors=True)
+        return facts
+
+
+def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
+    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
+
+    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
+    """
+    facts, start = _read(out / PRETRAINED), _read(work / _START)
+    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
+    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(read_json(file))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _loss_before(job: PretrainJob, work: Path, *, resume: bool) -> float:
+    """Return the held-out loss before the first step; a resumed pretraining has stored it."""
+    if not resume:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        write_record(work, Record("pretraining", "starting"))
+        stored = {"digest": job.digest(), "loss_before": job.loss()}
+        write_text(work / _START, json.dumps(stored) + "\n")
+    stored = read_json(work / _START)
+    if stored["digest"] != job.digest():
+        raise TrainingError(
+            "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "
+            "or overwrite it",
+            parameters=("resume", "overwrite"),
+        )
+    return float(stored["loss_before"])
+
+
+def _fit(job: PretrainJob, work: Path) -> None:
+    """Train from the last checkpoint or from the beginning; an interrupt saves a checkpoint.
+
+    AdamW with weight decay 0.01 except on biases and norms; linear warmup over 6% of the steps, then linear decay to
+    zero.
+    """
+    settings, checkpoint = job.settings, last_checkpoint(work)
+    order: Any = BatchOrder(job.train.lengths, settings.batch_size, settings.seed)
+    rows: Any = range(len(job.train))
+
+    def collate(rows: list[int]) -> dict[str, Tensor]:
+        ids, mask = map(torch.from_numpy, pad_rows(job.train, np.array(rows), job.pad_id))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    with (
+        quiet_transformers(),
+        defer_interrupts() as interrupted,
+        progress("pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint)) as advance,
+    ):
+        try:
+            callback = PretrainCallback(advance, interrupted)
+            trainer = _Trainer(model=job.model, args=_arguments(job, work), callbacks=[callback])
+            trainer.remove_callback(PrinterCallback)
+            trainer.own_loader = DataLoader(rows, batch_sampler=order, collate_fn=collate)
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"out of memory with {settings.batch_size} texts of up to {settings.max_length} tokens; use a "
+                "smaller batch size or maximum length",
+                parameters=("batch_size", "max_length"),
+            ) from None
+    if trainer.state.global_step < trainer.state.max_steps:
+        raise KeyboardInterrupt
+
+
+def _log_result(facts: dict[str, Any]) -> None:
+    before, after = facts["loss_before"], facts["loss_after"]
+    if not math.isfinite(after):
+        raise TrainingError(
+            "the loss is no longer finite; use a smaller learning rate, and overwrite this pretraining",
+            parameters=("learning_rate", "overwrite"),
+        )
+    logger.info(
+        f"loss of masked tokens, {facts['held_out']:,} held-out texts: {before:.3f} before, {after:.3f} after "
+        f"(perplexity {math.exp(before):,.1f} and {math.exp(after):,.1f}), {facts['seconds']:.0f} s"
+    )
+    if after >= before:
+        logger.warning(
+            "the loss did not decrease: these weights are no better than the initial ones. Try another learning rate "
+            "or more epochs."
+        )
+
+
+def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
+    """Return the contents of the published files by name."""
+    saved = work / "model"
+    with quiet_transformers(), explain_write_errors(work):
+        job.model.save_pretrained(saved)
+    files = {name: (saved / name).read_bytes() for name in _SAVED}
+    files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
+    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
+    return files | {LISTING: listing_of(files), RECORD: record_of("pretraining")}
+
+
+@dataclass(frozen=True)
+class PretrainJob:
+    """A model with its training and held-out tokens.
+
+    Attributes:
+        settings: with all defaults filled in.
+        tokenizer: with a mask token.
+        masking: of the tokenizer.
+        model: a ForMaskedLM model that returns its loss.
+        train: tokens to train on.
+        held_out: tokens to measure the loss on.
+    """
+
+    settings: PretrainSettings
+    tokenizer: Tokenizer
+    masking: Masking
+    model: Any
+    train: Tokens
+    held_out: Tokens
+
+    @property
+    def pad_id(self) -> int:
+        """Id of the padding token."""
+        return pad_id_of(self.tokenizer)
+
+    def loss(self) -> float:
+        """Return the mean loss of masked tokens of the held-out texts, in nats."""
+        seed = self.settings.seed
+        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed)
+
+    def digest(self) -> str:
+        """Return a hash of the settings and tokens."""
+        found = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
+        for part in (self.train, self.held_out):
+            found.update(part.ids.tobytes() + part.offsets.tobytes())
+        return found.hexdigest()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the counts of texts and tokens, and the settings."""
+        held_out = len(self.held_out)
+        counts = {"texts": len(self.train) + held_out, "held_out": held_out, "tokens": len(self.train.ids)}
+        return counts | {"settings": asdict(self.settings)}
+
+
+def read_texts(
+    tables: Sequence[TableSource], settings: PretrainSettings, read_options: ReadOptions
+) -> tuple[int, list[str]]:
+    """Return the number of rows of the tables, and their distinct texts in order.
+
+    Raises:
+        DataError: a table cannot be read, or there are too few distinct texts.
+    """
+    columns = Columns(tuple(settings.text), None, None)
+    rows, texts = 0, dict[str, None]()
+    for table in tables:
+        for part in iter_table(table, columns, limit=settings.limit, read_options=read_options):
+            rows += len(part)
+            texts |= dict.fromkeys(part.text[part.text.str.strip() != ""])
+    if len(texts) < MIN_TEXTS:
+        raise DataError(
+            f"there are {len(texts):,} distinct texts in {rows:,} rows; pretraining needs at least {MIN_TEXTS}, and "
+            "pays off from several thousand. Choose other text columns, or add tables",
+            parameters=("text",),
+            texts=len(texts),
+            rows=rows,
+        )
+    logger.info(f"{len(texts):,} distinct texts in {rows:,} rows")
+    return rows, list(texts)
+
+
+def create_backbone(settings: PretrainSettings) -> Any:
+    """Create the backbone.
+
+    Raises:
+        ConfigError: it cannot be pretrained, or accepts fewer tokens.
+        PluginError: there is no backbone of this name.
+    """
+    made = registry().create("backbone", settings.backbone, settings.options)
+    if not hasattr(made, "masked_language_model"):
+        able = _pretrainable()
+        raise ConfigError(
+            f"the backbone '{settings.backbone}' cannot be pretrained; these can: {', '.join(able)}",
+            parameters=("backbone",),
+            backbone=settings.backbone,
+            candidates=able,
+        )
+    if made.max_length is not None and settings.max_length > made.max_length:
+        raise ConfigError(
+            f"max_length is {settings.max_length}; '{settings.backbone}' accepts at most {made.max_length} tokens",
+            parameters=("max_length",),
+            max_length=settings.max_length,
+            limit=made.max_length,
+        )
+    return made
+
+
+def _pretrainable() -> list[str]:
+    """Return the names of the backbones that can be pretrained."""
+    found = []
+    for entry in registry().of_kind("backbone"):
+        try:
+            made = registry().create("backbone", entry.name)
+        except PricekitError:  # a backbone that cannot be created cannot be pretrained
+            continue
+        if hasattr(made, "masked_language_model"):
+            found.append(entry.name)
+    return found
+
+
+def with_defaults(backbone: Any, settings: PretrainSettings) -> PretrainSettings:
+    """Return the settings with a value for each one that is not given."""
+    epochs, rate = _FROM_SCRATCH if getattr(backbone, "from_scratch", False) else _PRETRAINED
+    return replace(
+        settings,
+        options=registry().resolve("backbone", settings.backbone, settings.options),
+        epochs=settings.epochs or epochs,
+        learning_rate=settings.learning_rate or rate,
+    )
+
+
+def prepare_job(
+    backbone: Any, settings: PretrainSettings, texts: list[str], device: torch.device
+) -> PretrainJob:
+    """Create the tokenizer, the tokens and the model, and hold out a part of the texts.
+
+    Raises:
+        ConfigError: the backbone's weights cannot be loaded.
+        PluginError: its tokenizer cannot be created.
+    """
+    settings = with_defaults(backbone, settings)
+    with plugin_call("backbone", settings.backbone, "making its tokenizer"):
+        tokenizer = backbone.tokenizer(texts)
+    masking = make_masking(tokenizer)
+    if settings.facts_first:
+        texts = [short_lines_first(text) for text in texts]
+    tokens = encode(tokenizer, texts, settings.max_length, pad_id_of(tokenizer))
+    order = np.random.default_rng(settings.seed).permutation(len(texts))
+    count = max(1, min(MOST_HELD_OUT, round(HELD_OUT * len(texts))))
+    train = tokens.take(order[count:])
+    torch.manual_seed(settings.seed)
+    model = backbone.masked_language_model(backbone.architecture(tokenizer))
+    attach_masking(model, masking, train)
+    return PretrainJob(settings, tokenizer, masking, model.to(device), train, tokens.take(order[:count]))
+
+
+class BatchOrder:
+    """The batches of each epoch, with texts of similar length. They depend only on the seed and the epoch."""
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, seed: int) -> None:
+        self.lengths = lengths
+        self.training = TrainingConfig(batch_size=batch_size)
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Create the batches of an epoch; all epochs have the same number."""
+        self.batches = epoch_batches(self.lengths, self.training, _WINDOW, self.seed, epoch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([rows.tolist() for rows in self.batches])
+
+
+class PretrainCallback(TrainerCallback):
+    """Advances the progress bar, saves checkpoints, and stops after the step in which an interrupt arrived."""
+
+    def __init__(self, advance: Advance, interrupted: threading.Event) -> None:
+        self.advance = advance
+        self.interrupted = interrupted
+        self.saved = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Count the step."""
+        self.advance(1)
+        control.should_training_stop |= self.interrupted.is_set()
+        control.should_save |= self.interrupted.is_set() or time.monotonic() - self.saved > SAVE_SECONDS
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save a checkpoint, except after the last epoch, whose weights are published."""
+        control.should_save |= not self.interrupted.is_set() and state.global_step < state.max_steps
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Remember when the checkpoint was saved."""
+        self.saved = time.monotonic()
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Show the loss of the latest steps."""
+        if "loss" in kwargs["logs"]:
+            self.advance(0, f"loss {kwargs['logs']['loss']:.2f}")
+
+
+class _Trainer(Trainer):
+    """The Trainer with pricekit's loader and errors."""
+
+    own_loader: DataLoader[int]
+
+    def get_train_dataloader(self) -> Any:
+        """Return the batches; each of several processes gets its part."""
+        return self.accelerator.prepare(self.own_loader)
+
+    def _save_checkpoint(self, *args: Any) -> None:
+        with explain_write_errors(Path(str(self.args.output_dir))):
+            super()._save_checkpoint(*args)
+            advance_to(Path(str(self.args.output_dir)), "unfinished")
+
+
+@contextmanager
+def explain_write_errors(folder: Path) -> Iterator[None]:
+    """Raise TrainingError when weights cannot be written, such as on a full disk, whatever error the library raises.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        cause = _refused(folder) if isinstance(error, RuntimeError) else None
+        resumable = last_checkpoint(folder) is not None
+        advice = "resume from the last checkpoint" if resumable else "pretrain again"
+        raise TrainingError(
+            f"{folder} cannot be written: {cause.strerror if cause else error}. Free space on that disk and {advice}",
+            parameters=("resume",) if resumable else (),
+            path=str(folder),
+        ) from (cause or error)
+
+
+def _refused(folder: Path) -> OSError | None:
+    """Return the system's error if a file cannot be written to a folder: torch.save does not name it."""
+    file = temporary_path(folder / "probe")
+    try:
+        with file.open("wb") as stream:
+            stream.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    return None
+
+
+def last_checkpoint(work: Path) -> Path | None:
+    """Return the last complete checkpoint; None if there is none."""
+    written_last = work.glob("checkpoint-*/trainer_state.json")
+    return max((file.parent for file in written_last), key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+
+
+def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
+    settings, device = job.settings, Processes().device
+    halved = job.model.config.model_type not in FLOAT32_ONLY
+    precision = choose_precision(SpeedConfig(), device) if halved else "fp32"
+    return TrainingArguments(
+        output_dir=str(work),
+        num_train_epochs=settings.epochs or 1,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate or 0.0,
+        weight_decay=0.01,
+        warmup_steps=_WARMUP,
+        lr_scheduler_type="linear",
+        seed=settings.seed,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device.type == "cpu",
+        remove_unused_columns=False,
+        logging_steps=_NOTE_STEPS,
+        save_strategy="no",  # PretrainCallback decides
+        save_total_limit=1,
+        disable_tqdm=True,
+        report_to="none",
+    )

@@ -1,0 +1,363 @@
+"""The search for better settings: its folder, rows, trials, the choice, and both models on the rows that no trial saw.
+
+tune.toml, search.json   the configuration that the search starts from, and its rows
+study.log                all trials
+config.toml, run         the chosen configuration, and the model trained with it
+default                  the model of the first configuration, if another one was chosen
+trials.csv, importance.csv, final.parquet   all trials, how much each setting mattered, and the prices of both models
+files.json, tune.json    size and SHA-256 of these files; the result, written at the end
+pricekit.json            kind, format and state; written first and last
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from pricekit.config import RunConfig, parse_duration
+from pricekit.config.layers import read_saved_config
+from pricekit.errors import ConfigError, TrainingError
+from pricekit.evaluation.comparison import BETTER, compare
+from pricekit.evaluation.held_out import held_out_of
+from pricekit.io.digests import list_files, unlist_files, write_listed
+from pricekit.io.files import write_json, write_parquet, write_text
+from pricekit.io.log import logger
+from pricekit.io.output import Mode, check_intact, read_intact
+from pricekit.io.record import advance_to, clear_away
+from pricekit.metrics import Metric, metric_named
+from pricekit.options import config_of
+from pricekit.runs.folder import Folder, writing
+from pricekit.runs.folds import check_from_start
+from pricekit.runs.load import load_model
+from pricekit.runs.resume import check_agreement, read_started, to_resume
+from pricekit.runs.split import Source
+from pricekit.runs.study import (
+    BASE,
+    SECONDS,
+    STATES,
+    base_trial,
+    best_trial,
+    count_trials,
+    dimensions,
+    importances,
+    load_search_rows,
+    open_study,
+    optuna,
+    progress_of,
+    repair,
+    trials_table,
+    with_values,
+)
+from pricekit.runs.train import train_unless_finished
+from pricekit.runs.trials import CACHE, PRICES, RUNS, Limits, Task, read_prices, search
+from pricekit.table import Table
+from pricekit.training.parallel import Processes
+from pricekit.wording import duration
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+
+START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
+CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"
+RUN, DEFAULT = "run", "default"
+
+WORK = (RUNS, PRICES, CACHE)
+"""Folders that a finished search no longer has."""
+
+HOUR = 3600.0
+FIRST_PASS, SECOND_PASS = 0.95, 0.65
+"""The time of each pass of a model at the end for a row, as a part of that of a fold's run. The first pass trains on
+fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the caller of a search asks for.
+
+    Attributes:
+        folds: number of folds; None: 3, or those of the search to resume.
+        seconds: the time budget.
+        trials: the most trials; None: as many as fit into the time.
+        processes: that run trials.
+        began: `time.perf_counter()` when the work began, from which the time counts.
+    """
+
+    folds: int | None
+    seconds: float
+    trials: int | None
+    processes: int
+    began: float
+
+    @classmethod
+    def checked(
+        cls, time: float | str | None, began: float, folds: int | None, trials: int | None, processes: int
+    ) -> Order:
+        """Return an order; raises ConfigError for values that make no sense. The default of the time is `HOUR`."""
+        for name, value in (("trials", trials), ("processes", processes)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(
+                    f"{name} is {value!r}; expected a whole number, at least 1", parameters=(name,)
+                )
+        try:
+            seconds = parse_duration(HOUR if time is None else time)
+            if (
+                isinstance(seconds, bool)
+                or not isinstance(seconds, int | float)
+                or not 0 < seconds < math.inf
+            ):
+                raise ValueError("expected a time above 0, such as 2h, 90m or a number of seconds")
+        except ValueError as error:
+            raise ConfigError(f"time_budget is {time!r}; {error}", parameters=("time_budget",)) from None
+        return cls(folds, float(seconds), trials, processes, began)
+
+
+def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode = "new") -> dict[str, Any]:
+    """Search for better settings than those of a configuration.
+
+    Args:
+        source: the table, without a validation table.
+        config: that the search starts from.
+        out: the folder.
+        order: folds, time, trials, processes.
+        mode: as for `pricekit.runs.train.train`; a finished search that is resumed is only read.
+
+    Returns:
+        The content of `tune.json`.
+
+    Raises:
+        ConfigError: Optuna is missing, nothing can be searched, or the time is too short.
+        DataError, TrainingError, PluginError: as for `train`.
+        KeyboardInterrupt: the search was interrupted; finished trials are kept.
+    """
+    optuna()
+    if Processes().count > 1:
+        raise ConfigError(
+            "a search starts its own processes; start it without a launcher such as torchrun",
+            parameters=("processes",),
+        )
+    with writing(out, "search", mode, shown=config.speed.progress) as folder:
+        if folder.state.name == "finished":
+            logger.info(f"the search in {out} is finished")
+            check_intact(folder.path, None)
+            _delete_work(folder.path)  # a killed process may have left it
+            return read_intact(folder.path, FACTS)
+        return _search(_begin(source, config, folder, order), order)
+
+
+def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> tuple[RunConfig, Mode]:
+    """Return the configuration that a search starts from, and the mode: "new" if there is nothing to resume.
+
+    Raises:
+        TrainingError: what is to be resumed is damaged.
+        ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
+    """
+    if mode != "resume" or (folder := to_resume(out, "search")) is None:
+        return config_of(options), "new" if mode == "resume" else mode
+    check_intact(folder, [START], "start again")
+    check_agreement(folder / START, options)
+    return read_saved_config(folder / START), mode
+
+
+def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> Task:
+    """Read the rows, and write the folder of a new search or open that of one to resume."""
+    out = folder.path
+    check_from_start(config)
+    config = with_values(config, {"training.time_budget": None})
+    space = dimensions(config)
+    saved: dict[str, Any] = {}
+    if folder.resumed:
+        check_intact(out, [START], "start again")
+        saved = read_started(out / ROWS)
+    folds = int(saved.get("folds", order.folds or 3))
+    if order.folds not in (None, folds):
+        raise ConfigError(
+            f"a resumed search keeps its {folds} folds; found {order.folds}", parameters=("folds",)
+        )
+    rows = load_search_rows(source, config, folds, allow_leak=source.allow_leak or folder.resumed)
+    if folder.resumed and saved["digest"] != rows.digest():
+        raise TrainingError(
+            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
+            "search into a new folder",
+            parameters=("table", "out"),
+            path=str(out),
+        )
+    if not folder.resumed:
+        folder.begin()
+        facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
+        write_json(out / ROWS, facts)
+        write_text(out / START, config.to_toml())
+        list_files(out, [ROWS, START])
+        advance_to(out, "unfinished")
+    repair(out)
+    shutil.rmtree(out / RUNS, ignore_errors=True)
+    return Task(out, source.table_name, config, space, rows)
+
+
+def _search(task: Task, order: Order) -> dict[str, Any]:
+    """Run the trials and finish; return the content of `tune.json`."""
+    began = time.time() - (time.perf_counter() - order.began)
+    passes = FIRST_PASS + (SECOND_PASS if task.config.training.refit else 0.0)
+    models = passes * task.rows.growth() / task.rows.plan.folds
+    limits = Limits(began, order.seconds, models, order.trials)
+    search(task, limits, order.processes)
+    study = open_study(task.folder, task.config.seed)
+    if base_trial(study) is None or (count_trials(study) < 2 and order.trials != 1):
+        raise _too_short(study, task, limits)
+    facts = finish(task, study)
+    facts["seconds"] = round(time.perf_counter() - order.began, 1)
+    write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
+    advance_to(task.folder, "finished")
+    _delete_work(task.folder)
+    return facts
+
+
+def _delete_work(folder: Path) -> None:
+    """Delete what only trials need."""
+    for name in WORK:
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
+    """Return the error for a search without a finished trial besides the first one."""
+    base, budget = base_trial(study), duration(limits.budget)
+    if base is not None:
+        seconds = base.user_attrs[SECONDS]
+        what = (
+            f"the trial of the configuration itself took {duration(seconds)}, and no other one would fit in"
+        )
+    else:
+        seconds, part = progress_of(study, task.config, task.rows)
+        what = "no trial was finished"
+        if part:
+            seconds /= part
+            what += f"; one takes about {duration(seconds)}"
+    advice = f"give at least {limits.least_budget(seconds)}" if seconds else "give more time"
+    return ConfigError(
+        f"the time budget of {budget} is too short for a search: {what}. Resume it and {advice}, or use fewer rows "
+        f"or folds; {task.folder} keeps what is done",
+        parameters=("time_budget", "limit", "folds", "resume"),
+        seconds_of_a_trial=seconds,
+    )
+
+
+def finish(task: Task, study: Study) -> dict[str, Any]:
+    """Choose, train both models, score them on the final rows, and write the files of the result.
+
+    Args:
+        task: the search.
+        study: with the finished trial of the configuration that it started from.
+
+    Returns:
+        The content of `tune.json`, without the seconds.
+    """
+    metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
+    chosen, found = choose(task, study, metric)
+    base, best = base_trial(study), best_trial(study)
+    assert base is not None
+    unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
+    better = BASE not in chosen.user_attrs
+    start = "the settings that the search started from"
+    if better:
+        logger.info(f"trial {chosen.number} is better on the folds than {start}, beyond chance")
+    elif found is None:
+        logger.info(f"no trial is better on the folds than {start}: they are kept")
+    else:
+        logger.info(
+            f"trial {best.number} has the best score on the folds, but it is not better beyond chance than {start}: "
+            "they are kept"
+        )
+    config = with_values(task.config, chosen.params) if better else task.config
+    tuned = _model(task, config, RUN)
+    default = _model(task, task.config, DEFAULT) if better else tuned
+    final = difference(metric, rows.final, tuned, default)
+    columns = {
+        "id": rows.final.ids.astype(str).to_numpy(),
+        "price": rows.final.known_price,
+        "default": default,
+        "tuned": tuned,
+    }
+    write_parquet(out / FINAL, pd.DataFrame(columns))
+    trials, importance = trials_table(study, task.space), importances(study)
+    for name, table in ((TRIALS, trials), (IMPORTANCE, importance)):
+        write_text(out / name, table.to_csv(index=False))
+    write_text(out / CONFIG, config.to_toml())
+    states = {name: (trials["state"] == name).sum() for name in STATES}
+    return {
+        "table": task.table,
+        "metric": metric.name,
+        "rows": {
+            "search": len(rows.plan.table),
+            "final": len(rows.final),
+            "rejected": len(rows.plan.rejected),
+        },
+        "folds": rows.plan.folds,
+        "trials": {name: int(count) for name, count in states.items() if count},
+        "chosen": chosen.number,
+        "best": best.number,
+        "default_score": base.value,
+        "best_score": best.value,
+        "on_folds": found,
+        "on_final_rows": final,
+        "settings": {
+            each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
+            for each in task.space
+        },
+    }
+
+
+def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
+    """Train a model as `train` does, on all rows that trials see; return its prices of the others, float64 (N,)."""
+    run, split = task.folder / name, task.rows.whole(config)
+    own, earlier = config.for_rows(len(split.train)).to_toml(), run / "config.toml"
+    if earlier.is_file() and earlier.read_text("utf-8") != own:
+        clear_away(run)
+    which = "original" if config == task.config else "chosen"
+    logger.info(f"training with the {which} settings: {run}")
+    train_unless_finished(Source(Path(task.table), split=split), config, run, resume=True)
+    return np.asarray(load_model(run).predict(task.rows.final), np.float64)
+
+
+def difference(metric: Metric, table: Table, tuned: np.ndarray, default: np.ndarray) -> dict[str, Any]:
+    """Return the scores of two models on the N rows of a table, with their difference as `compare` judges it.
+
+    Args:
+        metric: by which to compare.
+        table: the rows.
+        tuned: prices of the new model, (N,).
+        default: those of the other one, (N,).
+    """
+    models = {"default": held_out_of(table, default), "tuned": held_out_of(table, tuned)}
+    base, new = compare(models, metric).runs
+    interval = None if new.interval is None else list(new.interval)
+    return {"tuned": new.score, "default": base.score, "interval": interval, "verdict": new.verdict}
+
+
+def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[str, Any] | None]:
+    """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
+
+    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
+    better than it is, so a smaller difference is none.
+
+    Args:
+        task: the search.
+        study: with the finished trial of the base.
+        metric: of the search.
+    """
+    base, best = base_trial(study), best_trial(study)
+    assert base is not None
+    if BASE in best.user_attrs:
+        return base, None
+    scored = np.flatnonzero(task.rows.plan.fold >= 0)
+    found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
+    result = difference(metric, task.rows.plan.table.take(scored), found, other)
+    return (best if result["verdict"] == BETTER else base), result

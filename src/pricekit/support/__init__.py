@@ -1,1 +1,0 @@
-"""General helpers, independent of prices: CPUs, atomic writes, log, progress bars, text."""

@@ -1,0 +1,231 @@
+"""Data frames and Parquet files, read with Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pricekit.errors import DataError
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names, flat, is_text, text_array
+from pricekit.table.encoding import check_readable
+
+MAX_CHUNK_BYTES = 64 << 20
+_ROWS_AT_ONCE = 256
+"""Rows per batch. Their size is unknown until dictionary-encoded values are decoded."""
+
+
+def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_BYTES`, dictionary-encoded values written out.
+
+    Bytes in a text that are not UTF-8 become U+FFFD and are counted in `read_warnings`.
+
+    Raises:
+        DataError: not a Parquet file, a damaged one, or several columns with the same name.
+    """
+    check_readable(path)
+    with _explained(path):
+        yield from _chunks(path, rows, read_warnings)
+
+
+def names_of_parquet(path: Path) -> list[str]:
+    """Return the names of the columns, [] for a file without rows; raises DataError for a damaged file."""
+    with _explained(path), pq.ParquetFile(path) as file:
+        return list(file.schema_arrow.names) if file.metadata.num_rows else []
+
+
+def no_cells(path: Path) -> dict[str, pa.Array]:
+    """Return the columns as `read_parquet` would, but without their rows; raises DataError for a damaged file."""
+    with _explained(path), pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        batch = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema.names)
+        columns = plain_columns(batch, ReadWarnings())
+    return {name: flat(columns[name]) for name in columns.column_names}
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:  # a damaged name is a UnicodeDecodeError
+        raise DataError(
+            f"{path} cannot be read as Parquet: {str(error).rstrip('.')}. It may be incomplete, damaged, or in "
+            "a different format.",
+            parameters=("table",),
+        ) from None
+
+
+def _chunks(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    size = path.stat().st_size
+    with pq.ParquetFile(path) as file:
+        check_names(str(path), file.schema_arrow.names)
+        total = file.metadata.num_rows
+        done = 0
+        parts: list[pa.Table] = []
+        for batch in file.iter_batches(batch_size=_batch_size(file.metadata, rows)):
+            full = (
+                sum(map(len, parts)) + len(batch) > rows
+                or sum(part.nbytes for part in parts) >= MAX_CHUNK_BYTES
+            )
+            if parts and full:
+                yield RawChunk(pa.concat_tables(parts), None, size * done // total)
+                parts = []
+            parts.append(plain_columns(batch, read_warnings))
+            done += len(batch)
+        if parts:
+            yield RawChunk(pa.concat_tables(parts), None, size)
+        if done != total:
+            raise OSError(f"{done:,} rows were read, but its footer counts {total:,}")
+
+
+def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
+    """Return the columns with encoded values written out, all text in valid UTF-8, and times in known zones.
+
+    A time in a zone that this machine does not know is read in UTC, in which Arrow stores it.
+    """
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            values = column.dictionary
+            if pa.types.is_string_view(values.type):  # as polars has; Arrow has no kernel to take from it
+                values = values.cast(pa.large_string())
+            column = values.take(column.indices)
+        elif pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        if pa.types.is_timestamp(column.type) and not _is_known(column.type.tz):
+            column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+        columns[name] = _utf8(column, read_warnings) if is_text(column.type) else column
+    return pa.table(columns)
+
+
+@lru_cache
+def _is_known(zone: str | None) -> bool:
+    """Return whether times in a zone can be read on this machine; None is a time without a zone."""
+    if zone is None:
+        return True
+    try:
+        pc.strftime(pa.array([0], pa.timestamp("s", zone)))
+        pa.scalar(0, pa.timestamp("s", zone)).as_py()
+    except (pa.ArrowException, ValueError):
+        return False
+    return True
+
+
+def _utf8(column: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
+    try:
+        column.validate(full=True)
+        return column.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        cells = [(cell or b"").decode("utf-8", "replace") for cell in raw]
+        read_warnings.not_utf8 += sum("\ufffd" in cell for cell in cells)
+        return text_array(cells)
+
+
+def _batch_size(metadata: pq.FileMetaData, rows: int) -> int:
+    groups = range(metadata.num_row_groups)
+    average: int = sum(metadata.row_group(g).total_byte_size for g in groups) // max(metadata.num_rows, 1)
+    return max(1, min(rows, _ROWS_AT_ONCE, MAX_CHUNK_BYTES // max(average, 1)))
+
+
+def is_frame(value: object) -> bool:
+    """Return whether a value is a frame with named columns: pandas, Arrow, polars or one with `__arrow_c_stream__`."""
+    if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return True
+    if isinstance(value, type) or not hasattr(value, "__arrow_c_stream__"):
+        return False
+    try:  # a single column also has the interface, but its type is not a struct
+        with _panic_as_error():
+            pa.RecordBatchReader.from_stream(value)
+    except (pa.ArrowException, TypeError, ValueError):
+        return False
+    return True
+
+
+def as_arrow(frame: Any, name: str) -> pa.Table:
+    """Return a frame as an Arrow table; the index of a pandas frame is ignored.
+
+    Args:
+        frame: a frame that `is_frame` accepts.
+        name: the name of the frame, for messages.
+
+    Raises:
+        DataError: several columns with the same name, column names with several levels, or values that Arrow cannot
+            represent.
+    """
+    if isinstance(frame, pd.DataFrame):
+        _check_labels(frame, name)
+    try:
+        with _panic_as_error():
+            table = _arrow(frame)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
+        where = "" if column is None else f" in the column {column!r}"
+        # The first argument of a UnicodeError is only the encoding.
+        reason = str(error) if isinstance(error, UnicodeError) or not error.args else str(error.args[0])
+        raise DataError(
+            f"{name} has values that cannot be read{where}: {reason.rstrip('.')}. "
+            "Convert the column to one type, or leave it out.",
+            parameters=("table",),
+            column=column,
+        ) from None
+    check_names(name, table.column_names)
+    return table
+
+
+def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, dictionary-encoded values written out."""
+    for start in range(0, frame.num_rows, rows):
+        batches = frame.slice(start, rows).to_batches()
+        yield RawChunk(pa.concat_tables(plain_columns(batch, read_warnings) for batch in batches), None, 0)
+
+
+@contextmanager
+def _panic_as_error() -> Iterator[None]:
+    """Turn a panic of polars, which is a BaseException, into a ValueError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from None
+
+
+def _arrow(frame: Any) -> pa.Table:
+    if isinstance(frame, pd.DataFrame):
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame.read_all()
+    return pa.table(frame)
+
+
+def _check_labels(frame: pd.DataFrame, name: str) -> None:
+    if frame.columns.nlevels > 1:
+        raise DataError(
+            f"{name} has a MultiIndex of {frame.columns.nlevels} levels as its columns. Give each column one name, for "
+            "example with frame.columns = frame.columns.map('_'.join).",
+            parameters=("table",),
+            columns=[str(column) for column in frame.columns],
+        )
+    check_names(name, [str(column) for column in frame.columns])
+
+
+def _unreadable_column(frame: pd.DataFrame) -> str | None:
+    for label in frame.columns:
+        try:
+            pa.array(frame[label], from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return str(label)
+    return None

@@ -1,0 +1,281 @@
+"""Numbers as people write them: "123 456 km", "1.234,50", "2.0 l / 163 hp", "1 1/2", "20 x 30 cm".
+
+All cells are read together, on their bytes, so that many cells are fast and one cell gives the same result alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+import numpy as np
+
+from pricekit.text.labelled_lines import (
+    Bools,
+    Bytes,
+    Codes,
+    Floats,
+    Ints,
+    byte_table,
+    concatenated,
+    numpy_of,
+    slices,
+)
+
+READ_BYTES = 240
+"""The rest of a longer cell is prose."""
+
+MOST_RUNS = 24
+"""Runs of digits of a cell that are read."""
+
+_UNIT_BYTES = 16
+"""A number and its unit may stand alone in a cell: at most this many bytes follow."""
+
+MOST_DIGITS = 15
+"""A longer run of digits is a code."""
+
+_BLANK = 1  # stands for the bytes of blanks that do not break a line, and of apostrophes between digits
+_ODD = {
+    "\u00a0": b"\x01\x01",
+    "×": b"x ",
+    "−": b"  -",
+    "–": b"-  ",
+    "—": b"-  ",
+    "\u2009": b"\x01\x01\x01",
+    "\u202f": b"\x01\x01\x01",
+    "’": b"\x01\x01\x01",
+}
+_GROUPED = re.compile(
+    r"(?P<whole>[1-9][0-9]{0,2}(?P<sign>[,. ']|\x01+)[0-9]{3}(?:(?P=sign)[0-9]{3})*)(?:(?P<mark>[.,])(?P<rest>[0-9]+))?"
+)
+_DECIMAL = re.compile(r"(?P<whole>[0-9]+)(?P<mark>[.,])(?P<rest>[0-9]+)")
+_SHARES = (2, 3, 4, 5, 8, 16)
+_SPACE, _DOT, _COMMA, _DASH, _SLASH = map(ord, " .,-/")
+_OPENING = byte_table(b" \x01(")
+_LEADS = byte_table(bytes({sign.encode()[0] for sign in _ODD}))
+_BEFORE_FRACTION = byte_table(b" -")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """M numbers of C cells, in order.
+
+    Attributes:
+        cell: the cell of each number, int64 (M,), ascending.
+        start, end: its bytes, int64 (M,).
+        value: float64 (M,), finite.
+    """
+
+    cell: Ints
+    start: Ints
+    end: Ints
+    value: Floats
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    def take(self, which: Ints | Bools) -> Numbers:
+        """Return some of the numbers."""
+        return Numbers(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def place(self) -> Ints:
+        """The position of each number in its cell, from 0, int64 (M,)."""
+        return np.arange(len(self)) - np.searchsorted(self.cell, self.cell)
+
+
+def plain_bytes(data: Bytes) -> Bytes:
+    """Return bytes of equal length in which blanks, dashes and signs of multiplication are ASCII.
+
+    A blank that does not break a line, and an apostrophe, become bytes 1.
+    """
+    plain = data.copy()
+    lead = np.flatnonzero(_LEADS[data])
+    if not len(lead):
+        return plain
+    for sign, ascii_form in _ODD.items():
+        written = sign.encode()
+        at = lead[lead + len(written) <= len(data)]
+        for offset, byte in enumerate(written):
+            at = at[data[at + offset] == byte]
+        for offset, byte in enumerate(ascii_form):
+            plain[at + offset] = byte
+    return plain
+
+
+def marks_code(*, dot: bool, comma: bool) -> int:
+    """Return what separates thousands in a column as a number: if `dot`, "1.234" is 1234, if `comma`, "1,234" is."""
+    return dot + 2 * comma
+
+
+def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
+    """Read the numbers of C cells.
+
+    Args:
+        plain: of `plain_bytes`.
+        start: where each cell begins, int64 (C,), ascending.
+        end: where it ends, int64 (C,); no cell is empty, and none overlaps the next.
+        marks: the separators of thousands in each cell, of `marks_code`, int8 (C,).
+    """
+    end = np.minimum(end, start + READ_BYTES)
+    runs = _runs(plain, start, end)
+    joined = _joined(plain, runs, start, end)
+    first = np.flatnonzero(~joined[:-1])
+    last = np.flatnonzero(~joined[1:])
+    alone = first == last
+    single = runs.take(first[alone])
+    dotted = _behind(_DOT, plain, single, start)
+    single.value[dotted] /= 10.0 ** (single.end - single.start)[dotted]  # ".5"
+    found = [single, *_chains(plain, runs, first[~alone], last[~alone], marks)]
+    numbers = concatenated(found)
+    numbers = numbers.take(np.argsort(numbers.start, kind="stable"))
+    numbers = numbers.take(np.isfinite(numbers.value))
+    numbers.value[_behind(_DASH, plain, numbers, start)] *= -1  # the dash of "10-20" is no sign
+    return _with_fractions(plain, numbers)
+
+
+def _runs(plain: Bytes, start: Ints, end: Ints) -> Numbers:
+    """Find the runs of digits in each cell; the value of one that is too long is NaN."""
+    digit = np.zeros(len(plain) + 2, bool)
+    digit[1:-1] = (plain - np.uint8(ord("0"))) <= 9
+    edges = np.flatnonzero(digit[1:] != digit[:-1])
+    first, behind = edges[::2], edges[1::2]
+    cell = np.searchsorted(start, first, side="right") - 1
+    inside = np.flatnonzero(cell >= 0)
+    inside = inside[first[inside] < end[cell[inside]]]
+    cell, first = cell[inside], first[inside]
+    runs = Numbers(cell, first, np.minimum(behind[inside], end[cell]), np.zeros(len(cell)))
+    runs = runs.take(runs.place < MOST_RUNS)
+    return replace(runs, value=_integers(plain, runs.start, runs.end))
+
+
+def _integers(plain: Bytes, start: Ints, end: Ints) -> Floats:
+    value, length = np.zeros(len(start)), end - start
+    for place in range(MOST_DIGITS):
+        there = np.flatnonzero(length > place)
+        if not len(there):
+            break
+        value[there] = 10.0 * value[there] + (plain[start[there] + place] - float(ord("0")))
+    value[length > MOST_DIGITS] = np.nan
+    return value
+
+
+def _joined(plain: Bytes, runs: Numbers, start: Ints, end: Ints) -> Bools:
+    """Return whether a run continues the one before it, bool (M + 1,); the first and last are False."""
+    joined = np.zeros(len(runs) + 1, bool)
+    if len(runs) < 2:
+        return joined
+    same = runs.cell[1:] == runs.cell[:-1]
+    gap, sign = runs.start[1:] - runs.end[:-1], plain[np.minimum(runs.end[:-1], len(plain) - 1)]
+    three = (runs.end - runs.start)[1:] == 3
+    mark = same & (gap == 1) & ((sign == _DOT) | (sign == _COMMA) | ((sign == ord("'")) & three))
+    blank = same & three & (gap <= 3) & (sign == _BLANK) & (plain[runs.start[1:] - 1] == _BLANK)
+    space = same & three & (gap == 1) & (sign == _SPACE)
+    # "123 456" is one number if the cell of a run is one number and perhaps a unit.
+    head, tail = np.append(True, ~same), np.append(~same, True)
+    fits = np.append(True, mark | blank | space | ~same)
+    fits[head] &= (runs.start[head] == start[runs.cell[head]]) & (runs.end[head] - runs.start[head] <= 3)
+    fits[head] &= plain[runs.start[head]] != ord("0")
+    fits[tail] &= (end[runs.cell] - runs.end <= _UNIT_BYTES)[tail]
+    alone = np.bincount(runs.cell[~fits], minlength=len(start))[runs.cell] == 0
+    joined[1:-1] = mark | blank | (space & alone[:-1])
+    return joined
+
+
+def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
+    """Return the numbers directly behind a sign that begins a word."""
+    before = numbers.start - 1
+    found = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
+    first = before[found] == start[numbers.cell[found]]
+    begins: Ints = found[first | _OPENING[plain[before[found] - 1]]]
+    return begins
+
+
+def _chains(plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: Codes) -> list[Numbers]:
+    """Read runs that separators join; only distinct ones, which are few, are parsed."""
+    if not len(first):
+        return []
+    start, cell = runs.start[first], runs.cell[first]
+    coded = slices(plain, start, runs.end[last]).dictionary_encode()
+    written = coded.dictionary.to_pylist()
+    kind, of = np.unique(numpy_of(coded.indices).astype(np.int64) * 4 + marks[cell], return_inverse=True)
+    parsed = [parse(written[code // 4], bool(code & 1), bool(code & 2)) for code in kind.tolist()]
+    count = np.array([len(parts) for parts in parsed], np.int64)
+    offset = np.cumsum(count) - count
+    flat = np.array([part for parts in parsed for part in parts], np.float64).reshape(-1, 3)
+    chain = np.repeat(np.arange(len(first)), count[of])
+    nth = np.arange(len(chain)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
+    part = flat[offset[of[chain]] + nth]
+    begin = start[chain]
+    return [
+        Numbers(
+            cell[chain], begin + part[:, 1].astype(np.int64), begin + part[:, 2].astype(np.int64), part[:, 0]
+        )
+    ]
+
+
+@lru_cache(maxsize=1 << 16)
+def parse(written: str, dot_groups: bool, comma_groups: bool) -> tuple[tuple[float, int, int], ...]:
+    """Return the numbers of digits and separators: the value, and where each begins and ends.
+
+    Args:
+        written: runs of digits between ".", ",", "'", " " and bytes 1.
+        dot_groups: "1.234" is 1234.
+        comma_groups: "1,234" is 1234.
+
+    Example:
+        >>> parse("1.234,50", False, True), parse("1,234", False, False), parse("12.05.2013", False, True)
+        (((1234.5, 0, 8),), ((1.234, 0, 5),), ((12.0, 0, 2), (5.0, 3, 5), (2013.0, 6, 10)))
+    """
+    found = _GROUPED.fullmatch(written)
+    if (
+        found
+        and found["mark"] != found["sign"]
+        and (found["mark"] or _groups(found, dot_groups, comma_groups))
+    ):
+        return (
+            (float(re.sub("[^0-9]", "", found["whole"]) + "." + (found["rest"] or "0")), 0, len(written)),
+        )
+    found = _DECIMAL.fullmatch(written)
+    if found:
+        return ((float(found["whole"] + "." + found["rest"]), 0, len(written)),)
+    runs = [run for run in re.finditer("[0-9]+", written) if len(run[0]) <= MOST_DIGITS]
+    return tuple((float(run[0]), run.start(), run.end()) for run in runs)
+
+
+def _groups(found: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
+    """Return whether the separator of a number without decimals separates thousands."""
+    if found["whole"].count(found["sign"]) > 1:
+        return True
+    return {".": dot_groups, ",": comma_groups}.get(found["sign"], True)
+
+
+def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
+    """Read "3/4" and "1 1/2" as one number each; "1/2/2013" is a date."""
+    if len(numbers) < 2:
+        return numbers
+    beyond = np.append(plain, np.uint8(0))
+    value, start, end, cell = numbers.value, numbers.start, numbers.end, numbers.cell
+    over = np.flatnonzero(
+        (beyond[end[:-1]] == _SLASH) & (start[1:] == end[:-1] + 1) & (cell[1:] == cell[:-1])
+    )
+    if not len(over):
+        return numbers
+    over = over[np.isin(value[over + 1], _SHARES) & (value[over] > 0) & (value[over] < value[over + 1])]
+    over = over[
+        (value[over] % 1 == 0) & (beyond[end[over + 1]] != _SLASH) & (beyond[start[over] - 1] != _SLASH)
+    ]
+    value, start, end = value.copy(), start.copy(), end.copy()
+    value[over] /= value[over + 1]
+    end[over] = end[over + 1]
+    dropped = np.zeros(len(numbers), bool)
+    dropped[over + 1] = True
+    mixed = over[over > 0]
+    mixed = mixed[(cell[mixed - 1] == cell[mixed]) & (start[mixed] == numbers.end[mixed - 1] + 1)]
+    mixed = mixed[_BEFORE_FRACTION[beyond[start[mixed] - 1]] & (value[mixed - 1] % 1 == 0)]
+    mixed = mixed[(value[mixed - 1] > 0) & ~dropped[mixed - 1]]
+    value[mixed] += value[mixed - 1]
+    start[mixed] = start[mixed - 1]
+    dropped[mixed - 1] = True
+    return Numbers(cell, start, end, value).take(~dropped)

@@ -1,1 +1,0 @@
-"""Workflows beyond a single run: cross-validation, ensembles, and pretraining of encoders."""

@@ -1,0 +1,228 @@
+"""Opening a named engine, and the choice of "auto"."""
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pricekit.errors import BundleError, PluginError
+from pricekit.io.cpus import usable_cpus
+from pricekit.io.progress import use_reporter
+from pricekit.predict import engines
+from pricekit.predict.engines import open_engine
+from pricekit.predict.ort import OrtCpu, load_cpu
+
+VOCABULARY = 500
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
+    monkeypatch.setattr(engines, "BATCH_CHOICES", (512,))
+
+
+def slowed(graph):
+    priced = load_cpu(graph.model)
+
+    def run(batch):
+        time.sleep(0.1)
+        return priced(batch)
+
+    return run
+
+
+def constant(price):
+    return lambda graph: lambda batch: np.full(len(batch["features"]), price, np.float32)
+
+
+def missing(graph):
+    raise PluginError("libfast.so is not there")
+
+
+def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
+    found = open_engine("auto", graph, VOCABULARY)
+    assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
+    assert found.batch_tokens in engines.BATCH_CHOICES
+    monkeypatch.setattr(engines, "speeds", None)  # the second time nothing is measured
+    assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
+    assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
+
+
+def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batches):
+    engines = []
+
+    def counted(graph):
+        engines.append(1)
+        return slowed(graph)
+
+    engines(slow=counted, gone=missing)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert json.loads((graph.cache / "engine.json").read_text())["fastest"] == "ort-cpu"
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert engines == [1]  # nothing was tried the second time
+
+
+def test_each_load_warns_about_an_unused_gpu_until_it_works(
+    graph, engines, small_batches, monkeypatch, logged
+):
+    monkeypatch.setattr(engines.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(engines, "GPU", "gone")
+    loads = [missing]
+    engines(gone=lambda graph: loads[-1](graph))
+    for _ in range(3):
+        assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+        assert "the engine is ort-cpu; the GPU cannot be used:" in logged()
+    loads.append(slowed)
+    open_engine("auto", graph, VOCABULARY)
+    assert "measuring which engine is fastest" in logged()
+    open_engine("auto", graph, VOCABULARY)
+    assert logged() == ""  # the result is cached
+
+
+def unreadable(graph):
+    raise BundleError("one of its operations is not supported")
+
+
+def failing(graph):
+    def run(batch):
+        raise RuntimeError("this shape is not supported")
+
+    return run
+
+
+def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_batches, raises):
+    engines(unreadable=unreadable, failing=failing)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    with raises(BundleError):
+        open_engine("unreadable", graph, VOCABULARY)
+    with raises(PluginError, kind="engine", name="failing", package="toy"):
+        open_engine("failing", graph, VOCABULARY)
+
+
+def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, engines, raises):
+    engines(unreadable=unreadable)
+    with raises(BundleError):
+        open_engine("auto", replace(graph, model=b"no graph"), VOCABULARY)
+
+
+@pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
+def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, wrong, raises):
+    engines(wrong=wrong)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    for _ in range(2):
+        with raises(PluginError, "engine", engine="wrong"):
+            open_engine("wrong", graph, VOCABULARY)
+
+
+def test_the_prices_of_an_engine_are_checked_once(graph, engines, small_batches, monkeypatch):
+    checked, difference = [], engines._difference
+    monkeypatch.setattr(engines, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    engines(right=lambda graph: load_cpu(graph.model))
+    for _ in range(2):
+        assert open_engine("right", graph, VOCABULARY).name == "right"
+    assert len(checked) == 1
+    assert open_engine("auto", graph, VOCABULARY)  # nothing is known yet of what is fastest
+    assert json.loads((graph.cache / "engine.json").read_text())["fastest"]
+
+
+def unmasked(graph):
+    price = load_cpu(graph.model)
+    return lambda batch: price({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
+
+
+def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batches, raises):
+    engines(unmasked=unmasked)
+    with raises(PluginError, "engine", engine="unmasked"):
+        open_engine("unmasked", graph, VOCABULARY)
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_prices_of_a_similar_graph_are_checked_too(
+    graph, engines, small_batches, monkeypatch, tmp_path, raises
+):
+    checked, difference = [], engines._difference
+    monkeypatch.setattr(engines, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    wrong = [1.0]
+
+    def scaled(graph):
+        price, factor = load_cpu(graph.model), wrong[0]
+        return lambda batch: price(batch) * factor
+
+    engines(scaled=scaled)
+    first = replace(open_engine("scaled", graph, VOCABULARY), batch_tokens=8192)
+    other = replace(graph, cache=tmp_path / "second")
+    for _ in range(2):
+        again = open_engine("scaled", other, VOCABULARY, first)
+        assert (again.name, again.batch_tokens) == ("scaled", 8192)
+    assert len(checked) == 2  # each graph once
+    wrong[0] = 10.0
+    third = replace(graph, cache=tmp_path / "third")
+    with raises(PluginError, "engine", engine="scaled"):
+        open_engine("scaled", third, VOCABULARY, first)
+    assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
+
+
+def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
+    engines(slow=slowed)
+    open_engine("auto", graph, VOCABULARY)
+    record = json.loads((graph.cache / "engine.json").read_text())
+    engines(gone=missing)
+    for text in (
+        json.dumps(record | {"fastest": "gone"}),
+        "{",
+        json.dumps([]),
+        json.dumps({"fastest": "slow"}),
+        json.dumps(record | {"batch_tokens": {"ort-cpu": float("inf")}}),
+        "[" * 100_000,
+    ):
+        (graph.cache / "engine.json").write_text(text)
+        assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
+    engines(gone=missing)
+    with raises(PluginError):
+        open_engine("gone", graph, VOCABULARY)
+    with raises(
+        PluginError,
+        "engine",
+        kind="engine",
+        name="nonsense",
+        candidates=["gone", "ort-cpu", "ort-cuda", "ort-tensorrt"],
+    ):
+        open_engine("nonsense", graph, VOCABULARY)
+
+
+def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, small_batches, monkeypatch):
+    engines(wrong=constant(2.0))
+    monkeypatch.setattr("pricekit.predict.ort.load_cpu", lambda model: constant(float("nan"))(None))
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+
+
+def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
+    monkeypatch.setattr(engines, "speeds", None)
+    engines(right=lambda graph: load_cpu(graph.model))
+    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", engines.BATCH_TOKENS)):
+        assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
+    (graph.cache / "engine.json").unlink()  # the check of the plugin's prices
+    open_engine("ort-cpu", graph, VOCABULARY)
+    assert not (graph.cache / "engine.json").exists()
+    assert logged() == ""
+
+
+def test_measuring_shows_progress(graph):
+    bars = []
+
+    class Recorder:
+        @contextmanager
+        def bar(self, title, total, done):
+            bars.append([title, total])
+            yield lambda units, note="": bars.append(units)
+
+    with use_reporter(Recorder()):
+        open_engine("auto", graph, VOCABULARY)
+    assert bars[0] == ["choosing the fastest engine", len(engines.BATCH_CHOICES)]
+    assert sum(bars[1:]) == len(engines.BATCH_CHOICES) - 1
