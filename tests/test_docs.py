@@ -11,6 +11,7 @@ import pytest
 
 from pricekit.cli.main import COMMANDS, PACKAGES, cli
 from pricekit.core.registry import KINDS
+from pricekit.metrics import METRICS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -111,6 +112,14 @@ def test_the_glossary_is_alphabetical_and_linked():
     assert terms == sorted(terms, key=str.casefold)
     assert "glossary.md" in (ROOT / "README.md").read_text("utf-8")
     assert "glossary.md" in (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+def test_the_page_on_training_lists_every_metric_with_its_loss():
+    text = (ROOT / "docs" / "training.md").read_text("utf-8")
+    rows = re.findall(
+        r"^\| `(\w+)`.*\| `([\w-]+)`[^|`]*\|$", text.partition("| metric | formula | loss |")[2], re.M
+    )
+    assert rows == [(metric.name, metric.loss) for metric in METRICS.values()]
 
 
 def test_the_site_lists_every_document():

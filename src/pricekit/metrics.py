@@ -72,6 +72,7 @@ class Metric:
         rows: of p and a, both float64 (N,), the term of each row, (N,).
         centre: how the terms become one number: the weighted mean, its square root, or the weighted median.
         by_price: multiply the weight of each row by its true price.
+        words: for readers who do not know the title, such as `median error`; "" stands for the title.
     """
 
     name: str
@@ -81,6 +82,17 @@ class Metric:
     rows: Callable[[np.ndarray, np.ndarray], np.ndarray]
     centre: Literal["mean", "root", "median"] = "mean"
     by_price: bool = False
+    words: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The words, with a sign of percent where the values are percentages.
+
+        Example:
+            >>> METRICS["mdape"].heading, METRICS["rmsle"].heading
+            ('median error, %', 'RMSLE')
+        """
+        return (self.words or self.title) + (", %" if self.unit == "%" else "")
 
     def __call__(self, predicted: ArrayLike, actual: ArrayLike, weight: ArrayLike | None = None) -> float:
         """Return the value of the metric.
@@ -155,11 +167,11 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("smape", "SMAPE", "%", "smape", _smape),
         Metric("mape", "MAPE", "%", "mape", _percentage),
-        Metric("mdape", "MdAPE", "%", "smape", _percentage, centre="median"),
+        Metric("mdape", "MdAPE", "%", "smape", _percentage, centre="median", words="median error"),
         Metric("wape", "WAPE", "%", "log-l1", _percentage, by_price=True),
-        Metric("mae", "MAE", "price", "log-l1", _absolute),
-        Metric("medae", "MedAE", "price", "smape", _absolute, centre="median"),
-        Metric("rmse", "RMSE", "price", "log-l2", _squared, centre="root"),
+        Metric("mae", "MAE", "price", "log-l1", _absolute, words="mean absolute error"),
+        Metric("medae", "MedAE", "price", "smape", _absolute, centre="median", words="median absolute error"),
+        Metric("rmse", "RMSE", "price", "log-l2", _squared, centre="root", words="root mean square error"),
         Metric("rmsle", "RMSLE", "", "log-l2", _squared_log, centre="root"),
     )
 }

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pricekit.config import RunConfig, build_config, merge, parse_override, read_toml
 from pricekit.config.resolve import configure
+from pricekit.config.settings import Section
 from pricekit.errors import ConfigError, PluginError
 
 
@@ -16,6 +17,20 @@ def test_toml_round_trip(tmp_path):
     )
     (tmp_path / "config.toml").write_text(config.to_toml())
     assert build_config([read_toml(tmp_path / "config.toml")]) == config
+
+
+def _fields(model, prefix=""):
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def test_every_setting_has_a_description():
+    described = {name: field.description for name, field in _fields(RunConfig)}
+    assert [name for name, text in described.items() if not text] == []
+    assert {"seed", "columns.text", "head.norm", "training.weight_decay", "speed.tf32"} < set(described)
 
 
 def test_later_layers_win_key_by_key():

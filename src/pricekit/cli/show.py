@@ -82,18 +82,9 @@ CATEGORIES = 3
 """Number of table columns to show: those whose groups differ most in the metric."""
 LABEL_WIDTH = 34
 
-_NAMES = {
-    "smape": "SMAPE, %",
-    "mape": "MAPE, %",
-    "mdape": "median error, %",
-    "wape": "WAPE, %",
-    "mae": "mean absolute error",
-    "medae": "median absolute error",
-    "rmse": "root mean square error",
-    "rmsle": "RMSLE",
-    "r2_log": "R² of the log price",
-    "interval_90_coverage": "inside the 90% interval, %",
-}
+_OTHER_SCORES = {"r2_log": "R² of the log price", "interval_90_coverage": "inside the 90% interval, %"}
+"""Scores that are no `Metric`: no training minimises them."""
+
 # Line ends, other control characters, and marks that change the direction of text.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
 
@@ -104,9 +95,11 @@ def show_scores(scores: Scores, *, errors: bool = False) -> None:
     mean, sd = mean_and_sd(scores.folds) if many else ({}, {})
     rows = [["rows", f"{scores.rows:,}", *([""] * many)]]
     for name, value in scores.metrics.items():
-        write = METRICS[name].write if name in METRICS else SMAPE.write
+        known = METRICS.get(name)
+        heading = known.heading if known else _OTHER_SCORES[name]
+        write = (known or SMAPE).write
         spread = f"{write(mean[name])} ± {write(sd[name], like=mean[name])}" if name in mean else ""
-        rows.append([_NAMES.get(name, name.replace("_", " ")), write(value), *([spread] * many)])
+        rows.append([heading, write(value), *([spread] * many)])
         if name == metric.name and scores.interval is not None:
             bounds = " to ".join(metric.write(bound, like=value) for bound in scores.interval)
             rows.append([f"{metric.title}, 95% interval", bounds, *([""] * many)])
@@ -138,7 +131,7 @@ def show_groups(groups: pd.DataFrame, metric: Metric, *, errors: bool = False) -
                 part["group"], part["rows"], part[metric.name], second, part["bias"], strict=True
             )
         ]
-        headers = ["rows", metric.title, "% of error" if errors else "median error, %", "typically"]
+        headers = ["rows", metric.title, "% of error" if errors else METRICS["mdape"].heading, "typically"]
         show_table("", [fit_width(by, LABEL_WIDTH), *headers], rows)
     if left:
         logger.info(

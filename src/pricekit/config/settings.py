@@ -192,8 +192,10 @@ class HeadConfig(Section):
         [], description="width of each hidden layer; empty: a linear head"
     )
     dropout: list[float] = Field([], description="dropout after each hidden layer")
-    norm: Literal["none", "batch", "layer"] = "layer"
-    activation: Literal["relu", "gelu"] = "gelu"
+    norm: Literal["none", "batch", "layer"] = Field(
+        "layer", description="normalisation of each hidden layer, before its activation"
+    )
+    activation: Literal["relu", "gelu"] = Field("gelu", description="activation of each hidden layer")
     feature_bins: Annotated[int, Search(choices=(0, 4, 8, 16))] = Field(
         0,
         ge=0,
@@ -241,7 +243,9 @@ class TrainingConfig(Section):
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="learning rate of each encoder layer as a fraction of the layer above it"
     )
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(
+        0.0, ge=0, description=f"share of the learning rate by which a step shrinks the weights; {OF_POLICY}"
+    )
     decay_biases_and_norms: bool = Field(False, description="also apply weight decay to biases and norms")
     warmup_epochs: float = Field(0.0, ge=0, description="epochs of linear warmup")
     max_grad_norm: float | None = Field(None, gt=0, description="maximum norm of the gradient")
@@ -373,7 +377,13 @@ class RunConfig(Section):
     facts_first: bool = Field(
         False, description="move short lines of a text, such as its quantity, directly after the first line"
     )
-    validation_fraction: float = Field(0.15, gt=0, lt=1)
+    validation_fraction: float = Field(
+        0.15,
+        gt=0,
+        lt=1,
+        description="share of the rows that are held out for validation; in a search, also of those set aside for the "
+        "final scores",
+    )
     limit: int | None = Field(None, ge=1, description="number of rows to read, from the first one")
     init: str | None = Field(
         None,

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pricekit.io.digests import DamagedError, tells_damage
 from pricekit.io.files import RECORD, is_free, is_temporary, write_json
@@ -135,7 +135,7 @@ def read_record(folder: Path) -> Record | None:
             return None  # of another program
         second, replaces = content.get("pass") == "second", content.get("replaces", False)
         record = Record(content["kind"], content["state"], second, replaces, content["format"])
-        known = record.kind in LAYOUT and record.state in ("starting", "unfinished", "finished")
+        known = record.kind in LAYOUT and record.state in get_args(Step)
         if known and isinstance(record.format, int) and record.to_json() == content:
             return record
     except OSError as error:

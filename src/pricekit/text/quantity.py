@@ -64,11 +64,14 @@ _NOT_IN_TEXT = {"m", "in", "gr", "caps", "item", "items", "unit", "units"} | {
 
 
 UNITS = {
-    spelling: SPELLINGS.get(spelling, (COUNT, 1.0))
-    for spellings in _SPELLINGS.values()
+    spelling: SPELLINGS.get(spelling, (COUNT, 1.0)) if kind == COUNT else SPELLINGS[spelling]
+    for kind, spellings in _SPELLINGS.items()
     for spelling in spellings.replace("-", "").split()
 }
-"""Class and size of each unit by its spelling; what only this module knows, such as boxes, is counted."""
+"""Class and size of each unit by its spelling, as in `units`.
+
+What only this module knows, such as boxes, is counted; a weight, volume or length that `units` lacks is an error.
+"""
 
 
 def pattern(*kinds: int) -> str:
