@@ -128,9 +128,6 @@ LEAST_MISSING = 0.2
 LISTED = 5
 """Names in a sentence."""
 
-_UNCERTAIN = ("psi", "distance", "auc", "unknown_words", "unknown_tokens", "unknown_brands", "smape")
-"""Measures that need enough rows."""
-
 
 def alarms_of(
     measures: Mapping[str, Measure],
@@ -199,7 +196,7 @@ def failures_of(
     few = min(rows, trained_on) < LEAST_ROWS
     for name, limit in limits.items():
         each = measures[name]
-        if few and name in _UNCERTAIN:
+        if few and name != "missing_columns":
             continue
         if each.value is None and missing and name != "smape":
             yield f"{name} cannot be computed, because columns are missing: {shorten(', '.join(missing), 200)}."
