@@ -27,7 +27,7 @@ from pricekit.features.fitted import (
     record_of,
     transformed,
 )
-from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
+from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.log import logger
 from pricekit.io.progress import Advance, progress
@@ -216,12 +216,9 @@ def fit_cached(
     if part.reads_files or any(part.options.get(name) for name in local_options(part)):
         return fit()
     facts = {key: value for key, value in record_of(part).items() if key != "state"}
-    digest = new_digest(json.dumps(facts | {"folds": folds}, sort_keys=True))
     unless = f"the feature '{part.name}' is not cached"
-    try:
-        add_rows(digest, table, table.frame)
-    except TypeError as error:
-        logger.warning(f"{unless}: a column cannot be hashed ({error})")
+    digest = digest_of(json.dumps(facts | {"folds": folds}, sort_keys=True), table, unless)
+    if digest is None:
         return fit()
     for values in (table.weight, table.group, table.time, table.together):
         digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())

@@ -259,8 +259,9 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
         shifts.append(("predicted price", "price", sketch.prices.predicted, counts.predicted))
     for name, kind, then, bins in shifts:
         rows = np.array(bins)
-        own = {"own": then.own, "own_distance": then.own_distance}
-        each = difference(np.array(then.rows), rows, ordered=True, **own)
+        each = difference(
+            np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
+        )
         rank = float(then.ranks() @ rows / rows.sum())
         found.append([name, kind, each.psi, each.distance, each.chance, rank])
     for name, now in counts.fields.items():
