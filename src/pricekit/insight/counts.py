@@ -214,9 +214,11 @@ class Half(Strict):
 
     def plus(self, other: Half) -> Half:
         """Return the sums over the vectors of both."""
-        pairs = ((self.sums, other.sums), (self.products, other.products))
-        sums, products = ((np.array(one) + np.array(two)).tolist() for one, two in pairs)
-        return Half(rows=self.rows + other.rows, sums=sums, products=products)
+        return Half(
+            rows=self.rows + other.rows,
+            sums=np.add(self.sums, other.sums).tolist(),
+            products=np.add(self.products, other.products).tolist(),
+        )
 
 
 class Counts(Strict):
@@ -273,10 +275,6 @@ class Counts(Strict):
         Summaries: the count of a name is too low by at most 1/(K + 1) of all counts, where K is `MOST_NEW_VALUES` or
         `MOST_NEW_WORDS`.
         """
-
-        def summed(one: Sequence[int], two: Sequence[int]) -> list[int]:
-            return [first + second for first, second in zip(one, two, strict=True)]
-
         fields, none = {}, FieldCounts(filled=0)
         for name in dict.fromkeys([*self.fields, *other.fields]):
             one, two = self.fields.get(name, none), other.fields.get(name, none)
@@ -284,9 +282,11 @@ class Counts(Strict):
             fields[name] = FieldCounts(filled=one.filled + two.filled, values=values)
         return Counts(
             rows=self.rows + other.rows,
-            text_length=summed(self.text_length, other.text_length),
-            features={name: summed(rows, other.features[name]) for name, rows in self.features.items()},
-            predicted=summed(self.predicted, other.predicted),
+            text_length=np.add(self.text_length, other.text_length).tolist(),
+            features={
+                name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()
+            },
+            predicted=np.add(self.predicted, other.predicted).tolist(),
             fields=fields,
             words=_names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS),
             word_pairs=self.word_pairs + other.word_pairs,

@@ -251,9 +251,9 @@ def _drift(
 
 def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
     found = []
-    shifts = [("text length", "text", sketch.text_length, counts.text_length)]
-    if not counts.text_length or "text_length" in sketch.features:
-        shifts = []
+    shifts = []
+    if counts.text_length and "text_length" not in sketch.features:
+        shifts.append(("text length", "text", sketch.text_length, counts.text_length))
     shifts += [(name, "feature", sketch.features[name], rows) for name, rows in counts.features.items()]
     if counts.predicted and sketch.prices is not None:
         shifts.append(("predicted price", "price", sketch.prices.predicted, counts.predicted))
