@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pricekit.core.contracts import State
 from pricekit.datasets import make_catalog
-from pricekit.features import brand_category, catalog
+from pricekit.features import catalog
 from pricekit.features.catalog import ULTRA25, compute, fit_names
 from pricekit.features.parsed import FEW
 from pricekit.text import quantity
@@ -96,13 +97,13 @@ FRAGMENT = st.one_of(
 TEXTS = st.lists(st.lists(FRAGMENT, max_size=12).map("".join), min_size=1, max_size=6)
 
 
-def vectorized(texts: list[str], state: brand_category.State) -> np.ndarray:
+def vectorized(texts: list[str], state: State) -> np.ndarray:
     """Compute the columns with the code for large tables."""
     many = texts + [""] * (FEW + 1)
     return compute(pd.Series(many, dtype="str"), ULTRA25, state)[: len(texts)]
 
 
-def assert_same(texts: list[str], state: brand_category.State) -> None:
+def assert_same(texts: list[str], state: State) -> None:
     one_by_one = np.vstack([compute(pd.Series([text], dtype="str"), ULTRA25, state) for text in texts])
     expected = vectorized(texts, state)
     for place, name in enumerate(ULTRA25):

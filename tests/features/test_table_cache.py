@@ -34,7 +34,7 @@ def fits(monkeypatch):
     return done
 
 
-def _fit(table, folder, options=OPTIONS, known=None):
+def _fit(table, folder, options=OPTIONS, known={}):
     return fit_features(["trees"], options, table, table.known_price, known, cache=folder)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pricekit.features.fit import fit_features, folds_of
-from pricekit.features.trees import Learned
+from pricekit.features.trees import Inputs
 from pricekit.table import table_of_texts
 
 
@@ -21,21 +21,23 @@ def products():
 def test_no_input_of_a_training_row_depends_on_a_price_of_its_fold(products, neighbours):
     table, price = products
     fold = folds_of(table)
-    learned = Learned.fit(table, price, neighbours=neighbours)
-    before = learned.out_of_fold(table, price)
-    after = learned.out_of_fold(table, np.where(fold == 1, price * 7, price))
-    assert before.shape == (120, 4 if neighbours else 1)
+    inputs = Inputs.fit(table, price, 0, 2, neighbours=neighbours)
+    before = inputs.dense(table, price)
+    after = inputs.dense(table, np.where(fold == 1, price * 7, price))
+    assert len(inputs.dense(table).T) == len(before.T)
     assert np.array_equal(before[fold == 1], after[fold == 1])
+    changed = (before[fold != 1] != after[fold != 1]).any(axis=0)
+    assert np.flatnonzero(changed).tolist() == ([0, 1, 2] if neighbours else [0])
     assert (before[fold != 1] != after[fold != 1])[:, 0].all()
 
 
 def test_inputs_survive_json_and_do_not_depend_on_other_rows(products):
     table, price = products
-    learned = Learned.fit(table, price, neighbours=True)
-    again = Learned.from_json(json.loads(json.dumps(learned.to_json())))
-    together = learned.columns(table)
-    assert np.array_equal(again.columns(table), together)
-    alone = np.vstack([learned.columns(table.take(np.array([row]))) for row in range(20)])
+    inputs = Inputs.fit(table, price, 0, 2, neighbours=True)
+    again = Inputs.from_json(json.loads(json.dumps(inputs.to_json())))
+    together = inputs.dense(table)
+    assert np.array_equal(again.dense(table), together)
+    alone = np.vstack([inputs.dense(table.take(np.array([row]))) for row in range(20)])
     assert np.array_equal(alone, together[:20])
 
 

@@ -1,11 +1,13 @@
 """The contributions of parts: their sum, exact cases, and how many prices they need."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.insight.explanations import Attribution
+from pricekit.insight.explanations import Node, attribution
 from pricekit.insight.parts import Part, parts_of_cell
 
 TEXT = (
@@ -13,14 +15,22 @@ TEXT = (
 )
 
 
+class Found(NamedTuple):
+    full: float
+    root: Node
+
+
 def attribute(text, value, evaluations=1000):
     """Attribute a function of the words that are left in a text."""
     row = Part("row", "", 0, 0, "", parts_of_cell("text", text))
-    found, asked = Attribution(row, evaluations), 0
-    while removals := found.ask():
-        found.tell([value(_words(row, removed)) for removed in removals])
+    rounds, asked = attribution(row, evaluations), 0
+    removals = next(rounds)
+    while True:
         asked += len(removals)
-    return found, asked
+        try:
+            removals = rounds.send([value(_words(row, removed)) for removed in removals])
+        except StopIteration as end:
+            return Found(*end.value), asked
 
 
 def _words(part, removed):

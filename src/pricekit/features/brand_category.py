@@ -7,7 +7,6 @@ original systems used, carries no information, and an unseen brand has no index.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,6 @@ from pricekit.text.labelled_lines import (
     numpy_of,
     split_lines,
 )
-
-State = Mapping[str, Any]
-"""The state that `fit` of a feature set returns, see `catalog`."""
 
 MIN_COUNT = 2  # a name that occurs in one training row does not help for other rows
 MAX_NAMES = 50_000  # maximum number of names in a dictionary

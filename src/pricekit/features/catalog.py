@@ -78,7 +78,7 @@ def _quantity_bin(parsed: ParsedTexts) -> Column:
     return np.where(parsed.amounts.total > 0, np.where(countable, pieces, measure), 0)
 
 
-COLUMNS: dict[str, Callable[[ParsedTexts], Column]] = {
+COLUMNS: dict[str, Callable[[ParsedTexts], Column]] = {  # each feature set has the first ones
     "value": lambda p: p.amounts.value,
     "pack_size": lambda p: p.packs.size,
     "total_quantity": lambda p: p.amounts.total,
@@ -107,14 +107,10 @@ COLUMNS: dict[str, Callable[[ParsedTexts], Column]] = {
 }
 
 
-FAST15 = (
-    *("value", "pack_size", "total_quantity", "text_length", "has_value", "brand", "category", "word_count"),
-    *("has_numbers", "has_capitals", "log_quantity", "value_per_unit", "is_pack", "bullet_points"),
-    "quantity_category",
-)
-BALANCED20 = (*FAST15, "has_description", "num_sentences", "avg_word_length", "price_keywords", "unit_type")
-OPTIMIZED22 = (*BALANCED20, "vocab_richness", "bulk_indicators")
-ULTRA25 = (*OPTIMIZED22, "comma_count", "is_large_pack", "has_fraction")
+FAST15 = tuple(COLUMNS)[:15]
+BALANCED20 = tuple(COLUMNS)[:20]
+OPTIMIZED22 = tuple(COLUMNS)[:22]
+ULTRA25 = tuple(COLUMNS)
 
 
 class Fast15:

@@ -230,13 +230,14 @@ class Column:
 
     def describe(self) -> str:
         """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
-        found = [counted(self.places, "number")] if self.places else []
-        found += ["amounts"] if self.measured else []
-        found += (
-            ["1 category" if len(self.cells) == 1 else f"{len(self.cells)} categories"] if self.cells else []
-        )
-        found += [counted(len(self.words), "frequent first word")] if self.words and not self.cells else []
-        return ", ".join(found) or "words"
+        parts = [counted(self.places, "number")] if self.places else []
+        if self.measured:
+            parts.append("amounts")
+        if self.cells:
+            parts.append("1 category" if len(self.cells) == 1 else f"{len(self.cells)} categories")
+        elif self.words:
+            parts.append(counted(len(self.words), "frequent first word"))
+        return ", ".join(parts) or "words"
 
 
 @dataclass(frozen=True)
@@ -318,20 +319,18 @@ class Categories:
         """
         which = [position for position, count in enumerate(self.counts) if count]
         words, at_once = cells.first_words(), max(1, CELLS_AT_ONCE // max(1, len(cells)))
-        found: dict[int, Ints] = {}
+        codes: dict[int, Ints] = {}
         for begin in range(0, len(which), at_once):
             some = which[begin : begin + at_once]
             chosen = [((words if position % 2 else cells), position // 2) for position in some]
-            start, end = (
-                np.concatenate([getattr(of, side)[:, label] for of, label in chosen])
-                for side in ("start", "end")
-            )
+            start = np.concatenate([of.start[:, label] for of, label in chosen])
+            end = np.concatenate([of.end[:, label] for of, label in chosen])
             lower = whole(Cells(cells.data, start[:, None], end[:, None]), 0)
             number = numpy_of(pc.fill_null(pc.index_in(lower, self._names), len(self._names)))
             place = self._place[np.repeat(some, len(cells)), number] + 1
             place[numpy_of(pc.binary_length(lower)) == 0] = 0
-            found |= zip(some, np.split(place, len(some)), strict=True)
-        return found
+            codes |= zip(some, np.split(place, len(some)), strict=True)
+        return codes
 
 
 def whole(cells: Cells, label: int) -> Strings:
@@ -342,16 +341,19 @@ def whole(cells: Cells, label: int) -> Strings:
 def _read(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
     """Read the cells in parts of the texts, whose work arrays are small."""
     parts = texts.parts(PART_BYTES)
-    found = [_read_part(part, labels, marks) for part in parts]
-    if len(found) == 1:
-        return found[0]
-    base = np.cumsum([0, *(len(part.data) for part in parts)])
-    start, end = (
-        np.concatenate([getattr(one.cells, side) + begin for one, begin in zip(found, base, strict=False)])
-        for side in ("start", "end")
+    values = [_read_part(part, labels, marks) for part in parts]
+    before = np.cumsum([0, *(len(part.data) for part in parts[:-1])])  # bytes before each part
+    pairs = list(zip(values, before, strict=True))
+    return Values(
+        Cells(
+            texts.data,
+            np.concatenate([one.cells.start + begin for one, begin in pairs]),
+            np.concatenate([one.cells.end + begin for one, begin in pairs]),
+        ),
+        np.concatenate([one.number for one in values]),
+        np.concatenate([one.unit for one in values]),
+        concatenated([one.total for one in values]),
     )
-    number, unit = (np.concatenate([getattr(one, name) for one in found]) for name in ("number", "unit"))
-    return Values(Cells(texts.data, start, end), number, unit, concatenated([one.total for one in found]))
 
 
 def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:

@@ -27,7 +27,7 @@ from pricekit.features.fitted import (
     record_of,
     transformed,
 )
-from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
+from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.log import logger
 from pricekit.io.progress import Advance, progress
@@ -193,44 +193,42 @@ def fit_out_of_fold(
 
 
 def fit_cached(
-    cache: Path,
     part: FittedFeature,
     table: Table,
-    arrays: Mapping[str, np.ndarray],
+    price: np.ndarray,
+    known: Mapping[str, np.ndarray],
     folds: int,
-    fit: Callable[[], tuple[FittedFeature, dict[str, np.ndarray]]],
+    cache: Path | None,
 ) -> tuple[FittedFeature, dict[str, np.ndarray]]:
-    """Return what `fit` returns: from the cache, or computed and then cached.
+    """Return what `fit_out_of_fold` returns: from the cache, or computed and then cached.
 
     A feature that reads files is always fitted. A state with assets is not cached: they usually come from files, which
     the name of the entry does not tell apart.
 
     Args:
-        cache: its folder.
         part: the feature, not fitted yet.
         table: the N rows that it is fitted to.
-        arrays: what else it depends on, (N,) each: prices, and columns that are known.
+        price: their prices, float64 (N,).
+        known: columns that are known, float32 (N,), by name.
         folds: the number of folds.
-        fit: computes both.
+        cache: the folder of the cache; None: nothing is cached.
     """
-    if part.reads_files or any(part.options.get(name) for name in local_options(part)):
+    fit = partial(fit_out_of_fold, part, table, price, known, folds=folds)
+    if cache is None or part.reads_files or any(part.options.get(name) for name in local_options(part)):
         return fit()
     facts = {key: value for key, value in record_of(part).items() if key != "state"}
-    digest = new_digest(json.dumps(facts | {"folds": folds}, sort_keys=True))
     unless = f"the feature '{part.name}' is not cached"
-    try:
-        add_rows(digest, table, table.frame)
-    except TypeError as error:
-        logger.warning(f"{unless}: a column cannot be hashed ({error})")
+    digest = digest_of(json.dumps(facts | {"folds": folds}, sort_keys=True), table, unless)
+    if digest is None:
         return fit()
-    for values in (table.weight, table.group, table.time, table.together):
-        digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
-    for name, values in sorted(arrays.items()):
-        digest.update(f"{name}\0".encode() + np.ascontiguousarray(values).tobytes())
+    own = {"weight": table.weight, "group": table.group, "time": table.time, "together": table.together}
+    for name, values in {"price": price, **own, **known}.items():
+        content = b"-" if values is None else np.ascontiguousarray(values).tobytes()
+        digest.update(f"{name}\0".encode() + content)
     path = cache / f"fit-{digest.hexdigest()}.safetensors"
-    found = read_entry(path)
+    entry = read_entry(path)
     with suppress(KeyError, ValueError):
-        return replace(part, state=json.loads(found.pop(_STATE).tobytes())), found
+        return replace(part, state=json.loads(entry.pop(_STATE).tobytes())), entry
     fitted, columns = fit()
     plain, assets = split_state(fitted.state)
     if not assets:
@@ -268,7 +266,7 @@ def fit_features(
     options: Mapping[str, dict[str, Any]],
     table: Table,
     price: np.ndarray | None = None,
-    known: Mapping[str, np.ndarray] | None = None,
+    known: Mapping[str, np.ndarray] = {},
     *,
     folds: int = FOLDS,
     cache: Path | None = None,
@@ -309,10 +307,8 @@ def fit_features(
                     parameters=("features",),
                     feature=part.name,
                 )
-            own = {name: known[name] for name in part.plugin.names if name in known} if known else {}
-            fit = partial(fit_out_of_fold, part, table, price, own, folds=folds)
-            arrays = {"price": price, **own}
-            part, columns = fit() if cache is None else fit_cached(cache, part, table, arrays, folds, fit)
+            own = {name: known[name] for name in part.plugin.names if name in known}
+            part, columns = fit_cached(part, table, price, own, folds, cache)
             out_of_fold |= columns
         else:
             part = fit_one(part, table, None)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from pricekit.core.contracts import State
 from pricekit.features import brand_category
 from pricekit.io.locks import renewed_in_child
 from pricekit.text import quantity
@@ -42,7 +43,7 @@ from pricekit.text.words import Words, split_words, words_of
 class VectorizedTexts:
     """N parsed texts; each attribute is computed on first use."""
 
-    def __init__(self, texts: Strings, state: brand_category.State, words: list[Words] | None = None) -> None:
+    def __init__(self, texts: Strings, state: State, words: list[Words] | None = None) -> None:
         self.state = state
         self._words = words
         self._strings = texts
@@ -138,7 +139,7 @@ class Row:
         packs: packs that `sized` states, and the pack size.
     """
 
-    def __init__(self, text: str, state: brand_category.State) -> None:
+    def __init__(self, text: str, state: State) -> None:
         label = state["label"]
         self.lines: dict[str, list[str]] = {}
         first = ""
@@ -198,7 +199,7 @@ class Row:
 class RowwiseTexts:
     """N parsed texts; each attribute is that of `VectorizedTexts`."""
 
-    def __init__(self, texts: pd.Series, state: brand_category.State) -> None:
+    def __init__(self, texts: pd.Series, state: State) -> None:
         self.state = state
         self.texts = joined_texts(texts)
         self.words = words_of(texts)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,17 +65,14 @@ class Inputs:
             The first row of each of the U distinct inputs, int64 (U,), and for each row the index of its input
             among those, int64 (N,).
         """
-        ids, offsets = self.tokens.ids, self.tokens.offsets.tolist()
+        tokens = [
+            self.tokens.ids[start:end].tobytes() for start, end in pairwise(self.tokens.offsets.tolist())
+        ]
         features = [row.tobytes() for row in np.ascontiguousarray(self.features)]
-        seen: dict[tuple[bytes, bytes], int] = {}
-        first: list[int] = []
-        inverse = np.empty(len(self), np.int64)
-        for row, values in enumerate(features):
-            key = ids[offsets[row] : offsets[row + 1]].tobytes(), values
-            inverse[row] = seen.setdefault(key, len(first))
-            if inverse[row] == len(first):
-                first.append(row)
-        return np.array(first, np.int64), inverse
+        place: dict[tuple[bytes, bytes], int] = {}
+        each = [place.setdefault(key, len(place)) for key in zip(tokens, features, strict=True)]
+        inverse = np.array(each, np.int64)
+        return np.unique(inverse, return_index=True)[1], inverse
 
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
         """Return the padded inputs of rows, int (B,), in the given order; see `pad_rows`."""

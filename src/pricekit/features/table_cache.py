@@ -22,16 +22,20 @@ from pricekit.io.log import logger
 from pricekit.table.table import Table
 
 
-def new_digest(text: str) -> Any:
-    """Return a SHA-256 hash of the version of pricekit and of a text, to be updated."""
-    return hashlib.sha256(f"{__version__}\0{text}\0".encode())
+def digest_of(text: str, table: Table, unless: str) -> Any:
+    """Return a SHA-256 hash of the version of pricekit, of a text, and of the texts and columns of a table.
 
-
-def add_rows(digest: Any, table: Table, frame: pd.DataFrame) -> None:
-    """Update a hash with the texts of a table and the columns of a frame; raises TypeError for values like lists."""
+    If a column has values like lists, a warning that begins with `unless` is logged, and None is returned.
+    """
+    digest = hashlib.sha256(f"{__version__}\0{text}\0".encode())
     digest.update(pd.util.hash_pandas_object(table.text, index=False).to_numpy().tobytes())
-    digest.update("\0".join(map(str, frame.columns)).encode())
-    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    digest.update("\0".join(map(str, table.frame.columns)).encode())
+    try:
+        digest.update(pd.util.hash_pandas_object(table.frame, index=False).to_numpy().tobytes())
+    except TypeError as error:
+        logger.warning(f"{unless}: a column cannot be hashed ({error})")
+        return None
+    return digest
 
 
 def read_entry(path: Path) -> dict[str, np.ndarray]:

@@ -210,64 +210,6 @@ def linear_out_of_fold(
     return found
 
 
-@renewed_in_child
-@dataclass(frozen=True)
-class Learned:
-    """What yields these inputs.
-
-    Attributes:
-        linear: a linear model of words and word pairs, one input.
-        neighbours: the state of the feature `neighbours`, three inputs; None without them.
-    """
-
-    linear: Linear
-    neighbours: dict[str, Any] | None
-
-    @classmethod
-    def fit(cls, table: Table, price: Floats, *, neighbours: bool) -> Learned:
-        """Learn from N training rows with prices, float64 (N,)."""
-        linear = Linear.fit(count_terms(words_of(table.text)), np.log(price), table.weight)
-        return cls(linear, _neighbours().fit(table, price) if neighbours else None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"linear": self.linear.to_json(), "neighbours": self.neighbours}
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Learned:
-        """Return what `to_json` described."""
-        return cls(Linear.from_json(state["linear"]), state["neighbours"])
-
-    def columns(self, table: Table) -> Block:
-        """Return the inputs, float32 (N, 1) or (N, 4)."""
-        block = self.linear.predict(words_of(table.text))[:, None].astype(np.float32)
-        if self.neighbours is None:
-            return block
-        return np.hstack([block, self._plugin.transform(table, self.neighbours)])
-
-    def out_of_fold(self, table: Table, price: Floats) -> Block:
-        """Return the inputs of the training rows, each learned from the rows of other folds."""
-        fold = folds_of(table)
-        linear = linear_out_of_fold(words_of(table.text), np.log(price), fold, table.weight)
-        block = linear[:, None].astype(np.float32)
-        if self.neighbours is None:
-            return block
-        near = np.empty((len(table), len(Neighbours.names)), np.float32)
-        for number in np.unique(fold):
-            rows, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
-            plugin = _neighbours()
-            near[rows] = plugin.transform(table.take(rows), plugin.fit(table.take(others), price[others]))
-        return np.hstack([block, near])
-
-    @cached_property
-    def _plugin(self) -> Neighbours:
-        return _neighbours()
-
-
-def _neighbours() -> Neighbours:
-    return Neighbours(Neighbours.Options())
-
-
 CATALOG = Optimized22()
 
 MISSING = -1e30
@@ -286,14 +228,16 @@ class Inputs:
         columns: what each label yields.
         catalog: the state of `optimized22`.
         ranks: for each category input, the ranks of its codes by mean log price.
-        learned: inputs that are learned from prices.
+        linear: a linear model of words and word pairs, one input.
+        neighbours: the state of the feature `neighbours`, three inputs; None without them.
         words: the words that are counted.
     """
 
     columns: list[Column]
     catalog: dict[str, Any]
     ranks: list[list[int]]
-    learned: Learned
+    linear: Linear
+    neighbours: dict[str, Any] | None
     words: list[str]
 
     @classmethod
@@ -301,45 +245,82 @@ class Inputs:
         cls, table: Table, price: Floats, words: int, least_rows: int, *, neighbours: bool = False
     ) -> Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
-        columns = columns_of(table.text)
-        ranks = [
-            _ranks(codes, np.log(price), count, table.weight)
-            for codes, count in inputs_of(values_of(table.text, columns), columns)
-            if count
-        ]
-        learned = Learned.fit(table, price, neighbours=neighbours)
+        columns, log_price, words_of_texts = columns_of(table.text), np.log(price), words_of(table.text)
         return cls(
-            columns, CATALOG.fit(table), ranks, learned, common_words(words_of(table.text), words, least_rows)
+            columns=columns,
+            catalog=CATALOG.fit(table),
+            ranks=[
+                _ranks(codes, log_price, count, table.weight)
+                for codes, count in inputs_of(values_of(table.text, columns), columns)
+                if count
+            ],
+            linear=Linear.fit(count_terms(words_of_texts), log_price, table.weight),
+            neighbours=_neighbours().fit(table, price) if neighbours else None,
+            words=common_words(words_of_texts, words, least_rows),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        own = {"catalog": self.catalog, "ranks": self.ranks, "words": self.words}
-        return {"columns": to_json(self.columns), "learned": self.learned.to_json()} | own
+        return {
+            "columns": to_json(self.columns),
+            "learned": {"linear": self.linear.to_json(), "neighbours": self.neighbours},
+            "catalog": self.catalog,
+            "ranks": self.ranks,
+            "words": self.words,
+        }
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
         """Return what `to_json` described."""
-        learned = Learned.from_json(state["learned"])
-        return cls(from_json(state["columns"]), state["catalog"], state["ranks"], learned, state["words"])
+        learned = state["learned"]
+        return cls(
+            columns=from_json(state["columns"]),
+            catalog=state["catalog"],
+            ranks=state["ranks"],
+            linear=Linear.from_json(learned["linear"]),
+            neighbours=learned["neighbours"],
+            words=state["words"],
+        )
 
     def dense(self, table: Table, price: Floats | None = None) -> Block:
         """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite.
 
         With the prices of training rows, each row's inputs are learned from the rows of other folds.
         """
-        learned = self.learned.columns(table) if price is None else self.learned.out_of_fold(table, price)
+        learned = self._learned(table) if price is None else self._out_of_fold(table, price)
         ranks, values = iter(self._rank_of_code), values_of(table.text, self.columns)
-        found = [
+        cells = [
             next(ranks)[each] if count else each
             for each, count in inputs_of(values, self.columns, self._known)
         ]
-        block = np.zeros((len(table), len(found)))
-        for place, each in enumerate(found):
-            block[:, place] = each
+        block = np.column_stack([np.zeros((len(table), 0)), *cells])
         block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
         catalog = CATALOG.transform(table, self.catalog)
-        return np.column_stack([learned, block, catalog]).astype(np.float32)
+        return np.column_stack([*learned, block, catalog]).astype(np.float32)
+
+    def _learned(self, table: Table) -> list[Block]:
+        """Return the inputs that are learned from prices, float32 (N,) and, with neighbours, (N, 3)."""
+        linear = self.linear.predict(words_of(table.text)).astype(np.float32)
+        if self.neighbours is None:
+            return [linear]
+        return [linear, self._neighbours.transform(table, self.neighbours)]
+
+    def _out_of_fold(self, table: Table, price: Floats) -> list[Block]:
+        """Return these inputs for the training rows, each learned from the rows of other folds."""
+        fold = folds_of(table)
+        linear = linear_out_of_fold(words_of(table.text), np.log(price), fold, table.weight)
+        if self.neighbours is None:
+            return [linear.astype(np.float32)]
+        near = np.empty((len(table), len(Neighbours.names)), np.float32)
+        for number in np.unique(fold):
+            rows, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+            plugin = _neighbours()
+            near[rows] = plugin.transform(table.take(rows), plugin.fit(table.take(others), price[others]))
+        return [linear.astype(np.float32), near]
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return _neighbours()
 
     @cached_property
     def _known(self) -> Categories:
@@ -356,6 +337,10 @@ class Inputs:
     @cached_property
     def _table(self) -> WordTable:
         return WordTable(self.words)
+
+
+def _neighbours() -> Neighbours:
+    return Neighbours(Neighbours.Options())
 
 
 def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = None) -> list[int]:
@@ -559,6 +544,8 @@ class Trees:
             "seed": self.options.seed,
             "verbosity": -1,
         }
-        given: dict[str, Any] = {"weight": table.weight, "init_score": start, "params": parameters}
-        rows = lightgbm.Dataset(hstack([csr_matrix(dense), counts], format="csr"), np.log(price), **given)
+        values = hstack([csr_matrix(dense), counts], format="csr")
+        rows = lightgbm.Dataset(
+            values, np.log(price), weight=table.weight, init_score=start, params=parameters
+        )
         return str(lightgbm.train(parameters, rows, self.options.rounds).model_to_string())

@@ -78,7 +78,7 @@ class Measure:
         return f"{self.name} is {self.value:.3g}{of}{both}; the limit is {limit:g}."
 
 
-def limits_of(given: Limits) -> dict[str, float]:
+def limits_of(limits: Limits) -> dict[str, float]:
     """Return limits by measure, from a mapping or from texts such as "psi=0.2".
 
     Raises:
@@ -88,11 +88,11 @@ def limits_of(given: Limits) -> dict[str, float]:
         >>> limits_of(["psi=0.2", "auc=0.8"])
         {'psi': 0.2, 'auc': 0.8}
     """
-    if given is None:
+    if limits is None:
         return {}
-    texts = [given] if isinstance(given, str) else given
+    texts = [limits] if isinstance(limits, str) else limits
     pairs = list(texts.items() if isinstance(texts, Mapping) else map(_pair, texts))
-    found = {}
+    by_measure = {}
     for name, value in pairs:
         if name not in MEASURES:
             raise ConfigError(
@@ -102,15 +102,15 @@ def limits_of(given: Limits) -> dict[str, float]:
                 candidates=list(MEASURES),
             )
         try:
-            found[str(name)] = float(value)
+            by_measure[str(name)] = float(value)
         except (TypeError, ValueError):
-            found[str(name)] = math.nan
-        if not 0 <= found[str(name)] < math.inf:
+            by_measure[str(name)] = math.nan
+        if not 0 <= by_measure[str(name)] < math.inf:
             raise ConfigError(
                 f"the limit of {name} is {value!r}; expected a number of at least 0",
                 parameters=("fail_over",),
             )
-    return found
+    return by_measure
 
 
 def _pair(text: Any) -> tuple[str, str]:
@@ -127,9 +127,6 @@ LEAST_MISSING = 0.2
 """An alarm if the share of rows without a field grows by this much."""
 LISTED = 5
 """Names in a sentence."""
-
-_UNCERTAIN = ("psi", "distance", "auc", "unknown_words", "unknown_tokens", "unknown_brands", "smape")
-"""Measures that need enough rows."""
 
 
 def alarms_of(
@@ -199,7 +196,7 @@ def failures_of(
     few = min(rows, trained_on) < LEAST_ROWS
     for name, limit in limits.items():
         each = measures[name]
-        if few and name in _UNCERTAIN:
+        if few and name != "missing_columns":
             continue
         if each.value is None and missing and name != "smape":
             yield f"{name} cannot be computed, because columns are missing: {shorten(', '.join(missing), 200)}."

@@ -18,9 +18,10 @@ from pricekit.errors import ConfigError
 from pricekit.features.neighbours import nearest
 from pricekit.insight import PRODUCTS
 from pricekit.insight.pricer import Pricer
-from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, chosen_products, facts_of
+from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, facts_of, products_of
 from pricekit.io.progress import progress
-from pricekit.table import Table, TableSource
+from pricekit.table import Table, TableSource, read_usable
+from pricekit.table.currency import require_same_currency
 from pricekit.text.labelled_lines import as_list
 from pricekit.wording import did_you_mean, shorten
 
@@ -235,8 +236,23 @@ def comparables_of(
         DataError: `among` cannot be read, or none of its rows has a price.
     """
     check_request(k, same)
-    products = chosen_products(among, pricer.own_products, pricer.columns, pricer.currency)
+    products = among if isinstance(among, Products) else _products_of(pricer, among)
     return find_comparables(table, pricer.prices(table), products, k, same, pricer.currency)
+
+
+def _products_of(pricer: Pricer, among: TableSource | None) -> Products:
+    """Return the products of a table with prices; None: those that the model contains."""
+    if among is not None:
+        table = among if isinstance(among, Table) else read_usable(among, pricer.columns)[0]
+        require_same_currency(pricer.currency, table.currency)
+        return products_of(table)
+    if (products := pricer.own_products()) is None:
+        raise ConfigError(
+            "this model contains no products to compare with: only a bundle that was exported with comparables does; "
+            "give a table of products with prices",
+            parameters=("among",),
+        )
+    return products
 
 
 def check_request(k: int, same: Collection[str]) -> None:

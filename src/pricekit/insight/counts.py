@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from pydantic import Field, model_validator
 
 from pricekit.features.fit import some_rows
 from pricekit.features.preprocess import Preprocessor
 from pricekit.insight.domain import Domain, vectors_of
 from pricekit.insight.fields import BRAND, TEXT_FIELDS, Documents, brands_of, documents_of, fields_of
+from pricekit.insight.parts import joined_texts, texts_of
 from pricekit.insight.sketch import (
     BINS,
     HASHES,
@@ -48,7 +47,6 @@ from pricekit.table import (
     iter_table,
     table_files,
 )
-from pricekit.table.columns import ReadWarnings, as_model_text, join_text
 
 
 @dataclass(frozen=True)
@@ -105,14 +103,17 @@ def read_rows(
         text=present or tuple(names[:1]),
         price=columns.price if columns.price in known else None,
     )
-    given: dict[str, Any] = {"limit": limit, "read_options": read_options}
     if isinstance(source, Path | Address):
-        tables, size = iter_files(files, read, **given), files_size(files)
+        size = files_size(files)
+        tables = iter_files(files, read, limit=limit, read_options=read_options)
     else:
-        tables, size = iter_table(source, read, **given), 0
+        size = 0
+        tables = iter_table(source, read, limit=limit, read_options=read_options)
     table, count = _drawn(tables, size)
-    if missing:
-        table = _with_columns(table, columns.text)
+    if missing:  # of all text columns, those are empty
+        frame = table.frame.reindex(columns=[*table.frame, *missing], fill_value="")
+        text = joined_texts({name: texts_of(frame[name]) for name in columns.text})
+        table = replace(table, frame=frame, text=text)
     lacking = (*missing, *(name for name in others if name not in names))
     return ComparedRows(table, count, lacking, bool(present))
 
@@ -142,15 +143,6 @@ def _drawn(tables: Iterable[Table], size: int) -> tuple[Table, int]:
 def _lowest(tables: list[Table], keys: np.ndarray) -> tuple[list[Table], np.ndarray]:
     chosen = np.sort(np.argpartition(keys, MOST_ROWS)[:MOST_ROWS])
     return [concat_tables(tables).take(chosen)], keys[chosen]
-
-
-def _with_columns(table: Table, names: Sequence[str]) -> Table:
-    """Return a table with all text columns, the missing ones empty."""
-    blank = pd.Series(pd.array([""] * len(table), dtype="str"))
-    frame = table.frame.assign(**{name: blank for name in names if name not in table.frame})
-    cells = [as_model_text(pa.array(frame[name], from_pandas=True)) for name in names]
-    text = pd.Series(pd.array(join_text(names, cells, ReadWarnings()), dtype="str"), name="text")
-    return replace(table, frame=frame, text=text)
 
 
 def describe_rows(rows: ComparedRows) -> list[str]:
@@ -222,9 +214,11 @@ class Half(Strict):
 
     def plus(self, other: Half) -> Half:
         """Return the sums over the vectors of both."""
-        pairs = ((self.sums, other.sums), (self.products, other.products))
-        sums, products = ((np.array(one) + np.array(two)).tolist() for one, two in pairs)
-        return Half(rows=self.rows + other.rows, sums=sums, products=products)
+        return Half(
+            rows=self.rows + other.rows,
+            sums=np.add(self.sums, other.sums).tolist(),
+            products=np.add(self.products, other.products).tolist(),
+        )
 
 
 class Counts(Strict):
@@ -281,24 +275,26 @@ class Counts(Strict):
         Summaries: the count of a name is too low by at most 1/(K + 1) of all counts, where K is `MOST_NEW_VALUES` or
         `MOST_NEW_WORDS`.
         """
-
-        def summed(one: Sequence[int], two: Sequence[int]) -> list[int]:
-            return [first + second for first, second in zip(one, two, strict=True)]
-
         fields, none = {}, FieldCounts(filled=0)
         for name in dict.fromkeys([*self.fields, *other.fields]):
             one, two = self.fields.get(name, none), other.fields.get(name, none)
             values = _names_sum(one.values, two.values, sketch.fields[name].values, MOST_NEW_VALUES)
             fields[name] = FieldCounts(filled=one.filled + two.filled, values=values)
-        plain = ("rows", "word_pairs", "unknown_words", "tokens", "unknown_tokens", "outside")
         return Counts(
-            text_length=summed(self.text_length, other.text_length),
-            features={name: summed(rows, other.features[name]) for name, rows in self.features.items()},
-            predicted=summed(self.predicted, other.predicted),
+            rows=self.rows + other.rows,
+            text_length=np.add(self.text_length, other.text_length).tolist(),
+            features={
+                name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()
+            },
+            predicted=np.add(self.predicted, other.predicted).tolist(),
             fields=fields,
             words=_names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS),
+            word_pairs=self.word_pairs + other.word_pairs,
+            unknown_words=self.unknown_words + other.unknown_words,
+            tokens=self.tokens + other.tokens,
+            unknown_tokens=self.unknown_tokens + other.unknown_tokens,
+            outside=self.outside + other.outside,
             halves=[one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)],
-            **{name: getattr(self, name) + getattr(other, name) for name in plain},
         )
 
 

@@ -251,16 +251,17 @@ def _drift(
 
 def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
     found = []
-    shifts = [("text length", "text", sketch.text_length, counts.text_length)]
-    if not counts.text_length or "text_length" in sketch.features:
-        shifts = []
+    shifts = []
+    if counts.text_length and "text_length" not in sketch.features:
+        shifts.append(("text length", "text", sketch.text_length, counts.text_length))
     shifts += [(name, "feature", sketch.features[name], rows) for name, rows in counts.features.items()]
     if counts.predicted and sketch.prices is not None:
         shifts.append(("predicted price", "price", sketch.prices.predicted, counts.predicted))
     for name, kind, then, bins in shifts:
         rows = np.array(bins)
-        own = {"own": then.own, "own_distance": then.own_distance}
-        each = difference(np.array(then.rows), rows, ordered=True, **own)
+        each = difference(
+            np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
+        )
         rank = float(then.ranks() @ rows / rows.sum())
         found.append([name, kind, each.psi, each.distance, each.chance, rank])
     for name, now in counts.fields.items():

@@ -17,11 +17,12 @@ Compared without the other lines, the words with the largest contributions would
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -58,64 +59,48 @@ class Node:
     nodes: list[Node] = field(default_factory=list)
 
 
-class Attribution:
-    """The contributions of the parts of one row, found in rounds: each asks for prices of the row without some parts.
+Rounds: TypeAlias = Generator[list[tuple[Part, ...]], list[float], tuple[float, Node]]
+"""Yields the parts to leave out for each price of a round, is sent the log prices, and returns what was found."""
+
+
+def attribution(row: Part, evaluations: int) -> Rounds:
+    """Find the contributions of the parts of a row, in rounds: each asks for prices of the row without some parts.
 
     The first round asks for the row itself, for the row without any part, and without each of its lines.
 
     Args:
-        row: the parts of the row.
+        row: the row with its parts.
         evaluations: the maximum number of prices, if the first round needs no more.
 
-    Attributes:
-        root: the row with the contributions of its parts; None before the first round.
-        full: the log price of the row.
+    Returns:
+        The log price of the row, and the row with the contributions of its parts.
     """
+    full, without, *lines = yield [(), row.parts, *_removals(row)]
+    root, left = Node(row, full - without, without), evaluations - 2 - len(lines)
+    _divide(root, full, lines)
+    for _ in range(1, MOST_ROUNDS):
+        dividing = _worth_dividing(root, left)
+        if not dividing:
+            break
+        log_prices = iter((yield [removed for node in dividing for removed in _removals(node.part)]))
+        for node in dividing:
+            own = list(itertools.islice(log_prices, len(_removals(node.part))))
+            _divide(node, full, own)
+            left -= len(own)
+    return full, root
 
-    def __init__(self, row: Part, evaluations: int) -> None:
-        self.root: Node | None = None
-        self.full = 0.0
-        self._row, self._left, self._rounds = row, evaluations, 0
-        self._dividing: list[Node] = []
 
-    def ask(self) -> list[tuple[Part, ...]]:
-        """Return the parts to leave out, for each price of the next round; [] at the end."""
-        self._rounds += 1
-        if self.root is None:
-            asked = [(), self._row.parts, *_removals(self._row)]
-        else:
-            self._dividing = self._choose() if self._rounds <= MOST_ROUNDS else []
-            asked = [removed for node in self._dividing for removed in _removals(node.part)]
-        self._left -= len(asked)
-        return asked
-
-    def tell(self, log_prices: Sequence[float]) -> None:
-        """Use the log prices that `ask` asked for, in its order."""
-        if self.root is None:
-            self.full, without, *lines = log_prices
-            self.root = Node(self._row, self.full - without, without)
-            _divide(self.root, self.full, lines)
-            return
-        start = 0
-        for node in self._dividing:
-            count = len(_removals(node.part))
-            _divide(node, self.full, log_prices[start : start + count])
-            start += count
-
-    def _choose(self) -> list[Node]:
-        """Return the nodes to divide in this round: the largest contributions that the evaluations suffice for."""
-        assert self.root is not None
-        open_nodes = sorted(
-            (node for node in _leaves(self.root) if node.part.parts), key=lambda node: -abs(node.value)
-        )
-        largest = max((abs(node.value) for node in _leaves(self.root)), default=0.0)
-        chosen, left = [], self._left
-        for node in open_nodes:
-            cost = len(_removals(node.part))
-            if cost <= left and abs(node.value) >= LEAST * largest:
-                chosen.append(node)
-                left -= cost
-        return chosen
+def _worth_dividing(root: Node, left: int) -> list[Node]:
+    """Return the nodes to divide in a round: the largest contributions that `left` prices suffice for."""
+    leaves = list(_leaves(root))
+    largest = max((abs(node.value) for node in leaves), default=0.0)
+    chosen = []
+    for node in sorted(leaves, key=lambda node: -abs(node.value)):
+        cost = len(_removals(node.part))
+        if 0 < cost <= left and abs(node.value) >= LEAST * largest:
+            chosen.append(node)
+            left -= cost
+    return chosen
 
 
 def _leaves(node: Node) -> Iterator[Node]:
@@ -387,24 +372,22 @@ def _explain(
     evaluations: int,
 ) -> list[Explanation]:
     cells = Cells(table, columns, others)
-    rows = [Attribution(cells.row(number), evaluations) for number in range(len(table))]
-    asking = dict(enumerate(rows))
-    while asking:
-        asked = {number: row.ask() for number, row in asking.items()}
-        asking = {number: row for number, row in asking.items() if asked[number]}
-        removed = [(number, parts) for number in asking for parts in asked[number]]
-        if not removed:
-            break
-        numbers, parts = zip(*removed, strict=True)
-        log_prices = np.log(price(cells.without(numbers, parts)).astype(np.float64)).tolist()
-        start = 0
-        for number, row in asking.items():
-            row.tell(log_prices[start : start + len(asked[number])])
-            start += len(asked[number])
+    rows = [attribution(cells.row(number), evaluations) for number in range(len(table))]
+    removals = {number: next(row) for number, row in enumerate(rows)}
+    results: dict[int, tuple[float, Node]] = {}
+    while removals:
+        numbers, parts = zip(*((row, parts) for row, each in removals.items() for parts in each), strict=True)
+        log_prices = iter(np.log(price(cells.without(numbers, parts)).astype(np.float64)).tolist())
+        priced, removals = removals, {}
+        for number, each in priced.items():
+            try:
+                removals[number] = rows[number].send(list(itertools.islice(log_prices, len(each))))
+            except StopIteration as end:
+                results[number] = end.value
     found = []
-    for number, (row, id_) in enumerate(zip(rows, table.ids.tolist(), strict=True)):
-        if row.root is not None:
-            factors = tuple(_factor(node) for node in row.root.nodes)
-            prices = math.exp(row.full), math.exp(row.root.without)
-            found.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
+    for number, id_ in enumerate(table.ids.tolist()):
+        full, root = results[number]
+        factors = tuple(_factor(node) for node in root.nodes)
+        prices = math.exp(full), math.exp(root.without)
+        found.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,9 +97,6 @@ WHOLE = 0.8
 _AMOUNT = re.compile(
     rf"(?<![\w.,/])[0-9][0-9.,/]*[ -]{{0,2}}((?:(?:{'|'.join(FIRST_WORDS)})[. -]{{1,2}})?(?:[^\W\d_]+|[%\"″]))"
 )
-
-Cells = Mapping[str, Sequence[str]]
-"""The values of fields by name, each (N,), in lower case, "" for a row without one."""
 
 
 def fields_of(

@@ -151,7 +151,7 @@ class Cells:
         self._texts = (
             {columns.text[0]: table.text.tolist()}
             if single
-            else {name: _texts_of(table.frame[name]) for name in columns.text}
+            else {name: texts_of(table.frame[name]) for name in columns.text}
         )
 
     def __len__(self) -> int:
@@ -199,7 +199,7 @@ class Cells:
             if places:
                 frame[name] = _changed(frame[name], list(places), texts.get(name))
         changed = replace(taken, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
-        return replace(changed, text=_joined(texts))
+        return replace(changed, text=joined_texts(texts))
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -226,22 +226,23 @@ class Cells:
         if column not in self._texts:
             return changed
         texts = [self._texts[column][donor] for donor in donors.tolist()]
-        return replace(changed, text=_joined(self._texts | {column: texts}))
+        return replace(changed, text=joined_texts(self._texts | {column: texts}))
 
     def with_texts(self, texts: Sequence[str]) -> Table:
         """Return all rows with other texts, (N,), for a model of a single text column."""
         (name,) = self._texts
         frame = self._table.frame.assign(**{name: pd.array(texts, dtype="str")})
-        return replace(self._table, frame=frame, text=_joined({name: texts}))
+        return replace(self._table, frame=frame, text=joined_texts({name: texts}))
 
 
-def _joined(texts: Mapping[str, Sequence[str]]) -> pd.Series:
+def joined_texts(texts: Mapping[str, Sequence[str]]) -> pd.Series:
     """Return the texts of a model, (N,), from those of its columns."""
     columns = [pa.array(cells, pa.large_string()) for cells in texts.values()]
     return pd.Series(pd.array(join_text(list(texts), columns, ReadWarnings()), dtype="str"), name="text")
 
 
-def _texts_of(cells: pd.Series) -> list[str]:
+def texts_of(cells: pd.Series) -> list[str]:
+    """Return the cells of a text column as models read them."""
     found: list[str] = as_model_text(pa.array(cells, from_pandas=True)).to_pylist()
     return found
 

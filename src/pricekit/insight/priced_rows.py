@@ -7,7 +7,7 @@ import os
 import time
 import zlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -149,8 +149,8 @@ def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
         DataError: the file contains something else, or rows of another model, or cannot be written.
     """
 
-    def busy(message: str, **facts: Any) -> BusyError:
-        return BusyError(message, **{**facts, "parameters": ("watch",)})
+    def busy(message: str, *, path: str, **_: object) -> BusyError:
+        return BusyError(message, parameters=("watch",), path=path)
 
     with owned(path, "sketch", busy):
         found = added

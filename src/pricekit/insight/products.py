@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,14 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pricekit.errors import BundleError, ConfigError, DataError
+from pricekit.errors import BundleError, DataError
 from pricekit.features.brand_category import common_label, labelled, leading_words
 from pricekit.features.catalog import compute, size_labels
 from pricekit.features.neighbours import MOST_ROWS, Index, index_texts, open_index
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.table import Columns, Table, TableSource, read_usable
-from pricekit.table.currency import require_same_currency
+from pricekit.table import Table
 from pricekit.text.labelled_lines import as_list, as_strings, batches, evenly, join_texts, split_lines
 from pricekit.text.quantity import MEASURES
 from pricekit.wording import shorten
@@ -189,39 +188,6 @@ class Products:
     def rows_by_id(self) -> dict[str, int]:
         """The place of each id."""
         return {id_: place for place, id_ in enumerate(self.ids)}
-
-
-def chosen_products(
-    given: TableSource | Table | Products | None,
-    own: Callable[[], Products | None],
-    columns: Columns,
-    currency: str | None,
-) -> Products:
-    """Return the products that rows are compared with: those of a table with prices, or otherwise a model's own.
-
-    Args:
-        given: products, or a table with prices.
-        own: returns the products that the model contains, None if none.
-        columns: of the table.
-        currency: of the model's prices.
-
-    Raises:
-        ConfigError: nothing is given, and the model contains no products; or the currencies differ.
-        DataError: the table cannot be read.
-    """
-    if isinstance(given, Products):
-        return given
-    if given is not None:
-        table = given if isinstance(given, Table) else read_usable(given, columns)[0]
-        require_same_currency(currency, table.currency)
-        return products_of(table)
-    if (products := own()) is None:
-        raise ConfigError(
-            "this model contains no products to compare with: only a bundle that was exported with comparables does; "
-            "give a table of products with prices",
-            parameters=("among",),
-        )
-    return products
 
 
 def products_of(table: Table) -> Products:

@@ -20,10 +20,9 @@ import numpy as np
 
 from pricekit import __version__
 from pricekit.features.preprocess import Inputs, Preprocessor, without_price
-from pricekit.features.table_cache import add_rows, new_digest, read_entry, write_entry
+from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.causes import named_in_errors
 from pricekit.io.files import temporary_path, write_atomically
-from pricekit.io.log import logger
 from pricekit.io.mapped import map_file, nameless_file
 from pricekit.io.progress import progress
 from pricekit.io.staging import target_of
@@ -131,11 +130,9 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None)
     """
     if folder is None or any(part.reads_files for part in preprocessor.features.parts):
         return preprocessor(table)
-    digest = new_digest(f"inputs\0{_key(preprocessor)}")
-    try:
-        add_rows(digest, table, without_price(table, preprocessor.columns).frame)
-    except TypeError as error:
-        logger.warning(f"{_UNCACHED}: a column cannot be hashed ({error})")
+    plain = without_price(table, preprocessor.columns)
+    digest = digest_of(f"inputs\0{_key(preprocessor)}", plain, _UNCACHED)
+    if digest is None:
         return preprocessor(table)
     path = folder / f"{digest.hexdigest()}.safetensors"
     found = read_entry(path)
