@@ -89,7 +89,6 @@ GROUPS = {
         "comparables": "Show the products with known prices that are most similar to a row.",
         "importance": "Show which features, lines and words a model's prices depend on.",
         "drift": "Show whether a table differs from what a model was trained on.",
-        "features": "Write the engineered features of a table, as a model reads them.",
     },
     "Deploy": {
         "export": "Export a run into a bundle that predicts without torch.",

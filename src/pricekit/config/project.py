@@ -180,7 +180,7 @@ def _check_keys(path: Path, settings: Layer) -> None:
     columns = settings.get("columns", {})
     if not isinstance(columns, Mapping):
         raise ConfigError(f"{path}: columns is not a section; write [columns]", section="columns")
-    for key in columns:  # `check` and `features` read them without the other layers
+    for key in columns:  # `check` reads them without the other layers
         if key not in (known := list(ColumnsConfig.model_fields)):
             hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
             raise ConfigError(f"{path}, [columns] has an unknown key '{key}'.{hint}", candidates=known)
