@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 class PricekitError(Exception):
     """Base class of pricekit's exceptions.
 
-    The message has no control characters, because it may quote a stranger's table or bundle.
+    The message has no control characters, because it may quote a stranger's table or bundle. Errors cross processes:
+    a pickled one keeps its attributes.
 
     Attributes:
         parameters: names of the parameters of `pricekit`'s functions that fix the problem, such as
@@ -47,10 +47,6 @@ class PricekitError(Exception):
         super().__init__(printable(message))
         self.parameters = parameters
         self.facts = facts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the message with its facts: errors cross processes."""
-        return partial(type(self), parameters=self.parameters, **self.facts), (str(self),)
 
 
 class ConfigError(PricekitError):

@@ -90,12 +90,12 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
             )
         names = {str(name): _free(str(name), added, frame) for name in frame}
-        table = frame.rename(columns=names).assign(**added)
+        table = pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1)
         run = train(
             table,
             text=list(names.values()),
             price=_PRICE,
-            weight=_WEIGHT if sample_weight is not None else None,
+            weight=_WEIGHT if _WEIGHT in added else None,
             **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
             seed=self.random_state,
             allow_leak=True,

@@ -13,7 +13,8 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -672,19 +673,16 @@ def with_options(declared: type) -> Callable[[Function], Function]:
     parameters = parameters_of(declared)
 
     def decorate(function: Function) -> Function:
-        own = inspect.signature(function).parameters
-        defaults = {
-            name: one.default for name, one in parameters.items() if not one.required and name not in own
-        }
-
         @functools.wraps(function)
         def checked(*args: Any, **values: Any) -> Any:
             check_known(function.__name__, values, signature.parameters)
-            signature.bind(*args, **values)  # a TypeError names what is missing
-            options = defaults | {name: _plain(value) for name, value in values.items()}
+            bound = signature.bind(*args, **values)  # a TypeError names what is missing
+            bound.apply_defaults()
             for name, parameter in parameters.items():
-                parameter.check(options.get(name))
-            return clear_errors(function)(*args, **options)
+                bound.arguments[name] = _plain(bound.arguments[name])
+                parameter.check(bound.arguments[name])
+            with clear_errors():
+                return function(*bound.args, **bound.kwargs)
 
         signature = show_options(checked, declared)
         return checked  # type: ignore[return-value]
@@ -726,19 +724,15 @@ def described(docstring: str | None, declared: type) -> str:
     return re.sub(r"^( +)\*\*options: see below\.$", lines, docstring or "", flags=re.MULTILINE)
 
 
-def clear_errors(function: Function) -> Function:
-    """Make a function raise a PricekitError if the system refuses to read or write a file."""
-
-    @functools.wraps(function)
-    def explained(*args: Any, **given: Any) -> Any:
-        try:
-            return function(*args, **given)
-        except OSError as error:
-            if error.filename is None:  # not about a file
-                raise
-            raise PricekitError(describe_failure(error), path=str(error.filename)) from error
-
-    return explained  # type: ignore[return-value]
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Raise a PricekitError if the system refuses to read or write a file in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # not about a file
+            raise
+        raise PricekitError(describe_failure(error), path=str(error.filename)) from error
 
 
 def _plain(value: Any) -> Any:
@@ -792,8 +786,13 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
     """Return the `ReadOptions` for the options; raises DataError."""
     from pricekit.table import ReadOptions
 
-    given = {name: options.get(name) for name in READ_OPTIONS}
-    return ReadOptions(names=tuple(names_of(given.pop("columns"), "columns")), **given)
+    return ReadOptions(
+        encoding=options.get("encoding"),
+        delimiter=options.get("delimiter"),
+        names=tuple(names_of(options.get("columns"), "columns")),
+        decimal=options.get("decimal"),
+        currency=options.get("currency"),
+    )
 
 
 def reading_options_in(options: Mapping[str, Any]) -> list[str]:

@@ -122,7 +122,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-@click.command(short_help="Print a script that completes commands, options and values in a shell.")
+@click.command
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands, options and their values in SHELL.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import DRIFTED
+from pricekit.cli.common import DRIFTED, ask_model
 from pricekit.cli.options import json_option, model_argument, options_of, table_argument
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.options import DriftOptions, OpenOptions
@@ -43,9 +43,7 @@ def drift(as_json: bool, **flags: Any) -> None:
     unknown_brands, missing_columns, smape
     """
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    from pricekit.cli.show import model_of
-
-    result = model_of(flags).drift(**flags)
+    result: Drift = ask_model("drift", flags)
     if as_json:
         click.echo(result.to_json())
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.common import ask_model
 from pricekit.cli.options import json_option, model_argument, optional_table, options_of
 from pricekit.cli.terminal import begin, show_result
 from pricekit.options import OpenOptions, TableImportanceOptions
@@ -36,9 +37,7 @@ def importance(as_json: bool, **flags: Any) -> None:
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
     begin(f"opening {flags['model']}", "pricekit.answers.importance")
-    from pricekit.cli.show import judged_by
-
-    result = judged_by("importance", flags)
+    result: Importance = ask_model("importance", flags)
     if as_json:
         click.echo(result.to_json())
     else:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from traceback import walk_tb
@@ -16,7 +12,7 @@ from traceback import walk_tb
 import click
 
 from pricekit import __version__
-from pricekit.cli.common import INTERRUPTED, INVALID, exit_code, explain, output_options, with_common_options
+from pricekit.cli.common import INTERRUPTED, exit_code, explain, output_options, with_common_options
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PluginError, PricekitError
 from pricekit.io.log import logger
@@ -121,7 +117,7 @@ class LazyGroup(click.Group):
         """Import one command, also of an installed package."""
         if name in COMMANDS:
             command = getattr(import_module(f"pricekit.cli.{name}"), name)
-            command.short_help = command.short_help or COMMANDS[name]
+            command.short_help = COMMANDS[name]
             return with_common_options(command)
         command = packaged_command(name)
         return None if command is None else with_common_options(command)
@@ -179,33 +175,15 @@ def run_command(*arguments: str) -> None:
     cli.main(list(arguments), standalone_mode=False)
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM, which `kill`, schedulers and containers send, like Ctrl-C: no work is lost."""
-    if threading.current_thread() is not threading.main_thread():  # only it can handle signals
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def main() -> None:
     """Run the command line."""
     # Where processes cannot share semaphores, joblib says so at its import; pricekit's prices do not depend on it.
     warnings.filterwarnings("ignore", message=".*joblib will operate in serial mode")
     with logging_to_terminal():
         try:
-            with _sigterm_as_interrupt():
-                code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
+            code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
             if code:  # of click.exceptions.Exit, which click returns
                 sys.exit(code)
-        except click.exceptions.Exit as error:
-            sys.exit(error.exit_code)
-        except BrokenPipeError:
-            sys.exit(INVALID)
         except click.ClickException as error:
             _show_usage_error(error)
             sys.exit(exit_code(error))

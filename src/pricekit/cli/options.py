@@ -75,19 +75,17 @@ class DeclaredOption(click.Option):
         self.parameter, self.words = parameter, words
         kinds, named = parameter.kinds, parameter.option.names
         self.joined = parameter.several and named not in ("", "setting", "measure")
-        attributes: dict[str, Any] = {"required": parameter.required or words == REQUIRED}
-        if bool in kinds:
-            attributes |= {"is_flag": True} if parameter.annotation is bool else {"default": None}
-        else:
-            shown = parameter.option.default
-            attributes |= {
-                "type": _type(parameter),
-                "multiple": parameter.several,
-                "metavar": parameter.option.metavar or named.upper() or ("N" if int in kinds else None),
-                "shell_complete": completer(named, several=self.joined),
-                "default": None if shown == () else shown,
-            }
-        super().__init__([_flags(parameter), parameter.name], **attributes)
+        default = parameter.option.default
+        super().__init__(
+            [_flags(parameter), parameter.name],
+            required=parameter.required or words == REQUIRED,
+            is_flag=bool in kinds,
+            default=False if parameter.annotation is bool else None if default == () else default,
+            type=_type(parameter),
+            multiple=parameter.several,
+            metavar=parameter.option.metavar or named.upper() or ("N" if int in kinds else None),
+            shell_complete=completer(named, several=self.joined),
+        )
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the names in texts that are joined by commas, and None for no value where Python has None."""
@@ -135,6 +133,8 @@ def _type(parameter: Parameter) -> Any:
         return click.Choice(choices)
     if parameter.is_path:
         return click.Path()
+    if bool in kinds:
+        return bool
     return parameter.number or (_whole if int in kinds else str)
 
 
@@ -159,7 +159,7 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def resume_hint(command: str, flags: dict[str, Any]) -> Iterator[None]:
+def resume_hint(flags: dict[str, Any]) -> Iterator[None]:
     """If the block is interrupted after it began its output, print the command that continues it."""
     out = Path(flags["out"])
     records = [folder / RECORD for folder in (out, staging_of(out))]
@@ -169,11 +169,11 @@ def resume_hint(command: str, flags: dict[str, Any]) -> Iterator[None]:
     except KeyboardInterrupt:
         written = [file for file, old in zip(records, before, strict=True) if _stamp(file) not in (None, old)]
         if flags["resume"] or any(state_of(file.parent).begun for file in written):
-            show_result(f"continue with: {_resume_command(command, flags)}")
+            show_result(f"continue with: {_resume_command(flags)}")
         raise
 
 
-def _resume_command(command: str, flags: dict[str, Any]) -> str:
+def _resume_command(flags: dict[str, Any]) -> str:
     words = [str(flags["table"]), "--out", str(flags["out"]), "--resume"]
     if flags.get("valid"):
         words += ["--valid", str(flags["valid"])]
@@ -182,7 +182,7 @@ def _resume_command(command: str, flags: dict[str, Any]) -> str:
     words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
     launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
-    return shlex.join([*launcher, "pricekit", command, *words]) + again()
+    return shlex.join([*launcher, "pricekit", str(click.get_current_context().info_name), *words]) + again()
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

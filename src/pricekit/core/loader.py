@@ -188,7 +188,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
                         f"its hook {hook} is a wrapper, which registers nothing; remove the wrapper option"
                     )
                 register = _collector(entries, kind, package, version)
-                impl.function(**dict.fromkeys(impl.argnames, register))
+                impl.function(*[register] * len(impl.argnames))  # a hook may omit the argument
     return entries
 
 

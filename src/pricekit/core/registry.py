@@ -224,7 +224,7 @@ class Registry:
                     candidates=known,
                 )
         try:
-            return model(**options)
+            return model.model_validate(dict(options))
         except ValidationError as error:
             raise explain_invalid(error, f"{kind} '{name}'", known) from None
         except Exception as error:  # such as pydantic's error for an incomplete model
