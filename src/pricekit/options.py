@@ -890,16 +890,12 @@ def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[
 
     if settings is None:
         return []
-    if isinstance(settings, str):
-        raise ConfigError(
-            f"settings is the text {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
-            parameters=("settings",),
-        )
     if isinstance(settings, list | tuple) and all(isinstance(text, str) for text in settings):
         return [parse_override(text) for text in settings]
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        words = "the text " if isinstance(settings, str) else ""
         raise ConfigError(
-            f"settings is {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
+            f"settings is {words}{settings!r}; expected a mapping such as {{'training.epochs': 20}}",
             parameters=("settings",),
         )
     return [nested(name.split("."), _plain(value)) for name, value in settings.items()]

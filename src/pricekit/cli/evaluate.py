@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import ask_model
-from pricekit.cli.options import json_option, model_argument, optional_table, options_of
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.terminal import begin, show_result
-from pricekit.options import OpenOptions, TableEvaluateOptions
+from pricekit.options import TableEvaluateOptions
 from pricekit.wording import counted
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@optional_table
-@options_of(TableEvaluateOptions)
-@options_of(OpenOptions)
+@model_and_table(TableEvaluateOptions, required=False)
 @json_option("Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import ask_model
-from pricekit.cli.options import json_option, model_argument, optional_table, options_of
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.terminal import begin, show_result
-from pricekit.options import OpenOptions, TableImportanceOptions
+from pricekit.options import TableImportanceOptions
 from pricekit.wording import counted
 
 if TYPE_CHECKING:
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@optional_table
-@options_of(TableImportanceOptions)
-@options_of(OpenOptions)
+@model_and_table(TableImportanceOptions, required=False)
 @json_option("Print all of it as one JSON object on stdout.")
 def importance(as_json: bool, **flags: Any) -> None:
     """Measure what the prices that MODEL predicts for a whole table depend on.

@@ -18,7 +18,7 @@ from pricekit.cli.terminal import show_result
 from pricekit.errors import ConfigError
 from pricekit.io.files import RECORD
 from pricekit.io.record import staging_of, state_of
-from pricekit.options import READ_OPTIONS, Parameter, parameters_of
+from pricekit.options import READ_OPTIONS, OpenOptions, Parameter, parameters_of
 from pricekit.training.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -28,8 +28,6 @@ FOLDER = click.Path()
 REQUIRED = "required"
 """Instead of a default: the command needs the option."""
 
-model_argument = click.argument("model", type=FOLDER)
-table_argument = click.argument("table", type=TABLE)
 optional_table = click.argument("table", type=TABLE, required=False)
 
 
@@ -56,6 +54,22 @@ def options_of(declared: type, **defaults: str) -> Decorator:
             words = defaults.get(name, "")
             command = click.option(cls=DeclaredOption, parameter=parameter, words=words)(command)
         return command
+
+    return decorate
+
+
+def model_and_table(declared: type, *, required: bool = True) -> Decorator:
+    """Return a decorator that adds the arguments and options of a method of `Model` to its command.
+
+    Args:
+        declared: the TypedDict of its options, which follow the model and the table.
+        required: the method needs a table.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = options_of(declared)(options_of(OpenOptions)(command))
+        command = click.argument("table", type=TABLE, required=required)(command)
+        return click.argument("model", type=FOLDER)(command)
 
     return decorate
 

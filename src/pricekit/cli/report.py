@@ -7,17 +7,14 @@ from typing import Any
 import click
 
 from pricekit.cli.common import ask_model
-from pricekit.cli.options import model_argument, optional_table, options_of
+from pricekit.cli.options import model_and_table
 from pricekit.cli.terminal import begin, show_result
 from pricekit.io.storage import Location, size_of
-from pricekit.options import OpenOptions, ReportOptions
+from pricekit.options import ReportOptions
 
 
 @click.command
-@model_argument
-@optional_table
-@options_of(ReportOptions)
-@options_of(OpenOptions)
+@model_and_table(ReportOptions, required=False)
 def report(**flags: Any) -> None:
     """Write a report on MODEL: one HTML file, which needs no network and can be sent by mail.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -161,9 +162,10 @@ def room_for_text(columns: Columns, least: int = 20) -> int:
 def _most_varied(groups: pd.DataFrame, metric: str) -> tuple[list[str], list[str]]:
     """Return the groupings to show, in order, and the others."""
     names = list(dict.fromkeys(groups["by"]))
-    total = (groups[metric] * groups["rows"]).groupby(groups["by"]).sum()
-    mean = groups["by"].map(total / groups.groupby("by")["rows"].sum())
-    spread = (groups["rows"] * (groups[metric] - mean) ** 2).groupby(groups["by"]).sum()
+    spread = {
+        name: np.cov(part[metric], fweights=part["rows"], ddof=0) * part["rows"].sum()
+        for name, part in groups.groupby("by")
+    }
     own = sorted((name for name in names if name not in BUILT_IN), key=lambda name: -spread[name])
     left = set(own[CATEGORIES:])
     return [name for name in names if name not in left], [name for name in names if name in left]
