@@ -18,7 +18,7 @@ def run() -> None:
     count_from_process_start()
     _open_streams()
     quiet_torch()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no work is lost
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED
     try:
         with end_soon(_end_now):

@@ -195,9 +195,9 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)
 
 
-def _checked_weights(given: Any) -> np.ndarray:
+def _checked_weights(weights: Any) -> np.ndarray:
     """Return weights, float64 (N,); raises ValueError."""
-    weight = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    weight = check_array(weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weight.min() < 0:
         raise ValueError(f"sample_weight contains {weight.min():g}; expected weights of at least 0")
     if not weight.any():

@@ -37,6 +37,7 @@ from pricekit.options import (
     model_path,
     names_of,
     path_or_frame,
+    several,
     with_options,
 )
 from pricekit.predict.bundle import read_manifest
@@ -832,15 +833,14 @@ def _importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> 
 def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location:
     from pricekit.report.page import page_at, write_page
 
-    page, against = page_at(options["out"]), options["against"]
-    others = against if isinstance(against, list | tuple) else (against,)
+    page = page_at(options["out"])
     from pricekit.report.sections import sections_for
 
     sections = sections_for(
         reader,
         path_or_frame(table),
         options,
-        against=tuple(trained_path(other, "against") for other in others),
+        against=tuple(trained_path(other, "against") for other in several(options["against"])),
         metric=options["metric"],
         among=path_or_frame(options["among"]),
     )

@@ -615,14 +615,11 @@ class Parameter:
         number, least, most = self.number, self.option.least, self.option.most
         if value is None or not (number or self.annotation in (str, str | None)):
             return
-        if not number:
-            valid = isinstance(value, str)
-        elif isinstance(value, bool) or not isinstance(value, number if number is int else int | float):
-            valid = False
-        elif number is int:
-            valid = (least is None or value >= least) and (most is None or value <= most)
-        else:
-            valid = (-math.inf if least is None else least) < value < (math.inf if most is None else most)
+        valid = isinstance(value, int | float if number is float else number or str)
+        if valid and number:
+            low, high = -math.inf if least is None else least, math.inf if most is None else most
+            within = low <= value <= high if number is int else low < value < high
+            valid = within and not isinstance(value, bool)
         if not valid:
             expected = "text" if number is None else "whole number" if number is int else "number"
             expected += "" if least is None else f", at least {least}" if number is int else f" above {least}"
@@ -746,13 +743,13 @@ def check_known(function: str, options: Mapping[str, Any], known: Iterable[str])
         raise TypeError(f"{function}() has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
 
 
-def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
+def model_path(model: Any, parameter: str, trust: Trust | None = None) -> Path:
     """Return the local path of a model to read: a remote one is fetched into the cache.
 
     A folder that a killed process was replacing is brought back. With `trust`, nothing but a manifest and its signature
     is read before one of these keys has signed it.
     """
-    location = location_of(given, parameter)
+    location = location_of(model, parameter)
     if not isinstance(location, Path):
         from pricekit.predict.bundle import fetch_model
 
@@ -770,16 +767,21 @@ def path_or_frame(table: Any) -> Any:
     return location_of(table, "table") if isinstance(table, str | os.PathLike) else table
 
 
-def names_of(given: str | Iterable[str] | None, parameter: str) -> list[str]:
+def several(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; a frame, a path or a model is one value."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def names_of(value: str | Iterable[str] | None, parameter: str) -> list[str]:
     """Return one name or several as a list; raises ConfigError."""
-    if given is None or isinstance(given, str):
-        return [] if given is None else [given]
-    found = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(name, str) for name in found):
+    if value is None or isinstance(value, str):
+        return [] if value is None else [value]
+    names = list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) for name in names):
         raise ConfigError(
-            f"{parameter} is {given!r}; expected a name or a list of names", parameters=(parameter,)
+            f"{parameter} is {value!r}; expected a name or a list of names", parameters=(parameter,)
         )
-    return found
+    return names
 
 
 def read_options_of(options: Mapping[str, Any]) -> Any:
@@ -836,11 +838,10 @@ def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
     if options.get("resume") or not isinstance(path, Path) or not path.is_file():
         return
     settings = functools.reduce(merge, layers_of(options), dict[str, Any]())
-    others = {"policy", "init"} & settings.keys() or options.get("init")  # these may name columns, too
     named = settings.get("columns", {})
     if not isinstance(named, Mapping):
         return
-    if not others:
+    if not {"policy", "init"} & settings.keys():  # these may name columns, too
         named = RunConfig().columns.model_dump() | dict(named)
     text, price, row_id = names_of(named.get("text"), "text"), named.get("price"), named.get("id")
     try:

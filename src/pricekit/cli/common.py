@@ -88,8 +88,8 @@ def _hint(error: PricekitError, context: click.Context) -> str:
 
 def _verb(parameter: click.Parameter, context: click.Context) -> str:
     """Return the advice for a parameter: check it if it was given, otherwise set it."""
-    given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-    if given or not isinstance(parameter, click.Option):
+    named = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    if named or not isinstance(parameter, click.Option):
         return "check"
     if parameter.multiple and not getattr(parameter, "joined", False):  # a list of names is set as a whole
         return "use"

@@ -137,6 +137,6 @@ def completion(shell: str) -> None:
     """
     from pricekit.cli.main import COMPLETE_VARIABLE, cli
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(cli, {}, "pricekit", COMPLETE_VARIABLE).source())
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "pricekit", COMPLETE_VARIABLE).source())

@@ -54,13 +54,13 @@ def schema() -> None:
     from pricekit.config.schema import config_schema
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
-        found, left_out = config_schema()
+        shown, left_out = config_schema()
     causes: dict[tuple[str, str], list[str]] = {}
     for plugin in left_out:
         causes.setdefault((plugin.reason, plugin.remedy), []).append(f"{plugin.kind} {plugin.name}")
     for (reason, cure), names in causes.items():
         logger.warning(f"omitted from the schema: {', '.join(names)} ({reason}). {cure}")
-    click.echo(json.dumps(found, indent=2))
+    click.echo(json.dumps(shown, indent=2))
 
 
 @config.command(

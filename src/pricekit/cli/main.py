@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from traceback import walk_tb
@@ -175,13 +179,27 @@ def run_command(*arguments: str) -> None:
     cli.main(list(arguments), standalone_mode=False)
 
 
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM, which `kill`, schedulers and containers send, like Ctrl-C: no work is lost."""
+    if threading.current_thread() is not threading.main_thread():  # only it can handle signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main() -> None:
     """Run the command line."""
     # Where processes cannot share semaphores, joblib says so at its import; pricekit's prices do not depend on it.
     warnings.filterwarnings("ignore", message=".*joblib will operate in serial mode")
     with logging_to_terminal():
         try:
-            code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
+            with _sigterm_as_interrupt():
+                code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
             if code:  # of click.exceptions.Exit, which click returns
                 sys.exit(code)
         except click.ClickException as error:

@@ -55,8 +55,8 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _same(given: str | Location, table: Location) -> bool:
-    location = location_of(given, "table") if isinstance(given, str) else given
+def _same(named: str | Location, table: Location) -> bool:
+    location = location_of(named, "table") if isinstance(named, str) else named
     if isinstance(location, Path) and isinstance(table, Path):
         return location.resolve() == table.resolve()
     return location == table
@@ -103,7 +103,10 @@ def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
     if launched_count() > 1:  # each of several processes would choose its own
         raise click.UsageError("Missing option '--out': processes that train together need one folder.")
-    return next_folder(_policy(flags))
+    from pricekit.config.resolve import policy_of
+    from pricekit.options import layers_of
+
+    return next_folder(policy_of(layers_of(flags)).name)
 
 
 def next_folder(name: str) -> Path:
@@ -112,13 +115,6 @@ def next_folder(name: str) -> Path:
     while (RUNS / f"{name}-{number}").exists():
         number += 1
     return RUNS / f"{name}-{number}"
-
-
-def _policy(flags: dict[str, Any]) -> str:
-    from pricekit.config.resolve import policy_of
-    from pricekit.options import layers_of
-
-    return policy_of(layers_of(flags)).name
 
 
 def latest_run() -> Path:

@@ -86,9 +86,9 @@ def read_project(folder: Path = Path()) -> Project:
     _check_keys(path, content)
     if section is None:
         return Project(settings=content)
-    given = {"path": section} if isinstance(section, str) else section
+    values = {"path": section} if isinstance(section, str) else section
     try:
-        table = TableSection.model_validate(given)
+        table = TableSection.model_validate(values)
     except ValidationError as error:
         raise explain_invalid(error, f"{path}, [table]", TableSection.model_fields) from None
     place = location_of(table.path, "table")
@@ -118,8 +118,8 @@ def update_project(
             cannot be replaced.
         OSError: the file cannot be written.
     """
-    given = {"table": {"path": table, **read_options}, "columns": columns}
-    sections = {name: {k: v for k, v in values.items() if v} for name, values in given.items()}
+    new_sections = {"table": {"path": table, **read_options}, "columns": columns}
+    sections = {name: {k: v for k, v in values.items() if v} for name, values in new_sections.items()}
     present = read_existing(path)
     if {name: present.get(name, {}) for name in sections} == sections:
         return

@@ -143,12 +143,12 @@ def _defaults(policy: Choice) -> Layer:
     return defaults
 
 
-def _complete(layers: list[Layer], given: list[Layer]) -> RunConfig:
+def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
     """Build the configuration from layers, and resolve all options.
 
     Args:
         layers: the lowest first, which is that of the policy.
-        given: those whose options of features must be of features that are used. The options of features that another
+        upper: those whose options of features must be of features that are used. The options of features that another
             layer replaced are dropped.
     """
     config = build_config(layers)
@@ -158,7 +158,7 @@ def _complete(layers: list[Layer], given: list[Layer]) -> RunConfig:
         kind: Choice.model_validate(resolve(kind, choice.name, choice.options) | {"name": choice.name})
         for kind, choice in chosen.items()
     }
-    named: Layer = reduce(merge, given, {})
+    named: Layer = reduce(merge, upper, {})
     features = config.features
     for name in named.get("feature_options", {}):
         if name not in features:
