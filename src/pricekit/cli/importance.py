@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,16 +83,18 @@ def _increases(result: Importance, frame: pd.DataFrame) -> Columns:
     def write(value: float) -> str:
         return "" if value != value else result.metric.write(value, result.score, sign=True)
 
+    return {"increase": list(map(write, frame["increase"])), "95% interval": _intervals(frame, write)}
+
+
+def _intervals(frame: pd.DataFrame, write: Callable[[float], str]) -> list[str]:
     bounds = zip(frame["low"], frame["high"], strict=True)
-    intervals = [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
-    return {"increase": list(map(write, frame["increase"])), "95% interval": intervals}
+    return [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
 
 
 def _factors(frame: pd.DataFrame) -> Columns:
-    bounds = zip(frame["low"], frame["high"], strict=True)
-    intervals = [f"{low:.2f} to {high:.2f}" if low == low else "" for low, high in bounds]
+    write = "{:.2f}".format
     return {
-        "mean factor": [f"{factor:.2f}" for factor in frame["factor"]],
-        "95% interval": intervals,
+        "mean factor": list(map(write, frame["factor"])),
+        "95% interval": _intervals(frame, write),
         "mean size": [f"{size:.3f}" for size in frame["size"]],
     }

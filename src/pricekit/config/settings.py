@@ -87,6 +87,10 @@ class Search:
             low, high = min(self.low, value), max(self.high, value)
         return (math.ceil(low), math.floor(high)) if isinstance(value, int) else (float(low), float(high))
 
+    def ends(self, value: Any) -> tuple[Any, ...]:
+        """Return the choices, or the least and the greatest value."""
+        return self.values(value) if self.choices else self.interval(value)
+
     def values(self, value: Any) -> tuple[Any, ...]:
         """Return the choices, among them the setting's own value."""
         return self.choices if value in self.choices else (*self.choices, value)
