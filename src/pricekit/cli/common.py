@@ -175,9 +175,8 @@ def ask_model(method: str, flags: Mapping[str, Any]) -> Any:
 
     options = dict(flags)
     path, engine, trust = (options.pop(name) for name in ("model", "engine", "trust"))
-    if method != "report" and flags["table"] is not None:
-        return call(getattr(pk.Model(path, engine, trust=trust), method), options)
-    trained = pk.load(path, engine, trust=trust)
+    of_table = flags["table"] is not None and method != "report"
+    trained = (pk.Model if of_table else pk.load)(path, engine, trust=trust)
     if isinstance(trained, pk.Tuning):
         trained = trained.model
     if method != "report" and isinstance(trained, pk.CrossValidation):

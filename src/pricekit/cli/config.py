@@ -105,10 +105,9 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
     layers: list[tuple[str, Layer]] = [(f"file {PROJECT_FILE}", project)] if project else []
     if file := flags["config"]:
         layers.append((f"file {file}", read_toml(Path(file))))
-    options = flags
     for parameter in show.params:  # as declared, so that --backbone comes before its --weights
         name = parameter.name or ""
-        if name in options and (layer := option_layer({name: options[name]})):
+        if name in flags and (layer := option_layer({name: flags[name]})):
             layers.append((f"flag {parameter.opts[0]}", layer))
     return [*layers, *(("--set", parse_override(text)) for text in flags["settings"] or ())]
 
