@@ -104,6 +104,8 @@ class DeclaredOption(click.Option):
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the names in texts that are joined by commas, and None for no value where Python has None."""
         value = super().process_value(ctx, value)
+        if value is None and self.required:  # for click, a default of None is a value
+            raise click.MissingParameter(ctx=ctx, param=self)
         if self.joined:
             value = split_names(value)
         try:
