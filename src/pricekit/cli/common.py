@@ -217,23 +217,24 @@ def load_files(context: click.Context, paths: Sequence[str]) -> None:
     if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
         raise click.BadParameter(f"the path {wrong[0]} contains '{os.pathsep}'; move the file", context)
     if paths:
-        absolute = [*loaded_files(), *(str(Path(path).absolute()) for path in paths)]
-        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", os.pathsep.join(absolute)))
+        from pricekit.core.loader import FILES, plugin_files
 
-
-def loaded_files() -> list[str]:
-    """Return the plugin files that are loaded in addition to the packages."""
-    return [name for name in os.environ.get("PRICEKIT_PLUGIN_FILES", "").split(os.pathsep) if name]
+        absolute = [*plugin_files(), *(str(Path(path).absolute()) for path in paths)]
+        context.with_resource(_environment(FILES, os.pathsep.join(absolute)))
 
 
 def again() -> str:
     """Return the --plugin options that the next command also needs."""
-    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
+    from pricekit.core.loader import plugin_files
+
+    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in plugin_files())
 
 
 def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:
     if none:
-        context.with_resource(_environment("PRICEKIT_LOAD_PLUGINS", ""))
+        from pricekit.core.loader import ONLY
+
+        context.with_resource(_environment(ONLY, ""))
 
 
 @contextmanager

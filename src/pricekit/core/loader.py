@@ -46,8 +46,13 @@ def registry() -> Registry:
     Raises:
         PluginError: a plugin file cannot be loaded; with PRICEKIT_STRICT_PLUGINS, any plugin cannot be loaded.
     """
-    files = [Path(name).absolute() for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    files = [Path(name).absolute() for name in plugin_files()]
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
+
+
+def plugin_files() -> list[str]:
+    """Return the plugin files that the environment names."""
+    return [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
 
 
 def use_plugins(*files: str | os.PathLike[str]) -> None:
@@ -74,7 +79,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
             f"the path {wrong[0]} contains '{os.pathsep}'; move the file", parameters=("files",)
         )
     before = os.environ.get(FILES, "")
-    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*before.split(os.pathsep), *paths])).strip(os.pathsep)
+    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*plugin_files(), *paths]))
     registry.cache_clear()
     try:
         registry()
