@@ -269,6 +269,7 @@ def test_features_are_those_of_the_model(trained, frame):
     assert features.columns[0] == "sample_id"
     assert "value" in features
     assert len(features) == 200
+    assert np.isfinite(features.drop(columns="sample_id")).all().all()
 
 
 def test_fewer_than_two_runs_are_not_compared(trained, tmp_path, raises):

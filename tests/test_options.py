@@ -26,7 +26,6 @@ FUNCTIONS = {
     "importance": pk.Model.importance,
     "report": pk.Model.report,
     "drift": pk.Model.drift,
-    "features": pk.Model.features,
     "export": pk.Model.export,
     "predict": pk.Model.predict_file,
 }

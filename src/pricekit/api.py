@@ -35,6 +35,7 @@ from pricekit.options import (
     names_of,
     path_or_frame,
     read_options_of,
+    several,
     with_options,
 )
 from pricekit.training.launched import launched_count, launched_rank
@@ -370,22 +371,17 @@ def compare(*models: PathLike, **options: Unpack[CompareOptions]) -> Comparison 
 
     metric, latency = options["metric"], options["latency"]
     paths = [trained_path(model, "models") for model in models]
-    of_models = [path for path in paths if path.is_dir() and not kind_of(path)]
-    if len(paths) < 2 and not of_models and not latency:
+    ranked = latency or any(path.is_dir() and not kind_of(path) for path in paths)
+    if len(paths) < 2 and not ranked:
         raise ConfigError(
             f"compare needs at least two models, or a folder that contains them; got {len(paths)}",
             parameters=("models",),
         )
-    if len(paths) == 2 and not of_models and not latency:
+    if len(paths) == 2 and not ranked:
         return compare_folders(paths, metric)
     from pricekit.answers.leaderboard import rank_models
 
     return rank_models(paths, metric, latency=latency)
-
-
-def several(value: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple; a frame, a path or a model is one value."""
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def source_of(table: Any, options: Mapping[str, Any]) -> Source:

@@ -71,7 +71,7 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
     return with_self_test(inspection, engine) if self_test else inspection
 
 
-@clear_errors
+@clear_errors()
 def sign(bundle: PathLike, key: PathLike) -> str:
     """Sign a bundle, so that others can check who wrote it; `Model.export` can sign, too.
 

@@ -234,14 +234,14 @@ def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int],
     forms = ("{name}",) if without_size else _SINGLE_FORMS if pack == 1 else _PACK_FORMS
     name = "{brand} {noun}, {flavour}" if picks[3] % 4 == 0 else "{brand} {flavour} {noun}"
     form = forms[picks[3] // 4 % len(forms)]
-    title = form.format(name=name.format(**words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
+    title = form.format(name=name.format_map(words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
     lines = [f"Item Name: {title}"]
     count, first, numbered = picks[4] % 6, picks[4] // 6 % 8, picks[4] // 48 % 10 > 0
     for i in range(count):
-        bullet = _BULLETS[(first + i) % 8].format(**words)
+        bullet = _BULLETS[(first + i) % 8].format_map(words)
         lines.append(f"Bullet Point{f' {i + 1}' if numbered else ''}: {bullet}")
     if picks[5] % 20 < 11:
-        lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format(**words))
+        lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format_map(words))
     if not without_size:
         lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
     return "\n".join([*lines, ""])

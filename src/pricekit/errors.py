@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 class PricekitError(Exception):
     """Base class of pricekit's exceptions.
 
-    The message has no control characters, because it may quote a stranger's table or bundle.
+    The message has no control characters, because it may quote a stranger's table or bundle. Errors cross processes:
+    a pickled one keeps its attributes.
 
     Attributes:
         parameters: names of the parameters of `pricekit`'s functions that fix the problem, such as
@@ -47,10 +47,6 @@ class PricekitError(Exception):
         super().__init__(printable(message))
         self.parameters = parameters
         self.facts = facts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the message with its facts: errors cross processes."""
-        return partial(type(self), parameters=self.parameters, **self.facts), (str(self),)
 
 
 class ConfigError(PricekitError):
@@ -104,39 +100,39 @@ def first_invalid_field(error: BaseException) -> str:
 def explain_invalid(error: ValidationError, where: str, names: Iterable[str]) -> ConfigError:
     """Return a ConfigError for a validation error, with the nearest name for each unknown key."""
     known = list(names)
-    found: list[dict[str, Any]] = [dict(one) for one in error.errors()]
+    problems: list[dict[str, Any]] = [dict(one) for one in error.errors()]
     keys = [
-        part for part in found[0]["loc"] if isinstance(part, str) and part != "name"
+        part for part in problems[0]["loc"] if isinstance(part, str) and part != "name"
     ]  # "policy" of policy.name
-    unknown = found[0]["type"] in ("extra_forbidden", "invalid_key")  # no parameter sets it
+    unknown = problems[0]["type"] in ("extra_forbidden", "invalid_key")  # no parameter sets it
     return ConfigError(
-        f"{where}: " + "; ".join(_explain_one(one, known) for one in found),
+        f"{where}: " + "; ".join(_explain_one(one, known) for one in problems),
         parameters=(*([] if unknown else keys[-1:]), "settings"),
-        setting=".".join(str(part) for part in found[0]["loc"]),
+        setting=".".join(str(part) for part in problems[0]["loc"]),
         candidates=known,
     )
 
 
-def _explain_one(found: dict[str, Any], known: list[str]) -> str:
-    dotted = ".".join(str(part) for part in found["loc"])
-    if found["type"] == "extra_forbidden":
+def _explain_one(problem: dict[str, Any], known: list[str]) -> str:
+    dotted = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
         close = nearest(dotted, known, cutoff=0.5)
         hint = f"did you mean '{close}'?" if close else f"available: {', '.join(known)}"
         return f"unknown setting '{dotted}'; {hint}"
-    message = found["msg"].removeprefix("Value error, ")
-    return f"{dotted} is {found['input']!r}: {message}" if dotted else message
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{dotted} is {problem['input']!r}: {message}" if dotted else message
 
 
-def path_of(given: Any, parameter: str) -> Path:
+def path_of(value: Any, parameter: str) -> Path:
     """Return the value of a parameter as a local Path; raises ConfigError if it is not a path, or is an address."""
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
-    if isinstance(given, str) and scheme_of(given):
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if isinstance(value, str) and scheme_of(value):
         raise ConfigError(
-            f"{parameter} is {given}, but only a local path is possible here; write it locally, and copy it with the "
+            f"{parameter} is {value}, but only a local path is possible here; write it locally, and copy it with the "
             "provider's tools",
             parameters=(parameter,),
         )
     if isinstance(path, str) and path and "\0" not in path:
         return Path(path)
-    found = repr(given) if isinstance(given, str | bytes) or given is None else f"a {type(given).__name__}"
-    raise ConfigError(f"{parameter} is {found}; expected a path", parameters=(parameter,))
+    shown = repr(value) if isinstance(value, str | bytes) or value is None else f"a {type(value).__name__}"
+    raise ConfigError(f"{parameter} is {shown}; expected a path", parameters=(parameter,))

@@ -90,12 +90,12 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
             )
         names = {str(name): _free(str(name), added, frame) for name in frame}
-        table = frame.rename(columns=names).assign(**added)
+        table = pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1)
         run = train(
             table,
             text=list(names.values()),
             price=_PRICE,
-            weight=_WEIGHT if sample_weight is not None else None,
+            weight=_WEIGHT if _WEIGHT in added else None,
             **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
             seed=self.random_state,
             allow_leak=True,
@@ -195,9 +195,9 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)
 
 
-def _checked_weights(given: Any) -> np.ndarray:
+def _checked_weights(weights: Any) -> np.ndarray:
     """Return weights, float64 (N,); raises ValueError."""
-    weight = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    weight = check_array(weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weight.min() < 0:
         raise ValueError(f"sample_weight contains {weight.min():g}; expected weights of at least 0")
     if not weight.any():

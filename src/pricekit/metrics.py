@@ -119,12 +119,12 @@ class Metric:
     def weights(self, actual: ArrayLike, weight: ArrayLike | None = None) -> np.ndarray:
         """Return the weight of each row's term, float64 (N,); arguments and errors as of a call."""
         a = np.asarray(actual, np.float64)
-        found = np.ones(a.shape) if weight is None else np.asarray(weight, np.float64)
-        if found.shape != a.shape:
-            raise ValueError(f"{self.name} needs one weight for each row, {a.shape}; found {found.shape}")
-        if not (np.isfinite(found).all() and (found >= 0).all() and (found > 0).any()):
+        w = np.ones(a.shape) if weight is None else np.asarray(weight, np.float64)
+        if w.shape != a.shape:
+            raise ValueError(f"{self.name} needs one weight for each row, {a.shape}; found {w.shape}")
+        if not (np.isfinite(w).all() and (w >= 0).all() and (w > 0).any()):
             raise ValueError(f"{self.name} needs weights of at least 0, some above 0")
-        return np.asarray(found * a) if self.by_price else found
+        return np.asarray(w * a) if self.by_price else w
 
     def combine(self, terms: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the value for terms and their weights, float64 (..., N) to (...)."""

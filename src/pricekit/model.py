@@ -7,6 +7,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
@@ -36,6 +37,7 @@ from pricekit.options import (
     model_path,
     names_of,
     path_or_frame,
+    several,
     with_options,
 )
 from pricekit.predict.bundle import read_manifest
@@ -491,20 +493,22 @@ class Model:
                 parameters=("run",),
             )
         from pricekit.export.export import export_run
-        from pricekit.export.triton import export_with_triton
+        from pricekit.export.triton import adding_to_repository
 
-        export = partial(
-            export_run,
-            precision=precision,
-            overwrite=options["overwrite"],
-            comparables=path_or_frame(options["with_comparables"]),
-            key=None if options["sign"] is None else read_signing_key(options["sign"], "sign"),
-        )
-        if triton is None:
-            return export(self.path, bundle)
-        return export_with_triton(self.path, bundle, path_of(triton, "triton"), export)
+        products = path_or_frame(options["with_comparables"])
+        key = None if options["sign"] is None else read_signing_key(options["sign"], "sign")
+        repository = None if triton is None else path_of(triton, "triton")
+        with adding_to_repository(self.path, bundle, repository) if repository else nullcontext():
+            return export_run(
+                self.path,
+                bundle,
+                precision=precision,
+                overwrite=options["overwrite"],
+                comparables=products,
+                key=key,
+            )
 
-    @clear_errors
+    @clear_errors()
     def self_test(self) -> SelfTestResult:
         """Price the invented rows that a bundle contains, and compare with their prices at the export.
 
@@ -829,15 +833,14 @@ def _importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> 
 def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location:
     from pricekit.report.page import page_at, write_page
 
-    page, against = page_at(options["out"]), options["against"]
-    others = against if isinstance(against, list | tuple) else (against,)
+    page = page_at(options["out"])
     from pricekit.report.sections import sections_for
 
     sections = sections_for(
         reader,
         path_or_frame(table),
         options,
-        against=tuple(trained_path(other, "against") for other in others),
+        against=tuple(trained_path(other, "against") for other in several(options["against"])),
         metric=options["metric"],
         among=path_or_frame(options["among"]),
     )

@@ -13,7 +13,8 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -614,14 +615,11 @@ class Parameter:
         number, least, most = self.number, self.option.least, self.option.most
         if value is None or not (number or self.annotation in (str, str | None)):
             return
-        if not number:
-            valid = isinstance(value, str)
-        elif isinstance(value, bool) or not isinstance(value, number if number is int else int | float):
-            valid = False
-        elif number is int:
-            valid = (least is None or value >= least) and (most is None or value <= most)
-        else:
-            valid = (-math.inf if least is None else least) < value < (math.inf if most is None else most)
+        valid = isinstance(value, int | float if number is float else number or str)
+        if valid and number:
+            low, high = -math.inf if least is None else least, math.inf if most is None else most
+            within = low <= value <= high if number is int else low < value < high
+            valid = within and not isinstance(value, bool)
         if not valid:
             expected = "text" if number is None else "whole number" if number is int else "number"
             expected += "" if least is None else f", at least {least}" if number is int else f" above {least}"
@@ -672,19 +670,16 @@ def with_options(declared: type) -> Callable[[Function], Function]:
     parameters = parameters_of(declared)
 
     def decorate(function: Function) -> Function:
-        own = inspect.signature(function).parameters
-        defaults = {
-            name: one.default for name, one in parameters.items() if not one.required and name not in own
-        }
-
         @functools.wraps(function)
         def checked(*args: Any, **values: Any) -> Any:
             check_known(function.__name__, values, signature.parameters)
-            signature.bind(*args, **values)  # a TypeError names what is missing
-            options = defaults | {name: _plain(value) for name, value in values.items()}
+            bound = signature.bind(*args, **values)  # a TypeError names what is missing
+            bound.apply_defaults()
             for name, parameter in parameters.items():
-                parameter.check(options.get(name))
-            return clear_errors(function)(*args, **options)
+                bound.arguments[name] = _plain(bound.arguments[name])
+                parameter.check(bound.arguments[name])
+            with clear_errors():
+                return function(*bound.args, **bound.kwargs)
 
         signature = show_options(checked, declared)
         return checked  # type: ignore[return-value]
@@ -726,19 +721,15 @@ def described(docstring: str | None, declared: type) -> str:
     return re.sub(r"^( +)\*\*options: see below\.$", lines, docstring or "", flags=re.MULTILINE)
 
 
-def clear_errors(function: Function) -> Function:
-    """Make a function raise a PricekitError if the system refuses to read or write a file."""
-
-    @functools.wraps(function)
-    def explained(*args: Any, **given: Any) -> Any:
-        try:
-            return function(*args, **given)
-        except OSError as error:
-            if error.filename is None:  # not about a file
-                raise
-            raise PricekitError(describe_failure(error), path=str(error.filename)) from error
-
-    return explained  # type: ignore[return-value]
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Raise a PricekitError if the system refuses to read or write a file in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # not about a file
+            raise
+        raise PricekitError(describe_failure(error), path=str(error.filename)) from error
 
 
 def _plain(value: Any) -> Any:
@@ -752,13 +743,13 @@ def check_known(function: str, options: Mapping[str, Any], known: Iterable[str])
         raise TypeError(f"{function}() has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
 
 
-def model_path(given: Any, parameter: str, trust: Trust | None = None) -> Path:
+def model_path(model: Any, parameter: str, trust: Trust | None = None) -> Path:
     """Return the local path of a model to read: a remote one is fetched into the cache.
 
     A folder that a killed process was replacing is brought back. With `trust`, nothing but a manifest and its signature
     is read before one of these keys has signed it.
     """
-    location = location_of(given, parameter)
+    location = location_of(model, parameter)
     if not isinstance(location, Path):
         from pricekit.predict.bundle import fetch_model
 
@@ -776,24 +767,34 @@ def path_or_frame(table: Any) -> Any:
     return location_of(table, "table") if isinstance(table, str | os.PathLike) else table
 
 
-def names_of(given: str | Iterable[str] | None, parameter: str) -> list[str]:
+def several(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; a frame, a path or a model is one value."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def names_of(value: str | Iterable[str] | None, parameter: str) -> list[str]:
     """Return one name or several as a list; raises ConfigError."""
-    if given is None or isinstance(given, str):
-        return [] if given is None else [given]
-    found = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(name, str) for name in found):
+    if value is None or isinstance(value, str):
+        return [] if value is None else [value]
+    names = list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) for name in names):
         raise ConfigError(
-            f"{parameter} is {given!r}; expected a name or a list of names", parameters=(parameter,)
+            f"{parameter} is {value!r}; expected a name or a list of names", parameters=(parameter,)
         )
-    return found
+    return names
 
 
 def read_options_of(options: Mapping[str, Any]) -> Any:
     """Return the `ReadOptions` for the options; raises DataError."""
     from pricekit.table import ReadOptions
 
-    given = {name: options.get(name) for name in READ_OPTIONS}
-    return ReadOptions(names=tuple(names_of(given.pop("columns"), "columns")), **given)
+    return ReadOptions(
+        encoding=options.get("encoding"),
+        delimiter=options.get("delimiter"),
+        names=tuple(names_of(options.get("columns"), "columns")),
+        decimal=options.get("decimal"),
+        currency=options.get("currency"),
+    )
 
 
 def reading_options_in(options: Mapping[str, Any]) -> list[str]:
@@ -837,11 +838,10 @@ def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
     if options.get("resume") or not isinstance(path, Path) or not path.is_file():
         return
     settings = functools.reduce(merge, layers_of(options), dict[str, Any]())
-    others = {"policy", "init"} & settings.keys() or options.get("init")  # these may name columns, too
     named = settings.get("columns", {})
     if not isinstance(named, Mapping):
         return
-    if not others:
+    if not {"policy", "init"} & settings.keys():  # these may name columns, too
         named = RunConfig().columns.model_dump() | dict(named)
     text, price, row_id = names_of(named.get("text"), "text"), named.get("price"), named.get("id")
     try:
@@ -891,16 +891,12 @@ def settings_layers(settings: Mapping[str, Any] | Sequence[str] | None) -> list[
 
     if settings is None:
         return []
-    if isinstance(settings, str):
-        raise ConfigError(
-            f"settings is the text {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
-            parameters=("settings",),
-        )
     if isinstance(settings, list | tuple) and all(isinstance(text, str) for text in settings):
         return [parse_override(text) for text in settings]
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        words = "the text " if isinstance(settings, str) else ""
         raise ConfigError(
-            f"settings is {settings!r}; expected a mapping such as {{'training.epochs': 20}}",
+            f"settings is {words}{settings!r}; expected a mapping such as {{'training.epochs': 20}}",
             parameters=("settings",),
         )
     return [nested(name.split("."), _plain(value)) for name, value in settings.items()]

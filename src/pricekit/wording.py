@@ -19,8 +19,8 @@ def scheme_of(text: str) -> str:
         >>> scheme_of("s3://bucket/new.csv"), scheme_of("data/new.csv")
         ('s3', '')
     """
-    found = _SCHEME.match(text)
-    return "" if found is None else found[1].lower()
+    match = _SCHEME.match(text)
+    return "" if match is None else match[1].lower()
 
 
 def counted(number: int, thing: str) -> str:

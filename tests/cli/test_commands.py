@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import pricekit as pk
 from pricekit.cli.main import COMMANDS
 from pricekit.datasets import make_catalog
 from pricekit.predict.files import PredictionCheckpoint
@@ -121,17 +120,6 @@ def test_an_existing_run_is_kept_without_overwrite(pricekit, catalog, run, tmp_p
     assert (code, "--overwrite" in err) == (1, True)
     code, _, err = pricekit("train", catalog, "--out", copy, "--overwrite", *TINY)
     assert code == 0, err
-
-
-def test_features(pricekit, run, catalog, tmp_path):
-    code, _, err = pricekit("features", run, catalog, "--out", tmp_path / "f.parquet")
-    assert code == 0, err
-    frame = pd.read_parquet(tmp_path / "f.parquet")
-    assert frame.equals(pk.load(run).features(catalog))
-    assert len(frame) == 400
-    assert np.isfinite(frame.drop(columns="sample_id")).all().all()
-    code, _, err = pricekit("features", run, catalog, "--out", catalog)
-    assert (code, "the table itself" in err) == (1, True)
 
 
 def test_names_repeat_and_join(pricekit, tmp_path):

@@ -95,6 +95,19 @@ def test_wrong_usage_is_2(pricekit, catalog, run, tmp_path, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["cv", "products.csv"], "--out"),
+        (["ensemble", "one", "two"], "--out"),
+        (["pretrain", "products.csv", "--out", "weights"], "--backbone"),
+    ],
+)
+def test_a_missing_option_is_wrong_usage(pricekit, arguments, option):
+    code, _, err = pricekit(*arguments)
+    assert (code, f"Missing option '{option}'" in err) == (2, True), err
+
+
 def test_help_lists_the_exit_codes(pricekit):
     code, out, _ = pricekit("--help")
     assert code == 0

@@ -1,4 +1,4 @@
-"""Frames on disk: features, and rejected rows of files in several formats."""
+"""Frames on disk, and rejected rows of files in several formats."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from pricekit.cli.features import features
 from pricekit.errors import DataError
-from pricekit.runs.opened import open_run
 from pricekit.table import Columns, check_output, read_table, split_usable, write_frame, write_rejected
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -70,22 +67,6 @@ def test_invalid_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises
     with raises(DataError, "table", column="a"):
         write_frame(tmp_path / "f.parquet", pd.DataFrame([[1, 2]], columns=["a", "a"]))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_features_in_every_format(run: Path, catalog: Path, tmp_path: Path, suffix: str) -> None:
-    out = tmp_path / f"f.{suffix}"
-    arguments = [str(run), str(catalog), "--limit", "5", "--out", str(out)]
-    CliRunner().invoke(features, arguments, catch_exceptions=False)
-    assert load(out).shape == (5, 1 + len(open_run(run).preprocessor.features.names))
-    assert load(out).columns[0] == "sample_id"
-
-
-@pytest.mark.parametrize("out", ["f.xlsx", "."])
-def test_features_refuses_an_output_before_the_work(run: Path, tmp_path: Path, out: str, raises) -> None:
-    arguments = [str(run), str(tmp_path / "absent.csv"), "--out", str(tmp_path / out)]
-    with raises(DataError, "out"):  # and not that the table is missing
-        CliRunner().invoke(features, arguments, catch_exceptions=False)
 
 
 def test_rejected_rows_of_a_parquet_and_a_csv_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pricekit.cli.common import call
 from pricekit.cli.options import (
     TABLE,
     flag,
@@ -58,7 +59,7 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
         from pricekit.config.project import read_existing
 
         read_existing(Path(write))  # an invalid file stops the command before it reads the table
-    report = pk.check(**flags)
+    report = call(pk.check, flags)
     if write is not None:
         report.write(write, overwrite=overwrite)
         path, usual = Path(write), str(PROJECT_FILE)

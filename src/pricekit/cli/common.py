@@ -1,15 +1,14 @@
-"""What every command has: the options for plugins and output, and hints in its errors."""
+"""What every command has: a call of its function, the options for plugins and output, and hints in its errors."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -18,6 +17,8 @@ from pricekit.errors import ConfigError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.io.files import describe_failure
 from pricekit.wording import shorten
+
+Result = TypeVar("Result")
 
 INVALID, USAGE, PLUGIN, TEMPORARY, USELESS, DRIFTED, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 """The exit codes of failures; 0 is success. `pricekit --help` lists them."""
@@ -81,14 +82,14 @@ def _hint(error: PricekitError, context: click.Context) -> str:
         option = isinstance(parameter, click.Option)
         shown = parameter.opts[0] if option else parameter.human_readable_name
         names[_verb(parameter, context)].append(shown)
-    hint = ", or ".join(f"{verb} {' or '.join(found)}" for verb, found in names.items() if found)
+    hint = ", or ".join(f"{verb} {' or '.join(shown)}" for verb, shown in names.items() if shown)
     return f"{hint[0].upper()}{hint[1:]}." if hint else ""
 
 
 def _verb(parameter: click.Parameter, context: click.Context) -> str:
     """Return the advice for a parameter: check it if it was given, otherwise set it."""
-    given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-    if given or not isinstance(parameter, click.Option):
+    named = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    if named or not isinstance(parameter, click.Option):
         return "check"
     if parameter.multiple and not getattr(parameter, "joined", False):  # a list of names is set as a whole
         return "use"
@@ -103,25 +104,30 @@ def with_common_options(command: click.Command) -> click.Command:
     elif not any(parameter.name == "log_format" for parameter in command.params):
         command.params += [*plugin_options(), *output_options()]
         if command.callback is not None:
-            command.callback = _with_hints(command.callback)
+            command.callback = _with_hints()(command.callback)
     return command
 
 
-def _eager(names: list[str], callback: Callable[..., None], text: str, **attributes: Any) -> click.Option:
-    """Return an option whose callback does all, before the other options are parsed."""
-    return click.Option(names, callback=callback, help=text, expose_value=False, is_eager=True, **attributes)
-
-
-def output_options() -> list[click.Option]:
+def output_options() -> list[click.Parameter]:
     """Return --quiet, --verbose and --log-format."""
-    log_format = "json: one JSON object per line on stderr, without progress bars."
-    return [
-        _eager(["--quiet"], _quiet, "Print only errors and the result.", is_flag=True),
-        _eager(["-v", "--verbose"], _verbose, "Print details.", is_flag=True),
-        _eager(
-            ["--log-format"], _log_format, log_format, type=click.Choice(["text", "json"]), default="text"
+    return _eager(
+        click.Option(["--quiet"], is_flag=True, callback=_quiet, help="Print only errors and the result."),
+        click.Option(["-v", "--verbose"], is_flag=True, callback=_verbose, help="Print details."),
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(["text", "json"]),
+            default="text",
+            callback=_log_format,
+            help="json: one JSON object per line on stderr, without progress bars.",
         ),
-    ]
+    )
+
+
+def _eager(*options: click.Option) -> list[click.Parameter]:
+    """Return options whose callbacks do all, before the other options are parsed."""
+    for option in options:
+        option.is_eager, option.expose_value = True, False
+    return list(options)
 
 
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
@@ -147,34 +153,63 @@ def _hide_progress(context: click.Context) -> None:
     context.with_resource(use_reporter(None))
 
 
-def _with_hints(callback: Callable[..., Any]) -> Callable[..., Any]:
+def call(function: Callable[..., Result], flags: Mapping[str, Any]) -> Result:
+    """Call a function of pricekit with the flags of its command, which have the names of its parameters."""
+    return function(**flags)
+
+
+def ask_model(method: str, flags: Mapping[str, Any]) -> Any:
+    """Return the answer of a method of the model that a command names.
+
+    Without a table, and for a report, it may also be a cross-validation or a search, which answers about the rows that
+    it held out.
+
+    Args:
+        method: its name.
+        flags: of the command; for a cross-validation, options for reading a table are an error.
+
+    Raises:
+        PricekitError: as of the method; or the model cannot be opened.
+    """
+    import pricekit as pk
+
+    options = dict(flags)
+    path, engine, trust = (options.pop(name) for name in ("model", "engine", "trust"))
+    of_table = flags["table"] is not None and method != "report"
+    trained = (pk.Model if of_table else pk.load)(path, engine, trust=trust)
+    if isinstance(trained, pk.Tuning):
+        trained = trained.model
+    if method != "report" and isinstance(trained, pk.CrossValidation):
+        from pricekit.answers.evaluate import refuse_options
+        from pricekit.options import WeighedOptions
+
+        refuse_options({name: options.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
+    return call(getattr(trained, method), options)
+
+
+@contextmanager
+def _with_hints() -> Iterator[None]:
     """Add the options that fix an error to the errors that a command raises."""
-
-    @wraps(callback)
-    def run(*args: Any, **values: Any) -> Any:
-        try:
-            return callback(*args, **values)
-        except PricekitError as error:
-            add_hint(error, click.get_current_context())
-            raise
-
-    return run
+    try:
+        yield
+    except PricekitError as error:
+        add_hint(error, click.get_current_context())
+        raise
 
 
-def plugin_options() -> list[click.Option]:
+def plugin_options() -> list[click.Parameter]:
     """Return --plugin and --no-plugins."""
-    file = "Python file of plugins to load in addition to the installed packages."
-    return [
-        _eager(
+    return _eager(
+        click.Option(
             ["--plugin", "plugin_files"],
-            lambda context, _, paths: load_files(context, paths),
-            file,
             type=click.Path(),
             multiple=True,
             metavar="FILE",
+            callback=lambda context, _, paths: load_files(context, paths),
+            help="Python file of plugins to load in addition to the installed packages.",
         ),
-        _eager(["--no-plugins"], _load_none, "Load no plugin packages.", is_flag=True),
-    ]
+        click.Option(["--no-plugins"], is_flag=True, callback=_load_none, help="Load no plugin packages."),
+    )
 
 
 def load_files(context: click.Context, paths: Sequence[str]) -> None:
@@ -182,23 +217,24 @@ def load_files(context: click.Context, paths: Sequence[str]) -> None:
     if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
         raise click.BadParameter(f"the path {wrong[0]} contains '{os.pathsep}'; move the file", context)
     if paths:
-        absolute = [*loaded_files(), *(str(Path(path).absolute()) for path in paths)]
-        context.with_resource(_environment("PRICEKIT_PLUGIN_FILES", os.pathsep.join(absolute)))
+        from pricekit.core.loader import FILES, plugin_files
 
-
-def loaded_files() -> list[str]:
-    """Return the plugin files that are loaded in addition to the packages."""
-    return [name for name in os.environ.get("PRICEKIT_PLUGIN_FILES", "").split(os.pathsep) if name]
+        absolute = [*plugin_files(), *(str(Path(path).absolute()) for path in paths)]
+        context.with_resource(_environment(FILES, os.pathsep.join(absolute)))
 
 
 def again() -> str:
     """Return the --plugin options that the next command also needs."""
-    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in loaded_files())
+    from pricekit.core.loader import plugin_files
+
+    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in plugin_files())
 
 
 def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:
     if none:
-        context.with_resource(_environment("PRICEKIT_LOAD_PLUGINS", ""))
+        from pricekit.core.loader import ONLY
+
+        context.with_resource(_environment(ONLY, ""))
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pricekit.cli.options import json_option, model_argument, options_of, table_argument
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.show import fit_width, show_rows
-from pricekit.options import ComparablesOptions, OpenOptions
+from pricekit.options import ComparablesOptions
 from pricekit.wording import printable
 
 if TYPE_CHECKING:
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@table_argument
-@options_of(ComparablesOptions)
-@options_of(OpenOptions)
+@model_and_table(ComparablesOptions)
 @json_option("Print one JSON object per row on stdout.")
 def comparables(**flags: Any) -> None:
     """Show the products with known prices that are most similar to rows of TABLE, beside the price that MODEL predicts.

@@ -122,7 +122,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-@click.command(short_help="Print a script that completes commands, options and values in a shell.")
+@click.command
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands, options and their values in SHELL.
@@ -137,6 +137,6 @@ def completion(shell: str) -> None:
     """
     from pricekit.cli.main import COMPLETE_VARIABLE, cli
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(cli, {}, "pricekit", COMPLETE_VARIABLE).source())
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "pricekit", COMPLETE_VARIABLE).source())

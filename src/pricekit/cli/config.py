@@ -54,13 +54,13 @@ def schema() -> None:
     from pricekit.config.schema import config_schema
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
-        found, left_out = config_schema()
+        shown, left_out = config_schema()
     causes: dict[tuple[str, str], list[str]] = {}
     for plugin in left_out:
         causes.setdefault((plugin.reason, plugin.remedy), []).append(f"{plugin.kind} {plugin.name}")
     for (reason, cure), names in causes.items():
         logger.warning(f"omitted from the schema: {', '.join(names)} ({reason}). {cure}")
-    click.echo(json.dumps(found, indent=2))
+    click.echo(json.dumps(shown, indent=2))
 
 
 @config.command(
@@ -105,10 +105,9 @@ def _layers(flags: dict[str, Any]) -> list[tuple[str, Layer]]:
     layers: list[tuple[str, Layer]] = [(f"file {PROJECT_FILE}", project)] if project else []
     if file := flags["config"]:
         layers.append((f"file {file}", read_toml(Path(file))))
-    options = flags
     for parameter in show.params:  # as declared, so that --backbone comes before its --weights
         name = parameter.name or ""
-        if name in options and (layer := option_layer({name: options[name]})):
+        if name in flags and (layer := option_layer({name: flags[name]})):
             layers.append((f"flag {parameter.opts[0]}", layer))
     return [*layers, *(("--set", parse_override(text)) for text in flags["settings"] or ())]
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from pricekit.cli.common import USELESS, again
-from pricekit.cli.options import REQUIRED, optional_table, options_of, resume_hint
-from pricekit.cli.project import begin_training, keep_settings
+from pricekit.cli.options import REQUIRED, optional_table, options_of
+from pricekit.cli.project import begin_training, run_training
 from pricekit.cli.terminal import show_result
 from pricekit.options import CrossValidationOptions
 
@@ -38,9 +38,7 @@ def cv(**flags: Any) -> None:
     from pricekit.evaluation.scores import facts_of, goal_of
     from pricekit.training.parallel import Processes
 
-    keep_settings(flags, config)
-    with resume_hint("cv", flags):
-        cross_validation = pk.cross_validate(**flags)
+    cross_validation = run_training(pk.cross_validate, flags, config)
     show_scores(cross_validation.scores)
     Processes().end()
     folder = str(flags["out"])

@@ -73,14 +73,14 @@ def _show_products(held_out: Path, prices: Path) -> None:
 
     from pricekit.metrics import smape
 
-    known, found = pd.read_csv(held_out), pd.read_csv(prices)
-    rows = known.assign(found=found["price"]).sample(SHOWN, random_state=0).sort_values("price")
-    title = f"SMAPE of the {HELD_OUT} new products: {smape(found['price'], known['price']):.1f}"
+    known, predicted = pd.read_csv(held_out), pd.read_csv(prices)["price"]
+    rows = known.assign(predicted=predicted).sample(SHOWN, random_state=0).sort_values("price")
+    title = f"SMAPE of the {HELD_OUT} new products: {smape(predicted, known['price']):.1f}"
     cells = [
         [
             str(row.catalog_content).splitlines()[0].removeprefix("Item Name:").strip()[:70],
             f"{row.price:,.2f}",
-            f"{row.found:,.2f}",
+            f"{row.predicted:,.2f}",
         ]
         for row in rows.itertuples()
     ]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import DRIFTED
-from pricekit.cli.options import json_option, model_argument, options_of, table_argument
+from pricekit.cli.common import DRIFTED, ask_model
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.terminal import begin, show_result, show_table
-from pricekit.options import DriftOptions, OpenOptions
+from pricekit.options import DriftOptions
 from pricekit.wording import counted, shorten
 
 if TYPE_CHECKING:
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@table_argument
-@options_of(DriftOptions)
-@options_of(OpenOptions)
+@model_and_table(DriftOptions)
 @json_option("Print all of it as one JSON object on stdout.")
 def drift(as_json: bool, **flags: Any) -> None:
     """Compare the rows of TABLE with those that MODEL was trained on. The training rows are not needed.
@@ -43,9 +40,7 @@ def drift(as_json: bool, **flags: Any) -> None:
     unknown_brands, missing_columns, smape
     """
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    from pricekit.cli.show import model_of
-
-    result = model_of(flags).drift(**flags)
+    result: Drift = ask_model("drift", flags)
     if as_json:
         click.echo(result.to_json())
     else:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import json_option, model_argument, optional_table, options_of
+from pricekit.cli.common import ask_model
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.terminal import begin, show_result
-from pricekit.options import OpenOptions, TableEvaluateOptions
+from pricekit.options import TableEvaluateOptions
 from pricekit.wording import counted
 
 if TYPE_CHECKING:
@@ -17,11 +18,8 @@ if TYPE_CHECKING:
     from pricekit.cli.show import Columns
 
 
-@click.command(short_help="Score a model on a table with prices, or on the rows held out of its training.")
-@model_argument
-@optional_table
-@options_of(TableEvaluateOptions)
-@options_of(OpenOptions)
+@click.command
+@model_and_table(TableEvaluateOptions, required=False)
 @json_option("Print all scores as JSON on stdout.")
 def evaluate(as_json: bool, **flags: Any) -> None:
     """Score MODEL, the folder of a run or a bundle, on the rows of TABLE that have a price.
@@ -45,11 +43,11 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     Scores on rows that the model was trained on are too optimistic. Use other rows.
     """
     begin(f"opening {flags['model']}", "pricekit.answers.evaluate")
-    from pricekit.cli.show import judged_by, show_scores
+    from pricekit.cli.show import show_scores
 
     worst, out = flags["worst"], flags["out"]
     with_errors = worst is not None or flags["by"] is not None
-    scores = judged_by("evaluate", flags)
+    scores = ask_model("evaluate", flags)
     if as_json:
         click.echo(scores.to_json())
     else:

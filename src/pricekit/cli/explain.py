@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pricekit.cli.options import json_option, model_argument, options_of, table_argument
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.show import fit_width, show_rows
-from pricekit.options import ExplainOptions, OpenOptions
+from pricekit.options import ExplainOptions
 from pricekit.wording import printable
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@table_argument
-@options_of(ExplainOptions)
-@options_of(OpenOptions)
+@model_and_table(ExplainOptions)
 @json_option("Print one JSON object per row on stdout.")
 def explain(**flags: Any) -> None:
     """Decompose the prices that MODEL predicts for rows of TABLE into factors.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again
+from pricekit.cli.common import again, call
 from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
@@ -42,7 +42,7 @@ def export(**flags: Any) -> None:
     begin(f"reading {run}", "pricekit.export.export")
     import pricekit as pk
 
-    report = pk.Model(flags.pop("run")).export(**flags)
+    report = call(pk.Model(flags.pop("run")).export, flags)
     logger.info(
         f"{flags['precision']}, verified at {len(report.checks)} shapes: largest relative difference "
         f"{report.largest_difference:.1e}, SMAPE changed by {report.smape_change:.1e} points"

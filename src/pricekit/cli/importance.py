@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.options import json_option, model_argument, optional_table, options_of
+from pricekit.cli.common import ask_model
+from pricekit.cli.options import json_option, model_and_table
 from pricekit.cli.terminal import begin, show_result
-from pricekit.options import OpenOptions, TableImportanceOptions
+from pricekit.options import TableImportanceOptions
 from pricekit.wording import counted
 
 if TYPE_CHECKING:
@@ -19,10 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@model_argument
-@optional_table
-@options_of(TableImportanceOptions)
-@options_of(OpenOptions)
+@model_and_table(TableImportanceOptions, required=False)
 @json_option("Print all of it as one JSON object on stdout.")
 def importance(as_json: bool, **flags: Any) -> None:
     """Measure what the prices that MODEL predicts for a whole table depend on.
@@ -36,9 +35,7 @@ def importance(as_json: bool, **flags: Any) -> None:
     factor in explanations of 200 rows. All numbers say what the model uses, not what causes a price.
     """
     begin(f"opening {flags['model']}", "pricekit.answers.importance")
-    from pricekit.cli.show import judged_by
-
-    result = judged_by("importance", flags)
+    result: Importance = ask_model("importance", flags)
     if as_json:
         click.echo(result.to_json())
     else:
@@ -86,16 +83,18 @@ def _increases(result: Importance, frame: pd.DataFrame) -> Columns:
     def write(value: float) -> str:
         return "" if value != value else result.metric.write(value, result.score, sign=True)
 
+    return {"increase": list(map(write, frame["increase"])), "95% interval": _intervals(frame, write)}
+
+
+def _intervals(frame: pd.DataFrame, write: Callable[[float], str]) -> list[str]:
     bounds = zip(frame["low"], frame["high"], strict=True)
-    intervals = [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
-    return {"increase": list(map(write, frame["increase"])), "95% interval": intervals}
+    return [f"{write(low)} to {write(high)}" if low == low else "" for low, high in bounds]
 
 
 def _factors(frame: pd.DataFrame) -> Columns:
-    bounds = zip(frame["low"], frame["high"], strict=True)
-    intervals = [f"{low:.2f} to {high:.2f}" if low == low else "" for low, high in bounds]
+    write = "{:.2f}".format
     return {
-        "mean factor": [f"{factor:.2f}" for factor in frame["factor"]],
-        "95% interval": intervals,
+        "mean factor": list(map(write, frame["factor"])),
+        "95% interval": _intervals(frame, write),
         "mean size": [f"{size:.3f}" for size in frame["size"]],
     }

@@ -16,7 +16,7 @@ from traceback import walk_tb
 import click
 
 from pricekit import __version__
-from pricekit.cli.common import INTERRUPTED, INVALID, exit_code, explain, output_options, with_common_options
+from pricekit.cli.common import INTERRUPTED, exit_code, explain, output_options, with_common_options
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PluginError, PricekitError
 from pricekit.io.log import logger
@@ -89,7 +89,6 @@ GROUPS = {
         "comparables": "Show the products with known prices that are most similar to a row.",
         "importance": "Show which features, lines and words a model's prices depend on.",
         "drift": "Show whether a table differs from what a model was trained on.",
-        "features": "Write the engineered features of a table, as a model reads them.",
     },
     "Deploy": {
         "export": "Export a run into a bundle that predicts without torch.",
@@ -122,7 +121,7 @@ class LazyGroup(click.Group):
         """Import one command, also of an installed package."""
         if name in COMMANDS:
             command = getattr(import_module(f"pricekit.cli.{name}"), name)
-            command.short_help = command.short_help or COMMANDS[name]
+            command.short_help = COMMANDS[name]
             return with_common_options(command)
         command = packaged_command(name)
         return None if command is None else with_common_options(command)
@@ -203,10 +202,6 @@ def main() -> None:
                 code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
             if code:  # of click.exceptions.Exit, which click returns
                 sys.exit(code)
-        except click.exceptions.Exit as error:
-            sys.exit(error.exit_code)
-        except BrokenPipeError:
-            sys.exit(INVALID)
         except click.ClickException as error:
             _show_usage_error(error)
             sys.exit(exit_code(error))

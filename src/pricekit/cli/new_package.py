@@ -64,7 +64,9 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
         f"src/{module}/plugin.py": f"{kind}/plugin.py.txt",
         f"tests/test_{module}.py": f"{'loss' if kind == 'loss' else 'package'}/test.py.txt",
     }
-    publish_folder(path, {place: _filled(name, values) for place, name in places.items()})
+    templates = files("pricekit.cli").joinpath("templates")
+    texts = {place: templates.joinpath(name).read_text("utf-8") for place, name in places.items()}
+    publish_folder(path, {place: Template(text).substitute(values).encode() for place, text in texts.items()})
     return path
 
 
@@ -107,8 +109,3 @@ def _values(kind: str, name: str, module: str) -> dict[str, str]:
 
 def _class_name(module: str) -> str:
     return "".join(part.title() for part in module.split("_"))
-
-
-def _filled(template: str, values: dict[str, str]) -> bytes:
-    text = files("pricekit.cli").joinpath("templates", template).read_text("utf-8")
-    return Template(text).substitute(values).encode()

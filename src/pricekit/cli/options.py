@@ -18,7 +18,7 @@ from pricekit.cli.terminal import show_result
 from pricekit.errors import ConfigError
 from pricekit.io.files import RECORD
 from pricekit.io.record import staging_of, state_of
-from pricekit.options import READ_OPTIONS, Parameter, parameters_of
+from pricekit.options import READ_OPTIONS, OpenOptions, Parameter, parameters_of
 from pricekit.training.launched import launched_count
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -28,8 +28,6 @@ FOLDER = click.Path()
 REQUIRED = "required"
 """Instead of a default: the command needs the option."""
 
-model_argument = click.argument("model", type=FOLDER)
-table_argument = click.argument("table", type=TABLE)
 optional_table = click.argument("table", type=TABLE, required=False)
 
 
@@ -60,6 +58,22 @@ def options_of(declared: type, **defaults: str) -> Decorator:
     return decorate
 
 
+def model_and_table(declared: type, *, required: bool = True) -> Decorator:
+    """Return a decorator that adds the arguments and options of a method of `Model` to its command.
+
+    Args:
+        declared: the TypedDict of its options, which follow the model and the table.
+        required: the method needs a table.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = options_of(declared)(options_of(OpenOptions)(command))
+        command = click.argument("table", type=TABLE, required=required)(command)
+        return click.argument("model", type=FOLDER)(command)
+
+    return decorate
+
+
 class DeclaredOption(click.Option):
     """An option that a TypedDict in `pricekit.options` declares.
 
@@ -75,23 +89,23 @@ class DeclaredOption(click.Option):
         self.parameter, self.words = parameter, words
         kinds, named = parameter.kinds, parameter.option.names
         self.joined = parameter.several and named not in ("", "setting", "measure")
-        attributes: dict[str, Any] = {"required": parameter.required or words == REQUIRED}
-        if bool in kinds:
-            attributes |= {"is_flag": True} if parameter.annotation is bool else {"default": None}
-        else:
-            shown = parameter.option.default
-            attributes |= {
-                "type": _type(parameter),
-                "multiple": parameter.several,
-                "metavar": parameter.option.metavar or named.upper() or ("N" if int in kinds else None),
-                "shell_complete": completer(named, several=self.joined),
-                "default": None if shown == () else shown,
-            }
-        super().__init__([_flags(parameter), parameter.name], **attributes)
+        default = parameter.option.default
+        super().__init__(
+            [_flags(parameter), parameter.name],
+            required=parameter.required or words == REQUIRED,
+            is_flag=bool in kinds,
+            default=False if parameter.annotation is bool else None if default == () else default,
+            type=_type(parameter),
+            multiple=parameter.several,
+            metavar=parameter.option.metavar or named.upper() or ("N" if int in kinds else None),
+            shell_complete=completer(named, several=self.joined),
+        )
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the names in texts that are joined by commas, and None for no value where Python has None."""
         value = super().process_value(ctx, value)
+        if value is None and self.required:  # for click, a default of None is a value
+            raise click.MissingParameter(ctx=ctx, param=self)
         if self.joined:
             value = split_names(value)
         try:
@@ -135,6 +149,8 @@ def _type(parameter: Parameter) -> Any:
         return click.Choice(choices)
     if parameter.is_path:
         return click.Path()
+    if bool in kinds:
+        return bool
     return parameter.number or (_whole if int in kinds else str)
 
 
@@ -159,7 +175,7 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def resume_hint(command: str, flags: dict[str, Any]) -> Iterator[None]:
+def resume_hint(flags: dict[str, Any]) -> Iterator[None]:
     """If the block is interrupted after it began its output, print the command that continues it."""
     out = Path(flags["out"])
     records = [folder / RECORD for folder in (out, staging_of(out))]
@@ -169,11 +185,11 @@ def resume_hint(command: str, flags: dict[str, Any]) -> Iterator[None]:
     except KeyboardInterrupt:
         written = [file for file, old in zip(records, before, strict=True) if _stamp(file) not in (None, old)]
         if flags["resume"] or any(state_of(file.parent).begun for file in written):
-            show_result(f"continue with: {_resume_command(command, flags)}")
+            show_result(f"continue with: {_resume_command(flags)}")
         raise
 
 
-def _resume_command(command: str, flags: dict[str, Any]) -> str:
+def _resume_command(flags: dict[str, Any]) -> str:
     words = [str(flags["table"]), "--out", str(flags["out"]), "--resume"]
     if flags.get("valid"):
         words += ["--valid", str(flags["valid"])]
@@ -182,7 +198,7 @@ def _resume_command(command: str, flags: dict[str, Any]) -> str:
     words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
     launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
-    return shlex.join([*launcher, "pricekit", command, *words]) + again()
+    return shlex.join([*launcher, "pricekit", str(click.get_current_context().info_name), *words]) + again()
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

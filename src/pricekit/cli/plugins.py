@@ -90,7 +90,7 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
     options: dict[str, Any] = reduce(merge, map(parse_override, settings), {})
     if target.endswith(".py"):
         load_files(click.get_current_context(), (target,))
-    entries = [entry for entry in _meant(target) if kind in (None, entry.kind)]
+    entries = [entry for entry in _plugins_at(target) if kind in (None, entry.kind)]
     if not entries:
         raise PluginError(f"{target} has no {kind or 'plugin'} to check")
     failed = sum(_check_one(entry, options) for entry in entries)
@@ -107,26 +107,25 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
     make = partial(registry().create, entry.kind, entry.name, options)
     make()  # a plugin that cannot be created fails here, not in every check
     failed = 0
-    for found in checks_of(entry.kind, make):
+    for run_check in checks_of(entry.kind, make):
         try:
-            found()
+            run_check()
         except CheckFailed as error:
             failed += 1
-            click.echo(f"  FAILED  {found}: {error}")
+            click.echo(f"  FAILED  {run_check}: {error}")
         else:
-            click.echo(f"  ok      {found}")
+            click.echo(f"  ok      {run_check}")
     return failed
 
 
-def _meant(target: str) -> list[Entry]:
+def _plugins_at(target: str) -> list[Entry]:
     """Return the plugins with a name, of a package or at a path; raises PluginError."""
-    entries = list(registry().entries.values())
-    if named := [entry for entry in entries if entry.name == target]:
+    if named := _named(target):
         return named
-    path = Path(target)
+    entries, path = registry().entries.values(), Path(target)
     package = _normal(_package_in(path) if path.is_dir() else path.name)
-    if found := [entry for entry in entries if _normal(entry.package) == package]:
-        return found
+    if inside := [entry for entry in entries if _normal(entry.package) == package]:
+        return inside
     if path.suffix == ".py" and path.is_file():
         raise PluginError(f"{path} registers no plugin; observers have no checks")
     for broken in registry().failed:
@@ -221,11 +220,17 @@ def list_(kind: str | None, as_json: bool) -> None:
 @json_option("Print JSON on stdout.")
 def show(name: str, as_json: bool) -> None:
     """Explain the plugin NAME: its source, its options and, for a policy, its defaults."""
-    found = [_facts(entry) for entry in _named(name)]
+    entries = _named(name)
+    if not entries:
+        names = sorted({entry.name for entry in registry().entries.values()})
+        raise PluginError(
+            f"there is no plugin '{name}'; available: {', '.join(names)}.{did_you_mean(name, names)}"
+        )
+    described = [_facts(entry) for entry in entries]
     if as_json:
-        click.echo(json.dumps(found if len(found) > 1 else found[0], indent=2))
+        click.echo(json.dumps(described if len(described) > 1 else described[0], indent=2))
         return
-    for facts in found:
+    for facts in described:
         options, numbers = facts.pop("options"), facts.pop("defaults", {})
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
@@ -253,15 +258,9 @@ def show(name: str, as_json: bool) -> None:
             )
 
 
-def _named(name: str) -> list[Any]:
-    """Return the plugins with a name, of any kind; raises PluginError."""
-    found = [entry for kind in KINDS for entry in registry().of_kind(kind) if entry.name == name]
-    if not found:
-        names = sorted({entry.name for entry in registry().entries.values()})
-        raise PluginError(
-            f"there is no plugin '{name}'; available: {', '.join(names)}.{did_you_mean(name, names)}"
-        )
-    return found
+def _named(name: str) -> list[Entry]:
+    """Return the plugins with a name, of any kind."""
+    return [entry for kind in KINDS if (entry := registry().entries.get((kind, name)))]
 
 
 def _facts(entry: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pricekit.cli.common import ask_model
 from pricekit.cli.options import FOLDER, TABLE, optional_table, options_of
 from pricekit.cli.project import latest_bundle
 from pricekit.cli.terminal import begin, show_result
@@ -52,10 +53,8 @@ def predict(**flags: Any) -> None:
         raise click.UsageError("Missing argument 'TABLE': the table of rows to price.")
     flags["model"] = flags["model"] or latest_bundle()
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    from pricekit.cli.show import model_of
-
     started = time.perf_counter()
-    rows = model_of(flags).predict_file(**flags)
+    rows: int = ask_model("predict_file", flags)
     seconds = time.perf_counter() - started
     show_result(
         f"{counted(rows, 'row')} priced in {seconds:.1f} s: {flags['out']}",

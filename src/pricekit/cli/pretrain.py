@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import again
+from pricekit.cli.common import again, call
 from pricekit.cli.options import FOLDER, TABLE, options_of
 from pricekit.cli.terminal import begin, show_result
 from pricekit.io.record import state_of
@@ -36,7 +36,7 @@ def pretrain(**flags: Any) -> None:
 
     out = str(flags["out"])
     try:
-        pk.pretrain(**flags)
+        call(pk.pretrain, flags)
     except KeyboardInterrupt:
         if state_of(Path(out)).replacement:
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]

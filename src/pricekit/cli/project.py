@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pricekit.cli.common import Result, call
+from pricekit.cli.options import resume_hint
 from pricekit.cli.terminal import begin
 from pricekit.io.files import RECORD
 from pricekit.io.log import logger
@@ -52,8 +55,8 @@ def with_project(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _same(given: str | Location, table: Location) -> bool:
-    location = location_of(given, "table") if isinstance(given, str) else given
+def _same(named: str | Location, table: Location) -> bool:
+    location = location_of(named, "table") if isinstance(named, str) else named
     if isinstance(location, Path) and isinstance(table, Path):
         return location.resolve() == table.resolve()
     return location == table
@@ -79,23 +82,31 @@ def begin_training(flags: dict[str, Any], module: str) -> dict[str, Any]:
     return flags
 
 
-def keep_settings(flags: dict[str, Any], config: str | None) -> None:
-    """Leave out the settings of the project file if the command continues something, which has its own settings.
+def run_training(function: Callable[..., Result], flags: dict[str, Any], config: str | None) -> Result:
+    """Call a function that trains. If it is interrupted, print the command that continues it.
+
+    What is continued has its own settings, so those of the project file are left out then.
 
     Args:
+        function: of pricekit.
         flags: as of `begin_training`; with `out`.
         config: the file of --config.
     """
     state = state_of(Path(flags["out"]))
     if flags["resume"] and (state.begun or state.replacement):
         flags["config"] = config
+    with resume_hint(flags):
+        return call(function, flags)
 
 
 def next_run(flags: dict[str, Any]) -> Path:
     """Return the first of runs/POLICY-1, runs/POLICY-2, ... that does not exist."""
     if launched_count() > 1:  # each of several processes would choose its own
         raise click.UsageError("Missing option '--out': processes that train together need one folder.")
-    return next_folder(_policy(flags))
+    from pricekit.config.resolve import policy_of
+    from pricekit.options import layers_of
+
+    return next_folder(policy_of(layers_of(flags)).name)
 
 
 def next_folder(name: str) -> Path:
@@ -104,15 +115,6 @@ def next_folder(name: str) -> Path:
     while (RUNS / f"{name}-{number}").exists():
         number += 1
     return RUNS / f"{name}-{number}"
-
-
-def _policy(flags: dict[str, Any]) -> str:
-    from pricekit.config import RunConfig, merge
-    from pricekit.options import layers_of
-
-    layers = [{"policy": layer["policy"]} for layer in layers_of(flags) if "policy" in layer]
-    policy = reduce(merge, layers, {"policy": RunConfig().policy.name})["policy"]
-    return str(policy if isinstance(policy, str) else policy.get("name", RunConfig().policy.name))
 
 
 def latest_run() -> Path:

@@ -6,17 +6,15 @@ from typing import Any
 
 import click
 
-from pricekit.cli.options import model_argument, optional_table, options_of
+from pricekit.cli.common import ask_model
+from pricekit.cli.options import model_and_table
 from pricekit.cli.terminal import begin, show_result
-from pricekit.io.storage import size_of
-from pricekit.options import OpenOptions, ReportOptions
+from pricekit.io.storage import Location, size_of
+from pricekit.options import ReportOptions
 
 
 @click.command
-@model_argument
-@optional_table
-@options_of(ReportOptions)
-@options_of(OpenOptions)
+@model_and_table(ReportOptions, required=False)
 def report(**flags: Any) -> None:
     """Write a report on MODEL: one HTML file, which needs no network and can be sent by mail.
 
@@ -30,8 +28,5 @@ def report(**flags: Any) -> None:
     price intervals hold, the data, and the settings of the training. It contains texts and prices of some rows.
     """
     begin(f"opening {flags['model']}", "pricekit.answers.evaluate")
-    import pricekit as pk
-
-    trained = pk.load(flags.pop("model"), flags.pop("engine"), trust=flags.pop("trust"))
-    page = (trained.model if isinstance(trained, pk.Tuning) else trained).report(**flags)
+    page: Location = ask_model("report", flags)
     show_result(f"the report is in {page}, {size_of(page) / 1e3:,.0f} kB", out=str(page))

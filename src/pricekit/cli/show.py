@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from pricekit.cli.common import ask_model
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
@@ -38,7 +40,7 @@ def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    results = getattr(model_of(flags), method)(**flags)
+    results = ask_model(method, flags)
     for result in results:
         if as_json:
             click.echo(result.to_json())
@@ -46,36 +48,6 @@ def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -
             show(result)
     if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
-
-
-def model_of(flags: dict[str, Any]) -> Any:
-    """Return the model that a command names, and take its options out of the flags; errors are those of `Model`."""
-    import pricekit as pk
-
-    return pk.Model(flags.pop("model"), flags.pop("engine", None), trust=flags.pop("trust", None))
-
-
-def judged_by(method: str, flags: dict[str, Any]) -> Any:
-    """Return the answer of a method of a model, or of a cross-validation, which reads no table, about its rows.
-
-    Args:
-        method: its name.
-        flags: of the command; without a table, options for reading one are an error.
-
-    Raises:
-        PricekitError: as of the method; or the model cannot be opened.
-    """
-    import pricekit as pk
-    from pricekit.answers.evaluate import refuse_options
-    from pricekit.options import WeighedOptions
-
-    if flags["table"] is not None:
-        return getattr(model_of(flags), method)(**flags)
-    trained = pk.load(flags.pop("model"), flags.pop("engine", None), trust=flags.pop("trust", None))
-    if isinstance(trained, pk.Tuning):
-        trained = trained.model
-    refuse_options({name: flags.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
-    return getattr(trained, method)(**flags)
 
 
 CATEGORIES = 3
@@ -190,9 +162,10 @@ def room_for_text(columns: Columns, least: int = 20) -> int:
 def _most_varied(groups: pd.DataFrame, metric: str) -> tuple[list[str], list[str]]:
     """Return the groupings to show, in order, and the others."""
     names = list(dict.fromkeys(groups["by"]))
-    total = (groups[metric] * groups["rows"]).groupby(groups["by"]).sum()
-    mean = groups["by"].map(total / groups.groupby("by")["rows"].sum())
-    spread = (groups["rows"] * (groups[metric] - mean) ** 2).groupby(groups["by"]).sum()
+    spread = {
+        name: np.cov(part[metric], fweights=part["rows"], ddof=0) * part["rows"].sum()
+        for name, part in groups.groupby("by")
+    }
     own = sorted((name for name in names if name not in BUILT_IN), key=lambda name: -spread[name])
     left = set(own[CATEGORIES:])
     return [name for name in names if name not in left], [name for name in names if name in left]

@@ -45,7 +45,9 @@ class TerminalHandler(logging.Handler):
     as_json = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
+        """Print one record; of several processes, all but the first print errors alone."""
+        if launched_rank() and record.levelno < logging.ERROR:
+            return
         message = printable(record.getMessage())
         if self.as_json:
             line = _as_json(record, message)
@@ -54,51 +56,51 @@ class TerminalHandler(logging.Handler):
         else:
             line = click.style(message, fg="yellow") if record.levelno == logging.WARNING else message
         try:
-            click.echo(
-                line, file=sys.stderr
-            )  # a progress bar replaces sys.stderr, and then prints above itself
+            # A progress bar replaces sys.stderr, and then prints above itself.
+            click.echo(line, file=sys.stderr)
         except BrokenPipeError:
             raise
         except OSError:  # a log file on a full disk stops no work
             pass
 
 
+_HANDLER = TerminalHandler(logging.INFO)
+
+
 @contextmanager
 def logging_to_terminal() -> Iterator[None]:
-    """Print the library's log messages while the block runs; of several processes, all but the first print errors."""
-    handler, before = TerminalHandler(logging.INFO), logger.level
-    if launched_rank():
-        handler.addFilter(lambda record: record.levelno >= logging.ERROR)
-    logger.addHandler(handler)
+    """Print the library's log messages while the block runs."""
+    before = logger.level
+    logger.addHandler(_HANDLER)
     logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.removeHandler(_HANDLER)
         logger.setLevel(before)
-        if handler.as_json:
+        _HANDLER.setLevel(logging.INFO)
+        if _HANDLER.as_json:
+            _HANDLER.as_json = False
             logging.captureWarnings(False)
-            _PYTHON_WARNINGS.removeHandler(handler)
+            _PYTHON_WARNINGS.removeHandler(_HANDLER)
 
 
 def set_level(level: int) -> None:
     """Print records from this level on, until `logging_to_terminal` ends."""
     logger.setLevel(min(level, logging.INFO))
-    for handler in _handlers():
-        handler.setLevel(level)
+    _HANDLER.setLevel(level)
 
 
 def print_json() -> None:
     """Print records and Python's warnings as JSON, until `logging_to_terminal` ends."""
     logging.captureWarnings(True)
-    for handler in _handlers():
-        handler.as_json = True
-        _PYTHON_WARNINGS.addHandler(handler)
+    _HANDLER.as_json = True
+    _PYTHON_WARNINGS.addHandler(_HANDLER)
 
 
 def prints_json() -> bool:
     """Return whether records are printed as JSON."""
-    return any(handler.as_json for handler in _handlers())
+    return _HANDLER.as_json
 
 
 def show_result(message: str, **facts: Any) -> None:
@@ -117,7 +119,7 @@ def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -
     logger.info(message)
     check_address_space(module)
     check()
-    visible = os.isatty(2) and any(not h.as_json and h.level <= logging.INFO for h in _handlers())
+    visible = os.isatty(2) and not prints_json() and _HANDLER.level <= logging.INFO
     with _spinner() if visible else nullcontext():
         import_module(module)
 
@@ -162,10 +164,6 @@ def show_table(
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     Console(stderr=stderr).print(table, markup=False, highlight=False)
-
-
-def _handlers() -> list[TerminalHandler]:
-    return [handler for handler in logger.handlers if isinstance(handler, TerminalHandler)]
 
 
 def _as_json(record: logging.LogRecord, message: str) -> str:

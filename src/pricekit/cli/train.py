@@ -11,8 +11,8 @@ import click
 
 from pricekit.cli.common import USELESS, again
 from pricekit.cli.ensemble import show_members
-from pricekit.cli.options import flag, optional_table, options_of, resume_hint
-from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
+from pricekit.cli.options import flag, optional_table, options_of
+from pricekit.cli.project import begin_training, interrupted_run, next_run, run_training
 from pricekit.cli.terminal import show_result
 from pricekit.io.log import logger
 from pricekit.io.record import continued
@@ -52,9 +52,7 @@ def train(dry_run: bool, **flags: Any) -> None:
     from pricekit.training.parallel import Processes
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
-    keep_settings(flags, config)
-    with resume_hint("train", flags):
-        model = pk.train(**flags)
+    model = run_training(pk.train, flags, config)
     Processes().end()
     facts, metrics = facts_of(model.path), model.metrics
     goal = goal_of(facts)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pricekit.cli.common import again
-from pricekit.cli.options import optional_table, options_of, resume_hint
-from pricekit.cli.project import begin_training, interrupted_search, keep_settings, next_folder
+from pricekit.cli.options import optional_table, options_of
+from pricekit.cli.project import begin_training, interrupted_search, next_folder, run_training
 from pricekit.cli.terminal import show_result, show_table
 from pricekit.io.files import read_json
 from pricekit.options import TuneOptions
@@ -43,15 +43,16 @@ def tune(**flags: Any) -> None:
     from pricekit.metrics import metric_named
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_search()) or next_folder("tune")
-    keep_settings(flags, config)
-    with resume_hint("tune", flags):
-        tuning = pk.tune(**flags)
+    tuning = run_training(pk.tune, flags, config)
     facts = read_json(tuning.path / "tune.json")
     metric, final, rows, trials = (facts[name] for name in ("metric", "on_final_rows", "rows", "trials"))
     _show_settings(tuning, trials)
     show_result(
         f"{rows['final']:,} rows that no trial saw: {_comparison(metric_named(metric), final)}",
-        **final,
+        tuned=final["tuned"],
+        default=final["default"],
+        interval=final["interval"],
+        verdict=final["verdict"],
         trials=trials,
     )
     folder = str(flags["out"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,9 @@ def read_project(folder: Path = Path()) -> Project:
     _check_keys(path, content)
     if section is None:
         return Project(settings=content)
-    given = {"path": section} if isinstance(section, str) else section
+    values = {"path": section} if isinstance(section, str) else section
     try:
-        table = TableSection.model_validate(given)
+        table = TableSection.model_validate(values)
     except ValidationError as error:
         raise explain_invalid(error, f"{path}, [table]", TableSection.model_fields) from None
     place = location_of(table.path, "table")
@@ -118,8 +118,8 @@ def update_project(
             cannot be replaced.
         OSError: the file cannot be written.
     """
-    given = {"table": {"path": table, **read_options}, "columns": columns}
-    sections = {name: {k: v for k, v in values.items() if v} for name, values in given.items()}
+    new_sections = {"table": {"path": table, **read_options}, "columns": columns}
+    sections = {name: {k: v for k, v in values.items() if v} for name, values in new_sections.items()}
     present = read_existing(path)
     if {name: present.get(name, {}) for name in sections} == sections:
         return
@@ -172,15 +172,16 @@ def _check_content(path: Path, text: str, expected: Mapping[str, Any]) -> None:
 
 def _check_keys(path: Path, settings: Layer) -> None:
     """Raise ConfigError for an unknown section; the values are validated later, together with all other layers."""
-    known = ["table", *RunConfig.model_fields]
-    for key in settings:
-        if key not in known:
-            hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
-            raise ConfigError(f"{path} has an unknown section '{key}'.{hint}", section=key, candidates=known)
+    _require_known(settings, ["table", *RunConfig.model_fields], f"{path} has an unknown section")
     columns = settings.get("columns", {})
     if not isinstance(columns, Mapping):
         raise ConfigError(f"{path}: columns is not a section; write [columns]", section="columns")
-    for key in columns:  # `check` and `features` read them without the other layers
-        if key not in (known := list(ColumnsConfig.model_fields)):
+    # `check` reads them without the other layers.
+    _require_known(columns, list(ColumnsConfig.model_fields), f"{path}, [columns] has an unknown key")
+
+
+def _require_known(keys: Iterable[str], known: Sequence[str], problem: str) -> None:
+    for key in keys:
+        if key not in known:
             hint = did_you_mean(key, known) or f" Available: {', '.join(known)}."
-            raise ConfigError(f"{path}, [columns] has an unknown key '{key}'.{hint}", candidates=known)
+            raise ConfigError(f"{problem} '{key}'.{hint}", section=key, candidates=known)

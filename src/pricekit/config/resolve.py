@@ -7,7 +7,7 @@ loss of a metric that is named without a loss, a file, single settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -20,8 +20,6 @@ from pricekit.wording import did_you_mean
 
 CHOICES = tuple(name for name, field in RunConfig.model_fields.items() if field.annotation is Choice)
 """Settings that name one plugin of the kind with the same name, and contain its options."""
-
-_SELF = ""
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,6 @@ class Setting:
         return ".".join(self.path)
 
 
-@dataclass(frozen=True)
-class _Marked:
-    """A value and its source; `merge` compares the values alone."""
-
-    value: Any
-    source: str = field(compare=False)
-
-
 def configure(layers: Iterable[Layer]) -> RunConfig:
     """Merge settings over the defaults of the policy that they name, and resolve every plugin's options.
 
@@ -61,7 +51,7 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
         ConfigError: a setting or an option is unknown or of the wrong type.
         PluginError: a plugin is unknown or cannot be imported.
     """
-    stack = [layer for _, layer in _with_policy([("", layer) for layer in layers])]
+    stack = [layer for _, layer in _with_policy(("", layer) for layer in layers)]
     config = _complete(stack, stack[1:])
     members = {
         name: one.model_dump(exclude={"members"}, exclude_none=True)
@@ -91,23 +81,37 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
     Raises:
         ConfigError, PluginError: as `configure` does.
     """
-    stack = _with_policy(list(layers))
+    stack = _with_policy(layers)
     merged = [layer for _, layer in stack]
     config = _complete(merged, merged[1:])
     _members(merged, config)  # for their errors
-    marked = reduce(
-        merge, (_mark(layer, source) for source, layer in [("default", RunConfig().model_dump()), *stack])
-    )
-    return config, [Setting(path, v, _source(marked, path)) for path, v in leaves(config.model_dump())]
+    combined: Layer = {}
+    origins: dict[tuple[str, ...], Setting] = {}
+    for source, layer in [("default", RunConfig().model_dump()), *stack]:
+        combined, own = merge(combined, layer), dict(leaves(layer))
+        origins = {
+            path: Setting(path, value, source) if path in own else origins[path]
+            for path, value in leaves(combined)
+        }
+    return config, [
+        Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())
+    ]
 
 
-def _with_policy(given: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
+def policy_of(layers: Iterable[Layer]) -> Choice:
+    """Return the policy that layers of settings name, with its options; raises ConfigError."""
+    return build_config(
+        {"policy": table["policy"]} for table in map(_as_tables, layers) if "policy" in table
+    ).policy
+
+
+def _with_policy(layers: Iterable[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
     """Insert the defaults of the policy, and the loss of a metric that is named without one, below these layers."""
-    given = [(source, _as_tables(layer)) for source, layer in given]
-    named = reduce(merge, (layer for _, layer in given), {"policy": RunConfig().policy.model_dump()})
-    policy = build_config([{"policy": named["policy"]}]).policy
+    upper = [(source, _as_tables(layer)) for source, layer in layers]
+    policy = policy_of(layer for _, layer in upper)
     defaults = _as_tables(_defaults(policy))
-    stack = [(f"policy {policy.name}", defaults), *given]
+    stack = [(f"policy {policy.name}", defaults), *upper]
+    named: Layer = reduce(merge, (layer for _, layer in upper), {})
     metric, loss = METRICS.get(str(named.get("metric"))), named.get("loss", {})
     if metric is None or metric.name == defaults.get("metric", RunConfig().metric):
         return stack  # the loss of the policy stays
@@ -139,22 +143,22 @@ def _defaults(policy: Choice) -> Layer:
     return defaults
 
 
-def _complete(layers: list[Layer], given: list[Layer]) -> RunConfig:
+def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
     """Build the configuration from layers, and resolve all options.
 
     Args:
         layers: the lowest first, which is that of the policy.
-        given: those whose options of features must be of features that are used. The options of features that another
+        upper: those whose options of features must be of features that are used. The options of features that another
             layer replaced are dropped.
     """
     config = build_config(layers)
     resolve = registry().resolve
     chosen = {kind: getattr(config, kind) for kind in CHOICES}
     update: dict[str, Any] = {
-        kind: Choice(name=choice.name, **resolve(kind, choice.name, choice.options))
+        kind: Choice.model_validate(resolve(kind, choice.name, choice.options) | {"name": choice.name})
         for kind, choice in chosen.items()
     }
-    named: Layer = reduce(merge, given, {})
+    named: Layer = reduce(merge, upper, {})
     features = config.features
     for name in named.get("feature_options", {}):
         if name not in features:
@@ -189,8 +193,8 @@ def _member(layers: list[Layer], name: str) -> RunConfig:
     """
     own = [_own_settings(layer, name) for layer in layers]
     shared = [{key: value for key, value in layer.items() if key != "members"} for layer in layers]
-    if named := [{"policy": layer["policy"]} for layer in own if "policy" in layer]:
-        choice = build_config(named).policy
+    if any("policy" in layer for layer in own):
+        choice = policy_of(own)
         defaults = {key: value for key, value in _defaults(choice).items() if key != "members"}
         for layer in shared:
             layer.pop("policy", None)
@@ -214,19 +218,10 @@ def _own_settings(layer: Layer, name: str) -> Layer:
     return _as_tables(own)
 
 
-def _mark(layer: Layer, source: str) -> dict[str, Any]:
-    """Attach the source to each value, and to each table under a key that no setting has."""
-    inner = {k: _mark(v, source) if isinstance(v, Mapping) else _Marked(v, source) for k, v in layer.items()}
-    return {_SELF: _Marked(None, source), **inner}
-
-
-def _source(marked: Any, path: tuple[str, ...]) -> str:
-    """Return the source of a path; an option that no layer contains is a plugin's default."""
-    for key in path:
-        if isinstance(marked, _Marked):  # the plugin converted a value to a table
-            break
-        if key not in marked:
-            return "plugin default"
-        marked = marked[key]
-    found: _Marked = marked if isinstance(marked, _Marked) else marked[_SELF]
-    return found.source
+def _source(path: tuple[str, ...], origins: Mapping[tuple[str, ...], Setting]) -> str:
+    """Return the source of a value; that of an option that no layer contains is the plugin's default."""
+    if path in origins:
+        return origins[path].source
+    above = [origins[path[:length]] for length in range(len(path)) if path[:length] in origins]
+    converted = above and above[0].value != {}  # by the plugin, from a value to a table
+    return above[0].source if converted else "plugin default"

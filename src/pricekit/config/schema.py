@@ -67,16 +67,16 @@ def _choice(plugins: dict[str, Schema]) -> list[Schema]:
 
 def _of_kind(kind: str, defs: Schema, skipped: list[SkippedPlugin]) -> dict[str, Schema]:
     """Return the schema of each plugin's options, by name."""
-    found = {}
+    schemas = {}
     for entry in registry().of_kind(kind):
         try:
-            found[entry.name] = _options(entry, defs)
+            schemas[entry.name] = _options(entry, defs)
         except Exception as error:  # import and schema run the plugin's code
             cause = error.__cause__ or error
             reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
             remedy = remedy_for(cause, entry.package, entry.version)
             skipped.append(SkippedPlugin(kind, entry.name, reason, remedy))
-    return found
+    return schemas
 
 
 def _options(entry: Entry, defs: Schema) -> Schema:

@@ -106,33 +106,33 @@ def searched(model: type[BaseModel]) -> dict[str, Search]:
     }
 
 
-def parse_duration(given: Any) -> Any:
+def parse_duration(value: Any) -> Any:
     """Convert `2h`, `90m`, `1h30m` or `45s` to seconds; keep numbers; raises ValueError."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(value, str):
+        return value
     number = r"(\d+(?:\.\d+)?)"
-    found = re.fullmatch(f"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", given.strip())
-    if not found or not any(found.groups()):
+    match = re.fullmatch(f"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", value.strip())
+    if not match or not any(match.groups()):
         raise ValueError("expected a time such as 2h, 90m, 1h30m or a number of seconds")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
 
-def parse_latency(given: Any) -> Any:
+def parse_latency(value: Any) -> Any:
     """Convert `5ms`, `200us` or `0.1s` to seconds; keep numbers; raises ValueError."""
-    if not isinstance(given, str):
-        return given
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)?", given.strip())
-    if not found:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)?", value.strip())
+    if not match:
         raise ValueError("expected a time such as 5ms, 200us or a number of seconds")
-    return float(found[1]) * {"us": 1e-6, "ms": 1e-3}.get(found[2], 1.0)
+    return float(match[1]) * {"us": 1e-6, "ms": 1e-3}.get(match[2], 1.0)
 
 
-def check_epochs(given: Any) -> Any:
+def check_epochs(value: Any) -> Any:
     """Return a whole number of at least 1, or `auto`; raises ValueError for others."""
-    if given != "auto" and (type(given) is not int or given < 1):
+    if value != "auto" and (type(value) is not int or value < 1):
         raise ValueError("expected a whole number, at least 1, or auto")
-    return given
+    return value
 
 
 class Section(BaseModel):
@@ -149,8 +149,8 @@ class Choice(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @property
     def options(self) -> dict[str, Any]:

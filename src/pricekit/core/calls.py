@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from pathlib import Path
@@ -50,19 +50,19 @@ _reported: set[tuple[str, str]] = set()
 
 _silent = False
 
-_asked: frozenset[str] = frozenset()
+_trackers: frozenset[str] = frozenset()
 """The trackers that the current run, cross-validation or export asks for."""
 
 
 @contextmanager
 def tracked_by(names: Iterable[str]) -> Iterator[None]:
     """Call the trackers with these names while the block runs, besides the observers without a name."""
-    global _asked
-    before, _asked = _asked, frozenset(names)
+    global _trackers
+    before, _trackers = _trackers, frozenset(names)
     try:
         yield
     finally:
-        _asked = before
+        _trackers = before
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def notify(event: str, **facts: Any) -> None:
     if _silent:
         return
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
-        if tracker_name(impl.plugin) not in (None, *_asked):
+        if tracker_name(impl.plugin) not in (None, *_trackers):
             continue
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data
@@ -99,16 +99,16 @@ def notify(event: str, **facts: Any) -> None:
 
 @contextmanager
 def observed(
-    what: Literal["run", "cross_validation"], folder: Path, *, enabled: bool, **facts: Any
+    what: Literal["run", "cross_validation"], folder: Path, facts: Mapping[str, Any], *, enabled: bool
 ) -> Iterator[dict[str, Any]]:
     """Notify observers that a run or a cross-validation starts, and how it ends.
 
     Args:
         what: starts and ends.
         folder: of it.
-        enabled: False in all but the first of several processes that train together.
         facts: arguments of the hook `pricekit_run_started` or `pricekit_cross_validation_started`; `config` names the
             trackers.
+        enabled: False in all but the first of several processes that train together.
 
     Yields:
         an empty dict, to which the block adds the facts of the hook for the end.

@@ -46,8 +46,13 @@ def registry() -> Registry:
     Raises:
         PluginError: a plugin file cannot be loaded; with PRICEKIT_STRICT_PLUGINS, any plugin cannot be loaded.
     """
-    files = [Path(name).absolute() for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    files = [Path(name).absolute() for name in plugin_files()]
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
+
+
+def plugin_files() -> list[str]:
+    """Return the plugin files that the environment names."""
+    return [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
 
 
 def use_plugins(*files: str | os.PathLike[str]) -> None:
@@ -74,7 +79,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
             f"the path {wrong[0]} contains '{os.pathsep}'; move the file", parameters=("files",)
         )
     before = os.environ.get(FILES, "")
-    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*before.split(os.pathsep), *paths])).strip(os.pathsep)
+    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*plugin_files(), *paths]))
     registry.cache_clear()
     try:
         registry()
@@ -89,57 +94,57 @@ def load(points: Iterable[EntryPoint], files: Sequence[Path] = (), *, strict: bo
 
     A failing entry point is recorded and logged once. A failing file is an error, because the user named it.
     """
-    found = Registry(pluggy.PluginManager(GROUP))
-    found.manager.add_hookspecs(hookspecs)
-    found.add(_register(found.manager, import_module(BUILTINS), "pricekit", __version__))
+    loaded = Registry(pluggy.PluginManager(GROUP))
+    loaded.manager.add_hookspecs(hookspecs)
+    loaded.add(_register(loaded.manager, import_module(BUILTINS), "pricekit", __version__))
     for point in sorted(points, key=lambda p: p.name):
         package = point.dist.name if point.dist else point.module
         version = point.dist.version if point.dist else "unknown version"
-        if failed := _load_one(found, point.name, package, version, point.load):
+        if failed := _load_one(loaded, point.name, package, version, point.load):
             plugin = f"plugin {failed.name} of {package} {version}"
             if strict:
                 raise PluginError(f"the {plugin} failed to load: {failed.reason}. {failed.remedy}")
-            found.failed.append(failed)
+            loaded.failed.append(failed)
             logger.warning(f"{plugin} is ignored: {failed.reason}")
     if os.environ.get(ONLY) is not None:
-        found.selection_note = f", and check that the environment variable {ONLY} includes it"
+        loaded.selection_note = f", and check that the environment variable {ONLY} includes it"
     for file in dict.fromkeys(files):
         if not file.is_file():
             state = "is a folder" if file.is_dir() else "does not exist"
             raise PluginError(f"the plugin file {file} {state}; expected a Python file, such as features.py")
         version = FILE + hashlib.sha256(file.read_bytes()).hexdigest()[:8]
-        if failed := _load_one(found, file.name, file.name, version, partial(_import_file, file)):
+        if failed := _load_one(loaded, file.name, file.name, version, partial(_import_file, file)):
             raise PluginError(f"the plugin {file} cannot be loaded: {failed.reason}. {failed.remedy}")
-    return found
+    return loaded
 
 
 def _chosen(points: Iterable[EntryPoint]) -> list[EntryPoint]:
     """Return the entry points that the environment selects; log names that match none."""
-    found = list(points)
+    known = list(points)
     if (only := os.environ.get(ONLY)) is None:
-        return found
+        return known
     names = {name.strip() for name in only.split(",") if name.strip()}
-    of = {point: {point.name, point.dist.name if point.dist else point.name} for point in found}
+    of = {point: {point.name, point.dist.name if point.dist else point.name} for point in known}
     if absent := sorted(names - set().union(*of.values())):
         logger.warning(f"{ONLY} names {', '.join(absent)}, but no such plugin package is installed")
-    return [point for point in found if of[point] & names]
+    return [point for point in known if of[point] & names]
 
 
 def _load_one(
-    found: Registry, name: str, package: str, version: str, importing: Callable[[], ModuleType]
+    loaded: Registry, name: str, package: str, version: str, importing: Callable[[], ModuleType]
 ) -> FailedPlugin | None:
     """Load one plugin completely or not at all; return the failure."""
     module: ModuleType | None = None
     try:
         with redirect_stdout(sys.stderr):  # stdout is for data
             module = importing()
-            found.add(_register(found.manager, module, package, version))
+            loaded.add(_register(loaded.manager, module, package, version))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an extension module may raise anything at import
         raise_outside_cause(error)
-        if module is not None and found.manager.is_registered(module):
-            found.manager.unregister(module)
+        if module is not None and loaded.manager.is_registered(module):
+            loaded.manager.unregister(module)
         message = " ".join(str(error).split())
         reason = message if isinstance(error, PluginError) else f"{type(error).__name__}: {message}"
         if version.startswith(FILE) and (line := _line_in(error, name)):
@@ -188,7 +193,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
                         f"its hook {hook} is a wrapper, which registers nothing; remove the wrapper option"
                     )
                 register = _collector(entries, kind, package, version)
-                impl.function(**dict.fromkeys(impl.argnames, register))
+                impl.function(*[register] * len(impl.argnames))  # a hook may omit the argument
     return entries
 
 

@@ -214,17 +214,17 @@ class Registry:
                 f"the {kind} '{name}' has an option 'name', which is reserved for the plugin's name. Report it to "
                 "the plugin's author"
             )
-        for given in options:
-            if given not in known:  # even if the plugin's model ignores unknown options
-                hint = did_you_mean(given, known) or f" Available: {', '.join(known)}."
+        for option in options:
+            if option not in known:  # even if the plugin's model ignores unknown options
+                hint = did_you_mean(option, known) or f" Available: {', '.join(known)}."
                 raise ConfigError(
-                    f"the {kind} '{name}' has no option '{given}'.{hint}",
+                    f"the {kind} '{name}' has no option '{option}'.{hint}",
                     parameters=("settings",),
-                    setting=given,
+                    setting=option,
                     candidates=known,
                 )
         try:
-            return model(**options)
+            return model.model_validate(dict(options))
         except ValidationError as error:
             raise explain_invalid(error, f"{kind} '{name}'", known) from None
         except Exception as error:  # such as pydantic's error for an incomplete model

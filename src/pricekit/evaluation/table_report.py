@@ -308,7 +308,7 @@ class TableReport:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
-    @clear_errors
+    @clear_errors()
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the table, its reading options and columns into a project file (pricekit.toml).
 

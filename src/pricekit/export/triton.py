@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from pricekit.errors import ExportError
-from pricekit.export.verify import VerificationReport
 from pricekit.io.files import publish_folder, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
@@ -166,16 +166,14 @@ def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
     return version
 
 
-def export_with_triton(
-    run: Path, bundle: Path, repository: Path, export: Callable[[Path, Path], VerificationReport]
-) -> VerificationReport:
-    """Export a run into a bundle, and add that to a model repository as a new version.
+@contextmanager
+def adding_to_repository(run: Path, bundle: Path, repository: Path) -> Iterator[None]:
+    """Add the bundle that the block exports to a model repository as a new version.
 
     Args:
         run: the run or the ensemble.
         bundle: the folder of the bundle, whose name the model has there.
         repository: the folder of the repository.
-        export: exports a run into the folder of a bundle.
 
     Raises:
         ExportError: another process writes this model, or the repository has another model of this name.
@@ -183,7 +181,6 @@ def export_with_triton(
     interface = interface_of(run)
     folder = model_folder(repository, bundle, interface)
     with owned(folder, "Triton model", ExportError):
-        report = export(run, bundle)
+        yield
         version = add_version(bundle, folder, interface)
     logger.info(f"the model for Triton is in {version}")
-    return report

@@ -96,7 +96,9 @@ class LearningCurveDisplay(Display):
             DataError: the model has no epochs, or a file is damaged.
         """
         require_matplotlib()
-        return clear_errors(_read)(cls, model_path(model, "model")).plot(ax)
+        with clear_errors():
+            curves = _read(cls, model_path(model, "model"))
+        return curves.plot(ax)
 
     def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""

@@ -82,7 +82,7 @@ def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, folder: Folder
     out, resume = folder.path, folder.resumed
     processes, settings = Processes(), config.model_dump(mode="json", exclude_none=True)
     facts = {"config": settings, "folds": plan.folds, "resumed": resume}
-    with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
+    with observed("cross_validation", out, facts, enabled=processes.main) as ended:
         runs, predicted = [], np.empty(len(plan.table))
         with tracked("cross-validation", range(plan.folds)) as folds:
             for fold in folds:

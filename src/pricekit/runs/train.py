@@ -118,7 +118,7 @@ def train(
         settings = job.config.model_dump(mode="json", exclude_none=True)
         rows = {"train": len(split.train), "valid": len(split.valid)}
         start = {"config": settings, "rows": rows, "resumed": folder.resumed}
-        with observed("run", folder.path, enabled=job.processes.main, **start) as facts:
+        with observed("run", folder.path, start, enabled=job.processes.main) as facts:
             facts |= _train(replace(prepared, job=job), started)
         job.processes.wait()
         return facts
