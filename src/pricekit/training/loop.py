@@ -162,18 +162,20 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
     state, processes = session.state, session.processes
     steps = session.remaining_steps()
     parts = [micro_batches(step, processes.rank, processes.count) for step in steps]
-    keys = [f"{session.config.seed}/{state.step + number}" for number in range(len(steps))]
-    batches = session.loader(
-        [rows for part in parts for _, rows, _ in part],
-        [random_seed(key, number) for key, part in zip(keys, parts, strict=True) for number, _, _ in part],
-    )
+    seeds = [
+        random_seed(session.config.seed, number, batch)
+        for number, part in enumerate(parts, state.step)
+        for batch, _, _ in part
+    ]
+    batches = session.loader([rows for part in parts for _, rows, _ in part], seeds)
     total = EpochLoss(session)
     out_of_time = False
     session.job.model.train()
-    for step, part, key in zip(steps, parts, keys, strict=True):
+    for step, part in zip(steps, parts, strict=True):
         before, rows = state.position, sum(map(len, step))
         session.set_rates()
-        loss = session.stepper.take([(number, next(batches), share) for number, _, share in part], key)
+        micro = [(number, next(batches), share) for number, _, share in part]
+        loss = session.stepper.take(micro, state.step)
         session.count_step(rows, skipped=loss is None)
         total.add(loss, rows)
         out_of_time = session.out_of_time(epoch_ends=step is steps[-1])

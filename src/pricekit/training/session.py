@@ -257,7 +257,6 @@ class Session:
         record = load_checkpoint(path, self.parts, run=self.job.run)
         self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
         self.stepper.load_state_dict(record)
-        self.stepper.taken = self.state.step
 
     def retry(self, error: SpikeError) -> None:
         """Return to the last checkpoint at half the learning rate, once; otherwise raise `error`."""

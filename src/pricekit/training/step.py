@@ -58,7 +58,6 @@ class Stepper:
 
     Attributes:
         guard: finds gradients that are not finite.
-        taken: optimizer steps so far.
         parts: pieces of each micro-batch; 1 until memory runs out.
         skipped: consecutive steps that loss scaling skipped.
     """
@@ -79,12 +78,12 @@ class Stepper:
                 self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)  # type: ignore[arg-type]
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
+        self.seed = config.seed
         self.training = config.training
         self.speed = config.speed
         self.processes = processes
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.guard = GradientGuard(model, config, device, processes)
-        self.taken = 0
         self.parts = 1
         self.skipped = 0
 
@@ -103,14 +102,14 @@ class Stepper:
         if self.scaler.is_enabled() and state["precision"] == "fp32":
             self._leave_fp16()
 
-    def take(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor | None:
+    def take(self, batches: Sequence[tuple[int, Batch, float]], step: int) -> Tensor | None:
         """Take one optimizer step; return the mean loss of this process's rows times their share, a scalar.
 
         Return None for a skipped step: its gradients overflowed fp16.
 
         Args:
             batches: number in the step, tensors, and share of the step's rows of each micro-batch.
-            key: names the step; key and number seed a micro-batch's random state.
+            step: optimizer steps before this one.
 
         Raises:
             TrainingError: memory ran out, too many consecutive steps overflowed, or a gradient is not finite.
@@ -118,18 +117,17 @@ class Stepper:
         while True:
             try:
                 with together() if self.processes > 1 else nullcontext():
-                    loss = self._backward(batches, key)
+                    loss = self._backward(batches, step)
                 break
             except LostProcessError:
                 raise
             except Exception as error:  # of any plugin
                 if not is_out_of_memory(error):
-                    self.guard.explain(self.taken)
+                    self.guard.explain(step)
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
-        self.taken += 1
         scale = self.scaler.get_scale()
-        self._update_weights(loss, [batch for _, batch, _ in batches])
+        self._update_weights(step + 1, loss, [batch for _, batch, _ in batches])
         self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
         if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
             self._skip()
@@ -137,7 +135,7 @@ class Stepper:
         self.skipped = 0
         return loss
 
-    def _update_weights(self, loss: Tensor, batches: Sequence[Batch]) -> None:
+    def _update_weights(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
         most = self.training.max_grad_norm
         try:
             if most is not None:
@@ -145,10 +143,10 @@ class Stepper:
                 gradients = self.guard.gradients()
                 norms = gradient_norms(gradients.values())
                 if not self.scaler.is_enabled():  # the scaler skips what is not finite
-                    self.guard.watch(self.taken, gradients, norms, loss, batches)
+                    self.guard.watch(step, gradients, norms, loss, batches)
                 clip_gradients(gradients.values(), norms, most)
             elif not self.scaler.is_enabled():
-                self.guard.check(self.taken, loss, batches)
+                self.guard.check(step, loss, batches)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
@@ -161,7 +159,7 @@ class Stepper:
                 parameters=("backbone", "resume"),
             ) from error
 
-    def _backward(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor:
+    def _backward(self, batches: Sequence[tuple[int, Batch, float]], step: int) -> Tensor:
         device = next(self.objective.parameters()).device
         total = torch.zeros((), device=device)
         last = len(batches) - 1
@@ -170,7 +168,7 @@ class Stepper:
             for index, (piece, part) in enumerate(pieces):
                 # Dropout depends only on the run's seed, the step and the position in it, so a resumed run, or one with
                 # more processes, repeats it.
-                seed_torch(random_seed(key, number, index), device)
+                seed_torch(random_seed(self.seed, step, number, index), device)
                 more = place < last or index < len(pieces) - 1
                 call = self.call
                 with call.no_sync() if more and isinstance(call, DistributedDataParallel) else nullcontext():
@@ -229,9 +227,9 @@ def seed_torch(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
 
 
-def random_seed(key: str, number: int, piece: int = 0) -> int:
-    """Return the seed of a piece of the micro-batch `number` of the step `key`."""
-    return zlib.crc32(f"{key}/{number}/{piece}".encode())
+def random_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
+    """Return the seed of a piece of the micro-batch `number` of an optimizer step, in a run with a seed."""
+    return zlib.crc32(f"{seed}/{step}/{number}/{piece}".encode())
 
 
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
