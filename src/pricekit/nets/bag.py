@@ -114,23 +114,23 @@ class BagEncoder(nn.Module):
     def _idf_of(self, tokens: Tokens) -> Tensor:
         frequency = np.zeros(self.rows, np.int64)
         for first in range(0, len(tokens), _COUNTED_ROWS):
-            some = tokens.slice(first, first + _COUNTED_ROWS)
-            row = np.repeat(np.arange(len(some)) * self.rows, some.lengths)
-            ids = torch.from_numpy(some.ids.astype(np.int64))
+            window = tokens.slice(first, first + _COUNTED_ROWS)
+            row = np.repeat(np.arange(len(window)) * self.rows, window.lengths)
+            ids = torch.from_numpy(window.ids.astype(np.int64))
             bigrams = row[:-1] + self._bigrams(ids[:-1], ids[1:]).numpy()
             terms = np.sort(np.concatenate([row + ids.numpy(), bigrams[row[:-1] == row[1:]]]))
             distinct = terms[np.diff(terms, prepend=-1) > 0]
             frequency += np.bincount(distinct % self.rows, minlength=self.rows)
-            rows_read(len(some))
+            rows_read(len(window))
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
         return torch.from_numpy(idf).to(self.idf.dtype)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
         """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""
         if self.training:
-            found = prepared or self.prepare_batch(input_ids, attention_mask)
+            prepared = prepared or self.prepare_batch(input_ids, attention_mask)
             bags: Tensor = _Bags.apply(  # type: ignore[no-untyped-call]
-                self.embedding.weight, self.members, *(found[name] for name in _PREPARED)
+                self.embedding.weight, self.members, *(prepared[name] for name in _PREPARED)
             )
             return bags.view(len(input_ids), self.hidden_size)
         rows, weights = self._terms(input_ids, attention_mask)
@@ -161,7 +161,7 @@ class BagEncoder(nn.Module):
         terms = torch.bincount(
             number * self.members + by_row % self.members, minlength=len(touched) * self.members
         )
-        found = (
+        prepared = (
             place,
             _starts(kept.sum(2).flatten()),
             weight,
@@ -170,7 +170,7 @@ class BagEncoder(nn.Module):
             _starts(terms),
             weight[order],
         )
-        return dict(zip(_PREPARED, found, strict=True))
+        return dict(zip(_PREPARED, prepared, strict=True))
 
     def _terms(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows of all tokens and bigrams and their weights, both (B, 2L)."""
@@ -224,10 +224,10 @@ class _Bags(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, bags, starts, weights = ctx.saved_tensors
         values = _sums(gradient, bags, starts, weights).view(len(rows), ctx.shape[1])
-        found = torch.sparse_coo_tensor(
+        of_table = torch.sparse_coo_tensor(
             rows[None], values, ctx.shape, is_coalesced=True, check_invariants=False
         )
-        return found, *[None] * 8
+        return of_table, *[None] * 8
 
 
 def _sums(table: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:

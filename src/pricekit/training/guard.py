@@ -78,7 +78,7 @@ class GradientGuard:
         if self.alone and not self.waits and step % READ_EVERY and math.isfinite(loss.item()):
             return
         gradients = self.gradients()
-        self.watch(step, gradients, gradient_sums(gradients.values()), loss, batches)
+        self.watch(step, gradients, gradient_norms(gradients.values()), loss, batches)
 
     def watch(
         self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
@@ -88,7 +88,7 @@ class GradientGuard:
         Args:
             step: counted from 1.
             gradients: by the name of their parameter.
-            norms: of each gradient, or its sum, (P,).
+            norms: of each gradient, (P,).
             loss: of the step, a scalar.
             batches: of the step, to find the cause.
 
@@ -172,7 +172,7 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
             owner = _owner(name, config)
             return f"the weights of {owner} ({name}), which {_culprit(config)} changed in an earlier step"
     for batch in batches:
-        inputs = {name: tensor for name, tensor in batch.items() if name not in ("features", "price")}
+        inputs = {name: batch[name] for name in batch.keys() - {"features", "price", "weight"}}
         if not _is_finite(batch["features"]):
             return f"the features {', '.join(config.features)}"
         if not _is_finite(batch["price"]):
@@ -248,8 +248,3 @@ def gradient_norms(gradients: Iterable[Tensor]) -> Tensor:
     """Return the norm of each gradient, dense or sparse, float32 (P,)."""
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
     return torch.stack(torch._foreach_norm(values))
-
-
-def gradient_sums(gradients: Iterable[Tensor]) -> Tensor:
-    """Return the sum of each gradient, float32 (P,), which is finite or not like the norm and quicker on a CPU."""
-    return torch.stack([(g._values() if g.is_sparse else g).sum() for g in gradients])

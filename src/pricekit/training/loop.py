@@ -51,9 +51,9 @@ def fit(
     job: Job,
     folder: Path,
     *,
-    resume: bool = False,
-    started: float | None = None,
-    begins: Callable[[], None] = lambda: None,
+    resume: bool,
+    started: float,
+    begins: Callable[[], None],
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
@@ -66,7 +66,7 @@ def fit(
         job: the model to train, its rows and its settings.
         folder: of the run.
         resume: continue from `last.safetensors`.
-        started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.
+        started: `time.perf_counter()` when the run began, from which a time budget counts.
         begins: called before the first step; not called if the training that is resumed is complete.
 
     Raises:
@@ -151,7 +151,7 @@ def run_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bo
     return out_of_time
 
 
-def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | None = None) -> bool:
+def train_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bool:
     """Take the remaining optimizer steps of an epoch; return whether the time budget ended it.
 
     Args:
@@ -183,8 +183,7 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
             later = session.job.stage.later_steps
             seconds = session.time_budget.remaining_seconds(state.position, later)
             logger.info(f"estimated time left: at most {duration(seconds)}")
-        if advance is not None:
-            advance(state.position - before, total.note())
+        advance(state.position - before, total.note())
         stop, every = interrupted.after_step(), session.config.training.save_steps
         if stop or (every and state.step % every == 0):
             total.store()

@@ -107,7 +107,8 @@ class Monitor:
         memory = f"  {torch.cuda.max_memory_allocated(self.device) / 2**30:.1f} GiB"
         try:
             self.readings.append(torch.cuda.utilization(self.device))
-        except Exception:  # no driver library, no permission; parts of a GPU and some virtual ones do not report it
+        except Exception:
+            # There is no driver library or no permission. Parts of a GPU and some virtual ones do not report it.
             return memory
         return f"{memory}, GPU {self.readings[-1]}%"
 

@@ -39,7 +39,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.device: torch.device = _device()
-        with together(), _warning_if_slow():
+        with naming_lost_processes(), _warning_if_slow():
             if launched_count() > 1 and not distributed.is_initialized():
                 distributed.init_process_group(distributed.get_default_backend_for_device(self.device))
             self.rank, self.count = launched_rank(), launched_count()
@@ -54,14 +54,14 @@ class Processes:
     def wait(self) -> None:
         """Wait for all processes."""
         if self.count > 1:
-            with together():
+            with naming_lost_processes():
                 distributed.barrier(self._group)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes, of the same shape; of several, on the CPU."""
         if self.count > 1:
             tensor = tensor.detach().to("cpu", copy=True)
-            with together():
+            with naming_lost_processes():
                 distributed.all_reduce(tensor, group=self._group)
         return tensor
 
@@ -70,11 +70,11 @@ class Processes:
         if self.count == 1:
             return lambda: flag
         flags = torch.tensor(int(flag))
-        with together():
+        with naming_lost_processes():
             sent = distributed.all_reduce(flags, group=self._group, async_op=True)
 
         def answer() -> bool:
-            with together():
+            with naming_lost_processes():
                 sent.wait()
             return bool(flags)
 
@@ -83,7 +83,7 @@ class Processes:
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Copy the main process's values into the tensors of all others: batch statistics differ between them."""
         if self.count > 1:
-            with together():
+            with naming_lost_processes():
                 for tensor in tensors:
                     distributed.broadcast(tensor, 0)
 
@@ -113,7 +113,7 @@ def _device() -> torch.device:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def naming_lost_processes() -> Iterator[None]:
     """Report that an exchange with the other processes failed; raises LostProcessError."""
     try:
         yield

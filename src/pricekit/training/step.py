@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,20 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import LostProcessError, TrainingError
+from pricekit.io.causes import lacks_memory
 from pricekit.io.log import logger
-from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.network import PriceModel
 from pricekit.training.batches import Batch
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
-from pricekit.training.parallel import mean_gradient, together
+from pricekit.training.parallel import mean_gradient, naming_lost_processes
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
-
-_OLD, _NEW = "broadcast_buffers", "forward_sync_buffers"  # before and since torch 2.13
-_NO_BUFFERS = {_NEW if _NEW in signature(DistributedDataParallel).parameters else _OLD: False}
-"""Otherwise each step sends all buffers of the model. They are only read in a validation, which sends them, too."""
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
@@ -74,8 +69,10 @@ class Stepper:
         self.objective = Objective(model, precision, device)
         self.call: nn.Module = self.objective
         if processes > 1:
-            with together():
-                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)  # type: ignore[arg-type]
+            with naming_lost_processes():
+                self.call = DistributedDataParallel(self.objective)
+            # Otherwise each step sends all buffers. They are only read in a validation, which sends them, too.
+            self.call.broadcast_buffers = False
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
         self.seed = config.seed
@@ -116,13 +113,13 @@ class Stepper:
         """
         while True:
             try:
-                with together() if self.processes > 1 else nullcontext():
+                with naming_lost_processes():
                     loss = self._backward(batches, step)
                 break
             except LostProcessError:
                 raise
             except Exception as error:  # of any plugin
-                if not is_out_of_memory(error):
+                if not lacks_memory(error):
                     self.guard.explain(step)
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
@@ -150,7 +147,7 @@ class Stepper:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not lacks_memory(error):
                 raise
             # A part of the weights may be updated already, so the step cannot be repeated.
             raise TrainingError(
