@@ -95,7 +95,7 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     examples = PricedInputs(preprocessor(part), part.known_price)
     torch.manual_seed(config.seed)
     architecture = plugins.backbone.architecture(tokenizer)
-    model = build_model(plugins, config, preprocessor, architecture, examples.inputs)
+    model = build_model(plugins, config, preprocessor, architecture, examples.inputs.tokens)
     model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
     lengths = encode(tokenizer, preprocessor.texts(table), config.max_length, preprocessor.pad_id).lengths
     return Workload(config, part, preprocessor, examples, model, lengths)

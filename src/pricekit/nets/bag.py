@@ -78,7 +78,7 @@ class Bag:
         """Create the encoder, with the weights of tokens and bigrams fitted on the training tokens."""
         encoder = BagEncoder(tokenizer.get_vocab_size(), self.options)
         if tokens is not None:
-            encoder.fit(tokens)
+            encoder.extend(tokens)
         return encoder
 
 
@@ -103,15 +103,11 @@ class BagEncoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.01)
         self.register_buffer("idf", torch.zeros(self.rows))
 
-    def fit(self, tokens: Tokens) -> None:
-        """Fit the idf of tokens and buckets; 0 for those that occur in no training text."""
-        self.idf.copy_(self._idf_of(tokens))
-
     def extend(self, tokens: Tokens) -> None:
-        """Fit the idf of tokens and buckets that earlier training texts lacked; the others keep theirs."""
-        self.idf.copy_(torch.where(self.idf > 0, self.idf, self._idf_of(tokens)))
+        """Fit the idf of tokens and buckets that earlier training texts lacked; the others keep theirs.
 
-    def _idf_of(self, tokens: Tokens) -> Tensor:
+        It is 0 for those that occur in no training text, such as all of them in a new encoder.
+        """
         frequency = np.zeros(self.rows, np.int64)
         for first in range(0, len(tokens), _COUNTED_ROWS):
             window = tokens.slice(first, first + _COUNTED_ROWS)
@@ -123,7 +119,7 @@ class BagEncoder(nn.Module):
             frequency += np.bincount(distinct % self.rows, minlength=self.rows)
             rows_read(len(window))
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
-        return torch.from_numpy(idf).to(self.idf.dtype)
+        self.idf.copy_(torch.where(self.idf > 0, self.idf, torch.from_numpy(idf).to(self.idf.dtype)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
         """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""

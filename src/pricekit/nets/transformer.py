@@ -328,14 +328,13 @@ class Pretrained:
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
+        config = self._config()
         if self.from_scratch:
-            config, source = self._config(), "the tokenizer"
             size = min(_TRAINED_VOCABULARY, config.vocab_size)
-            tokenizer = _train_tokenizer(texts, size, self.published.family)
+            tokenizer, source = _train_tokenizer(texts, size, self.published.family), "the tokenizer"
         else:
             folder = self._folder()
-            tokenizer = load_tokenizer(folder)
-            config, source = self._config(), f"the tokenizer in {folder}"
+            tokenizer, source = load_tokenizer(folder), f"the tokenizer in {folder}"
             check_ids(tokenizer, getattr(config, "vocab_size", None), folder)
             put_before(tokenizer, self.published.prefix)
         set_padding(tokenizer, config.pad_token_id, source)

@@ -49,11 +49,10 @@ def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | Non
     """Return a table as feature plugins see it; the rows repeat the values of further columns."""
     table = table_of_texts(texts, TEXT)
     rows = np.arange(len(texts))
-    more = {
-        name: pd.Series(list(values)).take(rows % len(values)).array
-        for name, values in (columns or {}).items()
-    }
-    return replace(table, frame=table.frame.assign(**more))
+    frame = table.frame.copy()
+    for name, values in (columns or {}).items():
+        frame[name] = pd.Series(list(values)).take(rows % len(values)).array
+    return replace(table, frame=frame)
 
 
 def with_price(table: Table, price: np.ndarray) -> Table:

@@ -172,19 +172,21 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
             owner = _owner(name, config)
             return f"the weights of {owner} ({name}), which {_culprit(config)} changed in an earlier step"
     for batch in batches:
-        inputs = {name: batch[name] for name in batch.keys() - {"features", "price", "weight"}}
-        if not _is_finite(batch["features"]):
+        ids, mask, features, price = (
+            batch[name] for name in ("input_ids", "attention_mask", "features", "price")
+        )
+        if not _is_finite(features):
             return f"the features {', '.join(config.features)}"
-        if not _is_finite(batch["price"]):
+        if not _is_finite(price):
             return "the prices of the training rows"
-        if not _is_finite(model.encoder(**inputs)):
+        if not _is_finite(model.encoder(ids, mask)):
             return f"the backbone '{config.backbone.name}', whose encoding is not finite"
-        raw = model.raw(features=batch["features"], **inputs)
+        raw = model.raw(ids, mask, features)
         if not _is_finite(raw):
             return "the head, whose output is not finite"
         with torch.enable_grad():
             raw = raw.detach().requires_grad_()
-            loss = model.loss(raw, batch["price"][:, None].expand_as(raw))
+            loss = model.loss(raw, price[:, None].expand_as(raw))
             (gradient,) = torch.autograd.grad(loss, raw)
         if not (_is_finite(loss) and _is_finite(gradient)):
             return f"the loss '{config.loss.name}', for finite outputs of the model"

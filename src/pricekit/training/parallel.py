@@ -159,11 +159,6 @@ def _control_group(world: distributed.ProcessGroup) -> distributed.ProcessGroup:
     return world if "gloo" in distributed.get_backend(world) else distributed.new_group(backend="gloo")
 
 
-_gather = (
-    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
-)  # torch < 2.13
-
-
 def mean_gradient(
     group: distributed.ProcessGroup,
     bucket: distributed.GradBucket,  # type: ignore[name-defined]
@@ -226,7 +221,7 @@ def _padded(tensor: Tensor, length: int) -> Tensor:
 def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
     """Return the tensors of all processes, which have the same shape, one after the other by rank."""
     gathered = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
-    _gather(gathered, tensor, group=group)
+    distributed.all_gather(list(gathered.chunk(group.size())), tensor, group=group)
     return gathered
 
 

@@ -241,7 +241,8 @@ class Session:
     def load(self, path: Path) -> None:
         """Continue from a checkpoint; raises TrainingError."""
         record = load_checkpoint(path, self.parts, run=self.job.run)
-        self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
+        for field in fields(TrainingState):
+            setattr(self.state, field.name, record[field.name])
         self.stepper.load_state_dict(record)
 
     def retry(self, error: SpikeError) -> None:
