@@ -112,8 +112,9 @@ def attend(
     if query.is_cuda and query.dtype in _HALF:
         from torch.nn.attention.varlen import varlen_attn
 
-        packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]  # (T, heads, width)
-        attended: Any = varlen_attn(*packed, starts, starts, longest, longest, scale=scaling)
+        # (T, heads, width)
+        query, key, value = (t[0].transpose(0, 1).contiguous() for t in (query, key, value))
+        attended: Any = varlen_attn(query, key, value, starts, starts, longest, longest, scale=scaling)
         return attended[None], None
     texts = [
         scaled_dot_product_attention(query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], scale=scaling)

@@ -141,7 +141,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 def is_float32(value: Any, kind: type, shape: tuple[int, ...]) -> bool:
     """Return whether a value is an array, or a tensor, of float32 with a shape."""
-    return isinstance(value, kind) and shown(value).endswith(f"float32 of shape {shape}")
+    return isinstance(value, kind) and value.shape == shape and str(value.dtype).endswith("float32")
 
 
 def shown(value: Any) -> str:
