@@ -95,7 +95,7 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     examples = PricedInputs(preprocessor(part), part.known_price)
     torch.manual_seed(config.seed)
     architecture = plugins.backbone.architecture(tokenizer)
-    model = build_model(plugins, config, preprocessor, architecture, examples.inputs)
+    model = build_model(plugins, config, preprocessor, architecture, examples.inputs.tokens)
     model.fit(torch.from_numpy(examples.inputs.features), torch.from_numpy(examples.price))
     lengths = encode(tokenizer, preprocessor.texts(table), config.max_length, preprocessor.pad_id).lengths
     return Workload(config, part, preprocessor, examples, model, lengths)
@@ -124,13 +124,13 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     rows = workload.examples
     job = Job(model, policy, config, rows, rows, processes, precision)
     with tempfile.TemporaryDirectory() as folder:
-        session = start_session(job, Path(folder))
+        session = start_session(job, Path(folder), resume=False, started=time.perf_counter())
     session.time_budget.total_steps = ENDLESS
     never = Interrupts(threading.Event(), processes)
 
     def run() -> None:
         with fast_math(config.speed), torch_threads(session.loader.torch_threads):
-            train_epoch(session, never)
+            train_epoch(session, never, lambda *_: None)
         state = session.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = 0, 0, 0.0, 0
 

@@ -3,10 +3,11 @@
 import errno
 
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from pricekit.cli.common import exit_code, explain
-from pricekit.io.causes import is_temporary, raise_outside_cause
+from pricekit.io.causes import is_temporary, lacks_memory, raise_outside_cause
 
 
 def wrapped(cause):
@@ -52,6 +53,19 @@ def test_a_library_without_memory_or_threads_is_not_to_blame(cause):
     assert is_temporary(cause)
     assert exit_code(wrapped(cause)) == 4
     assert "unexpected" not in explain(wrapped(cause))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shapes differ"), False),
+    ],
+)
+def test_errors_of_memory_are_recognised(error, expected):
+    assert lacks_memory(error) is expected
 
 
 @pytest.mark.parametrize("cause", [ValueError("x"), FileNotFoundError(2, "x"), RuntimeError("x")])

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from pricekit.features.preprocess import Inputs
-from pricekit.nets.inference import is_out_of_memory, predict, torch_engine
+from pricekit.nets.inference import predict, torch_engine
 from pricekit.testing.data import FEATURES
 from pricekit.testing.models import small_model
 from pricekit.text.tokens import Tokens
@@ -42,19 +42,6 @@ def test_many_rows_are_priced_in_parts(inputs, monkeypatch):
     monkeypatch.setattr(Inputs, "batch", lambda self, rows: read.append(rows.tolist()) or batch(self, rows))
     assert predict(model, inputs, 2) == pytest.approx(expected, rel=1e-5)
     assert [{row // 3 for row in rows} for rows in read] == [{0}, {0}, {1}, {1}, {2}]
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory"), True),
-        (MemoryError(), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("shapes differ"), False),
-    ],
-)
-def test_errors_of_memory_are_recognised(error, expected):
-    assert is_out_of_memory(error) is expected
 
 
 def test_prices_need_no_more_memory_than_there_is(inputs, monkeypatch):

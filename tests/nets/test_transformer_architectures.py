@@ -22,7 +22,7 @@ def test_the_architecture_has_its_size(architecture, millions, layers):
     family = family_of(architecture.family)
     config = family.config.from_dict(dict(architecture.numbers))
     with torch.device("meta"):
-        model = family.model(config, **family.arguments)
+        model = family.create(config)
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.06)
     assert (config.hidden_size, config.num_hidden_layers) == (768, layers)
     assert (config.num_attention_heads, config.intermediate_size) == (12, 3072)

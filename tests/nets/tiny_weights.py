@@ -91,6 +91,6 @@ def write_weights(folder: Path, kind: str, texts: list[str] = TEXTS, times: int 
     tokenizer = train_bpe(texts, 300, specials, unknown="[UNK]", around=("[CLS]", "[SEP]"))
     family = family_of(kind)
     torch.manual_seed(0)
-    family.model(config, **family.arguments).save_pretrained(folder)
+    family.create(config).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder

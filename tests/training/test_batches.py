@@ -3,7 +3,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pricekit.config import TrainingConfig
+from pricekit.config import RunConfig, TrainingConfig
 from pricekit.features.preprocess import Inputs
 from pricekit.text.tokens import Tokens
 from pricekit.training.batches import (
@@ -11,8 +11,8 @@ from pricekit.training.batches import (
     epoch_batches,
     epoch_rows,
     micro_batches,
+    plan_epoch,
     shuffled_parts,
-    steps_of,
 )
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=300).map(np.array)
@@ -116,9 +116,9 @@ def test_a_token_budget_fills_its_batches():
 
 
 def test_accumulation_keeps_the_last_smaller_group():
-    batches = [np.array([i]) for i in range(5)]
-    training = TrainingConfig(gradient_accumulation_steps=2)
-    assert [len(group) for group in steps_of(batches, training)] == [2, 2, 1]
+    config = RunConfig(training={"batch_size": 3, "gradient_accumulation_steps": 2})
+    steps = plan_epoch(priced(15, None), config, 0)
+    assert [[len(rows) for rows in step] for step in steps] == [[3, 3], [3, 3], [3]]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5))

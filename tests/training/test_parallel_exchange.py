@@ -26,12 +26,12 @@ def test_the_mean_of_rows_is_that_of_the_dense_gradients(monkeypatch, other):
     ).coalesce()
     sent = iter([torch.tensor([len(rows)]), theirs.indices()[0], theirs.values()])
 
-    def gather(found, tensor, group):
-        received = next(sent)
-        found.zero_()[: len(tensor)] = tensor
-        found[len(tensor) :][: len(received)] = received
+    def gather(places, tensor, group):
+        received, (mine, other) = next(sent), places
+        mine.copy_(tensor)
+        other.zero_()[: len(received)] = received
 
-    monkeypatch.setattr(parallel, "_gather", gather)
+    monkeypatch.setattr(parallel.distributed, "all_gather", gather)
     mean = parallel.mean_rows(Mock(size=lambda: 2), own)
     assert mean.is_coalesced()
     assert torch.equal(mean.to_dense(), (own.to_dense() + theirs.to_dense()) / 2)

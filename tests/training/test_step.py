@@ -72,10 +72,10 @@ def full_memory(limit, error):
 )
 def test_running_out_of_memory_splits_the_batch_and_keeps_the_step(monkeypatch, logged, error):
     plain, stepper = make()
-    expected = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
+    expected = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], 0)
     monkeypatch.setattr(Objective, "forward", full_memory(3, error))
     model, stepper = make()
-    loss = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], "k")
+    loss = stepper.take([(0, batch_of(10), 0.5), (1, batch_of(10, 1), 0.5)], 0)
     assert stepper.parts == 4
     assert torch.allclose(weights(model), weights(plain), atol=1e-6)
     assert float(loss) == pytest.approx(float(expected), abs=1e-6)
@@ -86,7 +86,7 @@ def test_running_out_of_memory_with_two_rows_is_reported(monkeypatch, raises):
     monkeypatch.setattr(Objective, "forward", full_memory(0, torch.OutOfMemoryError("full")))
     _, stepper = make()
     with raises(TrainingError, "settings", "max_length", "resume"):
-        stepper.take([(0, batch_of(10), 1.0)], "k")
+        stepper.take([(0, batch_of(10), 1.0)], 0)
 
 
 def test_full_memory_in_the_optimizer_is_one_error(monkeypatch, raises):
@@ -97,14 +97,14 @@ def test_full_memory_in_the_optimizer_is_one_error(monkeypatch, raises):
 
     monkeypatch.setattr(stepper.optimizer, "step", full)
     with raises(TrainingError, "backbone", "resume"):
-        stepper.take([(0, batch_of(10), 1.0)], "k")
+        stepper.take([(0, batch_of(10), 1.0)], 0)
 
 
 def test_other_errors_are_not_mistaken_for_full_memory(monkeypatch, raises):
     monkeypatch.setattr(Objective, "forward", full_memory(0, RuntimeError("shapes differ")))
     _, stepper = make()
     with raises(RuntimeError):
-        stepper.take([(0, batch_of(10), 1.0)], "k")
+        stepper.take([(0, batch_of(10), 1.0)], 0)
     assert stepper.parts == 1
 
 
@@ -118,14 +118,14 @@ def test_an_overflow_skips_the_step_and_at_last_changes_the_precision(monkeypatc
     before, scale = weights(model), stepper.scaler.get_scale()
     with monkeypatch.context() as patch:
         patch.setattr(Objective, "forward", overflow)
-        assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
+        assert stepper.take([(0, batch_of(4), 1.0)], 0) is None
         assert stepper.scaler.get_scale() == scale / 2
         for _ in range(MAX_SKIPPED - 1):
-            assert stepper.take([(0, batch_of(4), 1.0)], "k") is None
+            assert stepper.take([(0, batch_of(4), 1.0)], 0) is None
     assert torch.equal(weights(model), before)
     assert stepper.objective.precision == "fp32"
     assert "training continues in fp32" in logged()
-    assert stepper.take([(0, batch_of(4), 1.0)], "k") is not None
+    assert stepper.take([(0, batch_of(4), 1.0)], 0) is not None
     assert not torch.equal(weights(model), before)
 
 
@@ -133,7 +133,7 @@ def test_a_resumed_run_that_left_fp16_stays_in_fp32(tmp_path, monkeypatch):
     model, stepper = make("fp16", speed={"precision": "auto"})
     monkeypatch.setattr(Objective, "forward", overflow)
     for _ in range(MAX_SKIPPED):
-        stepper.take([(0, batch_of(4), 1.0)], "k")
+        stepper.take([(0, batch_of(4), 1.0)], 0)
     save_checkpoint(
         tmp_path / "c", Parts(model, stepper.optimizer, scaler=stepper.scaler), stepper.state_dict()
     )
@@ -165,18 +165,18 @@ def test_overflow_under_a_requested_precision_stops_with_advice(monkeypatch, rai
     monkeypatch.setattr(Objective, "forward", overflow)
     _, stepper = make("fp16", speed={"precision": "fp16"})
     for _ in range(MAX_SKIPPED - 1):
-        stepper.take([(0, batch_of(4), 1.0)], "k")
+        stepper.take([(0, batch_of(4), 1.0)], 0)
     with raises(TrainingError, "settings"):
-        stepper.take([(0, batch_of(4), 1.0)], "k")
+        stepper.take([(0, batch_of(4), 1.0)], 0)
 
 
 def test_a_successful_step_resets_the_count_of_skipped_steps(monkeypatch):
     _, stepper = make("fp16")
     with monkeypatch.context() as patch:
         patch.setattr(Objective, "forward", overflow)
-        stepper.take([(0, batch_of(4), 1.0)], "k")
+        stepper.take([(0, batch_of(4), 1.0)], 0)
     assert stepper.skipped == 1
-    stepper.take([(0, batch_of(4), 1.0)], "k")
+    stepper.take([(0, batch_of(4), 1.0)], 0)
     assert stepper.skipped == 0
 
 
@@ -193,7 +193,7 @@ def test_bf16_rounds_the_products_but_not_the_loss():
 def test_gradients_are_zeroed_in_place_if_set():
     for to_none in (True, False):
         model, stepper = make(speed={"zero_grad_set_to_none": to_none})
-        stepper.take([(0, batch_of(4), 1.0)], "k")
+        stepper.take([(0, batch_of(4), 1.0)], 0)
         assert all((p.grad is None) is to_none for p in model.parameters())
 
 

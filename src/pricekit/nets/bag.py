@@ -78,7 +78,7 @@ class Bag:
         """Create the encoder, with the weights of tokens and bigrams fitted on the training tokens."""
         encoder = BagEncoder(tokenizer.get_vocab_size(), self.options)
         if tokens is not None:
-            encoder.fit(tokens)
+            encoder.extend(tokens)
         return encoder
 
 
@@ -103,34 +103,30 @@ class BagEncoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.01)
         self.register_buffer("idf", torch.zeros(self.rows))
 
-    def fit(self, tokens: Tokens) -> None:
-        """Fit the idf of tokens and buckets; 0 for those that occur in no training text."""
-        self.idf.copy_(self._idf_of(tokens))
-
     def extend(self, tokens: Tokens) -> None:
-        """Fit the idf of tokens and buckets that earlier training texts lacked; the others keep theirs."""
-        self.idf.copy_(torch.where(self.idf > 0, self.idf, self._idf_of(tokens)))
+        """Fit the idf of tokens and buckets that earlier training texts lacked; the others keep theirs.
 
-    def _idf_of(self, tokens: Tokens) -> Tensor:
+        It is 0 for those that occur in no training text, such as all of them in a new encoder.
+        """
         frequency = np.zeros(self.rows, np.int64)
         for first in range(0, len(tokens), _COUNTED_ROWS):
-            some = tokens.slice(first, first + _COUNTED_ROWS)
-            row = np.repeat(np.arange(len(some)) * self.rows, some.lengths)
-            ids = torch.from_numpy(some.ids.astype(np.int64))
+            window = tokens.slice(first, first + _COUNTED_ROWS)
+            row = np.repeat(np.arange(len(window)) * self.rows, window.lengths)
+            ids = torch.from_numpy(window.ids.astype(np.int64))
             bigrams = row[:-1] + self._bigrams(ids[:-1], ids[1:]).numpy()
             terms = np.sort(np.concatenate([row + ids.numpy(), bigrams[row[:-1] == row[1:]]]))
             distinct = terms[np.diff(terms, prepend=-1) > 0]
             frequency += np.bincount(distinct % self.rows, minlength=self.rows)
-            rows_read(len(some))
+            rows_read(len(window))
         idf = np.where(frequency > 0, np.log((1 + len(tokens)) / (1 + frequency)), 0.0)
-        return torch.from_numpy(idf).to(self.idf.dtype)
+        self.idf.copy_(torch.where(self.idf > 0, self.idf, torch.from_numpy(idf).to(self.idf.dtype)))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
         """Return the encoding, (B, members·width); a training batch may include the result of `prepare_batch`."""
         if self.training:
-            found = prepared or self.prepare_batch(input_ids, attention_mask)
+            prepared = prepared or self.prepare_batch(input_ids, attention_mask)
             bags: Tensor = _Bags.apply(  # type: ignore[no-untyped-call]
-                self.embedding.weight, self.members, *(found[name] for name in _PREPARED)
+                self.embedding.weight, self.members, *(prepared[name] for name in _PREPARED)
             )
             return bags.view(len(input_ids), self.hidden_size)
         rows, weights = self._terms(input_ids, attention_mask)
@@ -161,7 +157,7 @@ class BagEncoder(nn.Module):
         terms = torch.bincount(
             number * self.members + by_row % self.members, minlength=len(touched) * self.members
         )
-        found = (
+        prepared = (
             place,
             _starts(kept.sum(2).flatten()),
             weight,
@@ -170,7 +166,7 @@ class BagEncoder(nn.Module):
             _starts(terms),
             weight[order],
         )
-        return dict(zip(_PREPARED, found, strict=True))
+        return dict(zip(_PREPARED, prepared, strict=True))
 
     def _terms(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows of all tokens and bigrams and their weights, both (B, 2L)."""
@@ -224,10 +220,10 @@ class _Bags(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, bags, starts, weights = ctx.saved_tensors
         values = _sums(gradient, bags, starts, weights).view(len(rows), ctx.shape[1])
-        found = torch.sparse_coo_tensor(
+        of_table = torch.sparse_coo_tensor(
             rows[None], values, ctx.shape, is_coalesced=True, check_invariants=False
         )
-        return found, *[None] * 8
+        return of_table, *[None] * 8
 
 
 def _sums(table: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:

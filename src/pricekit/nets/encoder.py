@@ -109,18 +109,16 @@ def attend(
     Returns:
         (1, T, heads, width), and no weights.
     """
-    packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]  # (T, heads, width)
     if query.is_cuda and query.dtype in _HALF:
         from torch.nn.attention.varlen import varlen_attn
 
-        found: Any = varlen_attn(
-            packed[0], packed[1], packed[2], starts, starts, longest, longest, scale=scaling
-        )
-        return found[None], None
-    bounds = starts.tolist()
+        # (T, heads, width)
+        query, key, value = (t[0].transpose(0, 1).contiguous() for t in (query, key, value))
+        attended: Any = varlen_attn(query, key, value, starts, starts, longest, longest, scale=scaling)
+        return attended[None], None
     texts = [
         scaled_dot_product_attention(query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], scale=scaling)
-        for a, b in pairwise(bounds)
+        for a, b in pairwise(starts.tolist())
     ]
     return torch.cat(texts, 2).transpose(1, 2), None
 
@@ -169,13 +167,14 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     stacks = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList)]
     if not stacks:
         return [model]
-    path, stack = min(stacks, key=lambda found: (found[0].count("."), -_size(found[1])))
+    path, stack = min(stacks, key=lambda named: (named[0].count("."), -_size(named[1])))
     before: list[nn.Module] = []
     inside: nn.Module = model
     for step in path.split("."):
         children = list(inside.named_children())
         place = [name for name, _ in children].index(step)
-        before += [m for name, m in children[:place] + [c for c in children[place:] if c[0] in _OF_POSITIONS]]
+        before += [m for _, m in children[:place]]
+        before += [m for name, m in children[place:] if name in _OF_POSITIONS]
         inside = children[place][1]
     return [nn.ModuleList(before), *stack.children()]
 
@@ -256,7 +255,7 @@ class TransformerEncoder(nn.Module):
             return self
         own = {id(parameter) for layer in adapted for parameter in layer.parameters()}
         twin = copy.deepcopy(self, {id(p): p for p in self.parameters() if id(p) not in own})
-        for name, layer in [found for found in twin.named_modules() if _is_adapted(found[1])]:
+        for name, layer in [named for named in twin.named_modules() if _is_adapted(named[1])]:
             layer.merge()
             twin.set_submodule(name, layer.get_base_layer())
         return twin
@@ -295,23 +294,19 @@ class TransformerEncoder(nn.Module):
         """Return the encoding, computed only from the T real tokens of the batch."""
         text, position, starts = pack(attention_mask)
         offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
-        hidden: Tensor = (
-            self.model(
-                input_ids=input_ids[text, position][None],
-                position_ids=position[None] + offset,
-                starts=starts,
-                longest=input_ids.shape[1],
-            )
-            .last_hidden_state[0]
-            .float()
+        output = self.model(
+            input_ids=input_ids[text, position][None],
+            position_ids=position[None] + offset,
+            starts=starts,
+            longest=input_ids.shape[1],
         )
+        hidden: Tensor = output.last_hidden_state[0].float()
         if self.pooling == "cls":
             return hidden[starts[:-1].long()]
         means = []
         for factor in self._factors(position):
-            weights = torch.ones_like(text, dtype=hidden.dtype)[:, None] * torch.as_tensor(factor).reshape(
-                -1, 1
-            )
+            ones = torch.ones_like(text, dtype=hidden.dtype)
+            weights = (ones * factor)[:, None]
             totals = hidden.new_zeros(len(input_ids), hidden.shape[1] + 1)
             totals = totals.index_add(0, text, torch.cat([hidden * weights, weights], 1))
             means.append(totals[:, :-1] / totals[:, -1:])

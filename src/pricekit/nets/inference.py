@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.features.preprocess import Inputs
+from pricekit.io.causes import lacks_memory
 from pricekit.io.log import logger
 from pricekit.io.mapped import WINDOW_ROWS
 from pricekit.io.progress import Advance
@@ -68,18 +69,13 @@ def _price(engine: PriceBatch, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
     try:
         return engine(inputs.batch(rows))
     except (RuntimeError, MemoryError) as error:
-        if len(rows) == 1 or not is_out_of_memory(error):
+        if len(rows) == 1 or not lacks_memory(error):
             raise
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     logger.debug(f"out of memory with {len(rows)} rows of a batch: it is computed in halves")
     half = len(rows) // 2
     return np.concatenate([_price(engine, inputs, rows[:half]), _price(engine, inputs, rows[half:])])
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out, on a GPU or a CPU."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def to_tensors(batch: Batch) -> dict[str, Tensor]:

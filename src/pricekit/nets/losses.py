@@ -107,7 +107,7 @@ class SmapeLoss(DistanceLoss):
 
     def __init__(self, options: Options) -> None:
         power = 1 + options.gamma
-        super().__init__(lambda d: _smape(d).pow(power) if options.gamma else _smape(d))
+        super().__init__(lambda d: (2 * torch.tanh(d.abs() / 2)).pow(power))
 
 
 class LogHuber(DistanceLoss):
@@ -174,10 +174,6 @@ def mape() -> DistanceLoss:
     So its gradient, exp(d), stays below 7.4 for prices that are far too high, as they are before training.
     """
     return DistanceLoss(_mape)
-
-
-def _smape(d: Tensor) -> Tensor:
-    return 2 * torch.tanh(d.abs() / 2)
 
 
 def _mape(d: Tensor) -> Tensor:

@@ -84,8 +84,8 @@ class LstmEncoder(nn.Module):
         states = self.embedding(input_ids)
         for onward, back in zip(self.forwards, self.backwards, strict=True):
             states = self.dropout(states)
-            found = _run(back, _at(states, reversed_position))
-            states = torch.cat([_run(onward, states), _at(found, reversed_position)], 2)
+            backward = _run(back, _at(states, reversed_position))
+            states = torch.cat([_run(onward, states), _at(backward, reversed_position)], 2)
         weights = attention_mask[:, :, None].float()
         pooled: Tensor = (states.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
         return pooled
@@ -98,8 +98,8 @@ def _run(layer: nn.Module, states: Tensor) -> Tensor:
     torch keeps the layer only in some versions, and only in the first export of a process.
     """
     weights = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
-    found: Tensor = one_direction(states, *weights) if torch.compiler.is_exporting() else layer(states)[0]
-    return found
+    result: Tensor = one_direction(states, *weights) if torch.compiler.is_exporting() else layer(states)[0]
+    return result
 
 
 @torch.library.custom_op("pricekit::lstm", mutates_args=())

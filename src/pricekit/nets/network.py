@@ -13,7 +13,8 @@ from pricekit.config import HeadConfig, RunConfig
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, State
 from pricekit.core.loader import registry
-from pricekit.features.preprocess import Inputs, Preprocessor
+from pricekit.features.preprocess import Preprocessor
+from pricekit.text.tokens import Tokens
 
 BOUND = 10.0
 """Standardised features are clamped to ±10, which bounds the effect of one absurd cell."""
@@ -202,7 +203,7 @@ def build_model(
     config: RunConfig,
     preprocessor: Preprocessor,
     architecture: State,
-    train: Inputs | None,
+    tokens: Tokens | None,
 ) -> PriceModel:
     """Build a network.
 
@@ -211,13 +212,12 @@ def build_model(
         config: of the run.
         preprocessor: provides the tokenizer and the number of features.
         architecture: the values that the backbone stored to rebuild its encoder.
-        train: inputs of the training rows, for a new encoder; None where saved weights are loaded afterwards.
+        tokens: of the training rows, for a new encoder; None where saved weights are loaded afterwards.
 
     Raises:
         PluginError: the backbone failed.
     """
     with plugin_call("backbone", config.backbone.name, "making its encoder"):
-        tokens = train.tokens if train else None
         encoder = plugins.backbone.encoder(architecture, preprocessor.tokenizer, tokens)
     features = preprocessor.features
     loss = copy.deepcopy(plugins.loss)  # a second pass begins with the loss as it was created

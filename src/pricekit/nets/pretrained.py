@@ -59,7 +59,7 @@ def find_weights(weights: str, backbone: str) -> Path:
 def _checked(folder: Path) -> Path:
     missing = _missing(folder)
     if _WEIGHTS in missing:
-        pickled = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt"))
+        pickled = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt"))
         if pickled:
             raise _unusable(
                 folder,
@@ -111,13 +111,13 @@ def _from_hub(repository: str, backbone: str) -> Path:
     with quiet_transformers():
         for cached in (True, False):
             try:
-                found = snapshot_download(
-                    repository, allow_patterns=_PATTERNS, local_files_only=cached, etag_timeout=5
+                folder = Path(
+                    snapshot_download(
+                        repository, allow_patterns=_PATTERNS, local_files_only=cached, etag_timeout=5
+                    )
                 )
-                if not cached or not _missing(
-                    Path(found)
-                ):  # otherwise a download was interrupted: go on with it
-                    return Path(found)
+                if not (cached and _missing(folder)):  # otherwise a download was interrupted: go on with it
+                    return folder
             except Exception as error:  # no network, no such repository, no access: many kinds of errors
                 raise_outside_cause(error)
                 reason = shorten(str(error), 160)
@@ -160,12 +160,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / "config.json"
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if not isinstance(found["model_type"], str):
+        values: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if not isinstance(values["model_type"], str):
             raise ValueError("model_type is not a text")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from None
-    size, padding = found.get("vocab_size"), found.get("pad_token_id")
+    size, padding = values.get("vocab_size"), values.get("pad_token_id")
     most = size if type(size) is int else math.inf
     if padding is not None and (type(padding) is not int or not 0 <= padding < most):
         raise _unusable(
@@ -173,7 +173,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path} has pad_token_id {padding!r} and vocab_size {size!r}; expected null or an id that is smaller than "
             "vocab_size. Download the weights again, or correct the file",
         )
-    return {key: value for key, value in found.items() if key not in _OF_MACHINE}
+    return {key: value for key, value in values.items() if key not in _OF_MACHINE}
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def put_before(tokenizer: Tokenizer, prefix: str) -> None:
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(prefix), *own])
 
 
-def set_padding(tokenizer: Tokenizer, pad_id: int | None, source: object = "the tokenizer") -> None:
+def set_padding(tokenizer: Tokenizer, pad_id: int | None, source: str) -> None:
     """Set the id that pads batches: that of the configuration, or else the tokenizer's own; no truncation.
 
     Raises:
@@ -226,7 +226,7 @@ def set_padding(tokenizer: Tokenizer, pad_id: int | None, source: object = "the 
 
 def check_ids(tokenizer: Tokenizer, rows: int | None, folder: Path) -> None:
     """Raise ConfigError if a token has an id for which the encoder has no embedding."""
-    token, highest = max(tokenizer.get_vocab().items(), key=lambda found: found[1], default=("", -1))
+    token, highest = max(tokenizer.get_vocab().items(), key=lambda entry: entry[1], default=("", -1))
     if rows is not None and highest >= rows:
         raise _unusable(
             folder,
@@ -279,7 +279,7 @@ def load_model(
     """
     try:
         with quiet_transformers():
-            made, found = model.from_pretrained(
+            loaded, report = model.from_pretrained(
                 folder,
                 config=config,
                 dtype=torch.float32,
@@ -296,7 +296,7 @@ def load_model(
             folder,
             f"the weights in {folder} cannot be loaded into '{name}': {reason}; download them again",
         ) from None
-    shapes = sorted(found["mismatched_keys"])
+    shapes = sorted(report["mismatched_keys"])
     if different := [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in shapes]:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         raise _unusable(
@@ -305,8 +305,8 @@ def load_model(
             f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
             "vocab_size and other sizes",
         )
-    encoder = f"{made.base_model_prefix}."
-    missing = sorted(key for key in found["missing_keys"] if key.startswith(encoder) or not new_head)
+    encoder = f"{loaded.base_model_prefix}."
+    missing = sorted(key for key in report["missing_keys"] if key.startswith(encoder) or not new_head)
     if missing:
         raise ConfigError(
             f"the weights in {folder} lack {len(missing)} tensors of '{name}', such as {missing[0]}: they are "
@@ -315,11 +315,10 @@ def load_model(
             missing=missing,
         )
     # The architecture fixes some parameters, such as sines of positions, and loading makes them trainable.
-    loaded: PreTrainedModel = made
+    pretrained: PreTrainedModel = loaded
     with torch.device("meta"):
-        fixed = [
-            name for name, new in type(loaded)(loaded.config).named_parameters() if not new.requires_grad
-        ]
-    for name in fixed:
-        loaded.get_parameter(name).requires_grad_(False)
-    return loaded
+        new = type(pretrained)(pretrained.config)
+    for name, parameter in new.named_parameters():
+        if not parameter.requires_grad:
+            pretrained.get_parameter(name).requires_grad_(False)
+    return pretrained

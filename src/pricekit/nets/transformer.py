@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import BertConfig, BertForMaskedLM, BertModel, PreTrainedModel
+from transformers import BertConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -52,25 +52,23 @@ from pricekit.wording import shorten
 
 @dataclass(frozen=True)
 class Family:
-    """The classes of one family and the special tokens of its tokenizers.
+    """The classes of one family.
 
     Attributes:
         config: class of the configuration.
         model: class of the encoder.
         masked: class of the encoder with a head that predicts masked tokens; None if there is none.
         arguments: arguments of `model` in addition to the configuration.
-        specials: special tokens of a tokenizer that is trained here; the position of each is its id.
-        unknown: the special token for characters outside the vocabulary.
-        around: special tokens that begin and end every text.
     """
 
     config: Any
     model: Any
     masked: Any
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    specials: tuple[str, ...] = ()
-    unknown: str = ""
-    around: tuple[str, str] = ("", "")
+    arguments: Mapping[str, Any]
+
+    def create(self, config: Any) -> Any:
+        """Return an encoder with random weights."""
+        return self.model(config, **self.arguments)
 
 
 _BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), "[UNK]", ("[CLS]", "[SEP]")
@@ -80,7 +78,8 @@ _SPECIALS = {
     "deberta-v2": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[UNK]", ("[CLS]", "[SEP]")),
     "modernbert": _BERT,
 }
-"""Families with named backbones, whose tokenizers can be trained here."""
+"""Families with named backbones, whose tokenizers can be trained here: special tokens, of which the position is the
+id; the one for characters outside of the vocabulary; and those that begin and end every text."""
 
 _SEQUENCE_TO_SEQUENCE = ("t5", "mt5", "umt5")
 """Families of which transformers has the encoder alone."""
@@ -133,7 +132,7 @@ def family_of(kind: str) -> Family:
     model = model or MODEL_MAPPING[config]
     pooled = "add_pooling_layer" in inspect.signature(model).parameters
     arguments = {"add_pooling_layer": False} if pooled else {}
-    return Family(config, model, masked, arguments, *_SPECIALS.get(kind, ()))
+    return Family(config, model, masked, arguments)
 
 
 def _unusable(kind: str, reason: str) -> ConfigError:
@@ -147,12 +146,12 @@ def _unusable(kind: str, reason: str) -> ConfigError:
 def longest_text(family: Family, config: Any) -> int | None:
     """Return the maximum number of tokens of an encoder; None: no limit."""
     with torch.device("meta"):
-        model = family.model(config, **family.arguments)
+        model = family.create(config)
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-    found: int | None = getattr(config, "max_position_embeddings", None)
-    return found
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    return positions
 
 
 def encoder_of(model: Any) -> Any:
@@ -285,8 +284,8 @@ class DebertaOptions(PretrainedOptions):
 
 def _train_tokenizer(texts: Iterable[str], size: int, family: str) -> Tokenizer:
     """Train a tokenizer with the special tokens of a family."""
-    known = family_of(family)
-    return train_bpe(texts, size, known.specials, unknown=known.unknown, around=known.around)
+    specials, unknown, around = _SPECIALS[family]
+    return train_bpe(texts, size, specials, unknown=unknown, around=around)
 
 
 def _portable(config: Any) -> State:
@@ -295,7 +294,7 @@ def _portable(config: Any) -> State:
 
 
 def source_of(weights: str) -> WeightsSource:
-    """Return where given weights come from, without their licence: a hub id, or a local folder without its name."""
+    """Return where weights come from, without their licence: a hub id, or a local folder without its name."""
     on_hub = _HUB_ID.fullmatch(weights) and not Path(weights).exists()
     return WeightsSource(weights if on_hub else "a local folder")
 
@@ -329,14 +328,13 @@ class Pretrained:
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Load the tokenizer of the weights, or train one for random weights."""
+        config = self._config()
         if self.from_scratch:
-            config, source = self._config(), "the tokenizer"
             size = min(_TRAINED_VOCABULARY, config.vocab_size)
-            tokenizer = _train_tokenizer(texts, size, self.published.family)
+            tokenizer, source = _train_tokenizer(texts, size, self.published.family), "the tokenizer"
         else:
             folder = self._folder()
-            tokenizer = load_tokenizer(folder)
-            config, source = self._config(), f"the tokenizer in {folder}"
+            tokenizer, source = load_tokenizer(folder), f"the tokenizer in {folder}"
             check_ids(tokenizer, getattr(config, "vocab_size", None), folder)
             put_before(tokenizer, self.published.prefix)
         set_padding(tokenizer, config.pad_token_id, source)
@@ -352,17 +350,17 @@ class Pretrained:
         config = family.config.from_dict(dict(architecture))
         if tokens is None or self.from_scratch:
             with quiet_transformers():
-                model = family.model(config, **family.arguments)
+                model = family.create(config)
         else:
             model = load_model(family.model, config, self._folder(), self.published.name, family.arguments)
         if getattr(self.options, "slice_positions", False):
             slice_positions(model)
         if model.config.model_type == "deberta-v2":
             export_by_distance(model, self.published.max_length or model.config.max_position_embeddings)
-        kept = encoder_of(model)
+        encoder = encoder_of(model)
         if self.options.lora:
-            add_adapters(kept, self.options.lora)
-        return TransformerEncoder(kept, self.options.pooling, getattr(self.options, "unpadded", False))
+            add_adapters(encoder, self.options.lora)
+        return TransformerEncoder(encoder, self.options.pooling, getattr(self.options, "unpadded", False))
 
     @property
     def from_scratch(self) -> bool:
@@ -479,23 +477,28 @@ class SmallTransformer:
                 parameters=("settings",),
             )
         self.options = options
-        self.pretrained: Pretrained | None = None
-        self.weights_source: WeightsSource | None = None
-        if options.weights is not None:
-            kept = PretrainedOptions(**options.model_dump(include={"weights", "dropout", "pooling"}))
-            self.pretrained = Pretrained(Architecture("transformer", "", "bert"), kept)
-            self.weights_source = self.pretrained.weights_source
+        self.from_scratch = options.weights is None
+        self._bert = Pretrained(
+            Architecture("transformer", "", "bert"),
+            PretrainedOptions(
+                weights=options.weights,
+                random_weights=self.from_scratch,
+                dropout=options.dropout,
+                pooling=options.pooling,
+            ),
+        )
+        self.weights_source = self._bert.weights_source
 
     def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Train the tokenizer, or load that of the weights."""
-        if self.pretrained:
-            return self.pretrained.tokenizer(texts)
-        return _train_tokenizer(texts, self.options.vocab_size, "bert")
+        if self.from_scratch:
+            return _train_tokenizer(texts, self.options.vocab_size, "bert")
+        return self._bert.tokenizer(texts)
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
-        if self.pretrained:
-            return self.pretrained.architecture(tokenizer)
+        if not self.from_scratch:
+            return self._bert.architecture(tokenizer)
         config = BertConfig(
             vocab_size=tokenizer.get_vocab_size(),
             hidden_size=self.options.width,
@@ -511,22 +514,11 @@ class SmallTransformer:
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with random or pretrained weights; with `tokens` None they are loaded afterwards."""
-        if self.pretrained:
-            return self.pretrained.encoder(architecture, tokenizer, tokens)
-        model = BertModel(BertConfig.from_dict(dict(architecture)), add_pooling_layer=False)
-        return TransformerEncoder(model, self.options.pooling)
-
-    @property
-    def from_scratch(self) -> bool:
-        """Whether the weights are random at first."""
-        return self.pretrained is None
+        return self._bert.encoder(architecture, tokenizer, tokens)
 
     def masked_language_model(self, architecture: State) -> PreTrainedModel:
         """Return the encoder with a head that predicts masked tokens."""
-        if self.pretrained:
-            return self.pretrained.masked_language_model(architecture)
-        model: PreTrainedModel = BertForMaskedLM(BertConfig.from_dict(dict(architecture)))
-        return model
+        return self._bert.masked_language_model(architecture)
 
 
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
@@ -605,17 +597,18 @@ class AnyEncoder:
                 parameters=("weights",),
             )
         folder = find_weights(self.options.weights, "encoder")
-        found = read_config(folder)
-        family = family_of(found["model_type"])
+        numbers = read_config(folder)
+        kind = numbers["model_type"]
+        family = family_of(kind)
         prefix = _prefix_of(folder) if self.options.prefix is None else self.options.prefix
         pooling = _pooling_of(folder) if self.options.pooling == "auto" else self.options.pooling
-        kept = PretrainedOptions(
+        options = PretrainedOptions(
             weights=str(folder), pooling=pooling, dropout=self.options.dropout, lora=self.options.lora
         )
-        with naming(folder / "config.json", found):
-            longest = longest_text(family, family.config.from_dict(found))
+        with naming(folder / "config.json", numbers):
+            longest = longest_text(family, family.config.from_dict(numbers))
         return Pretrained(
-            Architecture("encoder", str(folder), found["model_type"], max_length=longest, prefix=prefix), kept
+            Architecture("encoder", str(folder), kind, max_length=longest, prefix=prefix), options
         )
 
 
@@ -624,13 +617,13 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text("utf-8"))
+        values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} is damaged ({error}); download the weights again, or delete the file",
             parameters=("weights",),
         ) from None
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _pooling_of(folder: Path) -> Any:
@@ -704,8 +697,8 @@ def export_by_distance(model: Any, longest: int) -> None:
     distances = torch.arange(-longest, longest)
     buckets = make_log_bucket_position(distances, span, encoder.max_relative_positions).long()
     for attention in attentions:
-        for name, some in (("rows_of_query", buckets), ("rows_of_key", -buckets)):
-            attention.register_buffer(name, (some + span).clamp(0, 2 * span - 1), persistent=False)
+        for name, places in (("rows_of_query", buckets), ("rows_of_key", -buckets)):
+            attention.register_buffer(name, (places + span).clamp(0, 2 * span - 1), persistent=False)
         attention.forward = MethodType(_attend, attention)
 
 
@@ -722,10 +715,8 @@ def _attend(
         named: `rel_embeddings`, (2S, H); others are unused.
     """
     if not torch.compiler.is_exporting():
-        found: tuple[Tensor, Tensor | None] = type(attention).forward(
-            attention, hidden_states, attention_mask, *others, **named
-        )
-        return found
+        forward: Callable[..., tuple[Tensor, Tensor | None]] = type(attention).forward
+        return forward(attention, hidden_states, attention_mask, *others, **named)
     heads, length = attention.num_attention_heads, hidden_states.shape[1]
     middle = len(attention.rows_of_key) // 2
     of_batch = slice(middle - length, middle + length)

@@ -379,7 +379,7 @@ def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
     torch.manual_seed(config.seed)
     if part.warm is not None:
         return part.warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
-    model = build_model(plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
+    model = build_model(plugins, config, fitted.preprocessor, fitted.architecture, train.inputs.tokens)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         features = train.inputs.features[some_rows(len(train.price))]
         model.fit(torch.from_numpy(features), torch.from_numpy(train.price))

@@ -35,6 +35,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 from pricekit.features.preprocess import short_lines_first
+from pricekit.io.causes import lacks_memory
 from pricekit.io.digests import LISTING, listing_of
 from pricekit.io.files import RECORD, read_json, temporary_path, write_text
 from pricekit.io.interrupts import defer_interrupts
@@ -45,7 +46,6 @@ from pricekit.io.progress import Advance, progress
 from pricekit.io.record import Record, advance_to, record_of, staging_of, state_of, write_record
 from pricekit.io.staging import new_or_replaced
 from pricekit.nets.encoder import FLOAT32_ONLY
-from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
@@ -375,7 +375,7 @@ def _fit(job: PretrainJob, work: Path) -> None:
             trainer.own_loader = DataLoader(rows, batch_sampler=order, collate_fn=collate)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not lacks_memory(error):
                 raise
             raise TrainingError(
                 f"out of memory with {settings.batch_size} texts of up to {settings.max_length} tokens; use a "
@@ -633,7 +633,7 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if is_out_of_memory(error):
+        if lacks_memory(error):
             raise
         cause = _refused(folder) if isinstance(error, RuntimeError) else None
         resumable = last_checkpoint(folder) is not None

@@ -161,12 +161,12 @@ def checks_of(kind: str, make: Make) -> list[Check]:
     return _checks(kind, make)
 
 
-def _checks(kind: str, *given: Any) -> list[Check]:
+def _checks(kind: str, *arguments: Any) -> list[Check]:
     try:
         module = import_module(f"pricekit.testing.{kind}")
     except ModuleNotFoundError as error:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
-    found: list[Check] = module.checks(*given)
-    return found
+    checks: list[Check] = module.checks(*arguments)
+    return checks

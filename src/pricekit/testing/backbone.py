@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from pricekit.nets.network import PriceModel
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
 from pricekit.testing.models import export_bytes, seeded, stored_into
-from pricekit.testing.runner import Check, Make, fail, require_methods, shown
+from pricekit.testing.runner import Check, Make, fail, is_count, is_float32, require_methods, shown
 from pricekit.text.tokens import encode, pad_id_of, pad_rows
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
@@ -82,10 +83,17 @@ class Built:
     room: int
 
     @torch.no_grad()
-    def encoding(self) -> Tensor:
-        """Return the encoding of the first batch."""
-        found: Tensor = self.encoder(*self.batches[0])
-        return found
+    def encoding(self, encoder: nn.Module | None = None) -> Tensor:
+        """Return the encoding of the first batch, by another encoder if one is named."""
+        encoding: Tensor = (encoder or self.encoder)(*self.batches[0])
+        return encoding
+
+    @torch.no_grad()
+    def rows_alone(self, lengths: Sequence[int]) -> Tensor:
+        """Return the encoding of the first batch, each row as a batch of its own with so many tokens."""
+        ids, mask = self.batches[0]
+        rows = enumerate(lengths)
+        return torch.cat([self.encoder(ids[row : row + 1, :n], mask[row : row + 1, :n]) for row, n in rows])
 
 
 def training_texts() -> list[str]:
@@ -123,33 +131,32 @@ def build(make: Make) -> Built:
 
 
 def _max_length(make: Make) -> None:
-    plugin = make()
-    found = getattr(plugin, "max_length", "absent")
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 1):
-        fail(f"max_length is {found!r}", "None or an int of at least 1", "write max_length = None")
+    longest = getattr(make(), "max_length", "absent")
+    if longest is not None and not is_count(longest):
+        fail(f"max_length is {longest!r}", "None or an int of at least 1", "write max_length = None")
 
 
 def _trained(plugin: Any) -> Tokenizer:
-    found = plugin.tokenizer(training_texts())
-    if not isinstance(found, Tokenizer):
+    tokenizer = plugin.tokenizer(training_texts())
+    if not isinstance(tokenizer, Tokenizer):
         fail(
-            f"tokenizer returned {type(found).__module__}.{type(found).__qualname__}",
+            f"tokenizer returned {type(tokenizer).__module__}.{type(tokenizer).__qualname__}",
             "a tokenizers.Tokenizer",
             "for a transformers tokenizer, return its backend_tokenizer",
         )
-    return found
+    return tokenizer
 
 
 def _tokenizer(make: Make) -> None:
-    found = _trained(make())
-    size, pad_id = found.get_vocab_size(), pad_id_of(found)
+    tokenizer = _trained(make())
+    size, pad_id = tokenizer.get_vocab_size(), pad_id_of(tokenizer)
     if not 0 <= pad_id < size:
         fail(
             f"the padding id is {pad_id}, the vocabulary size {size}",
             "an id in the vocabulary",
             "fix enable_padding",
         )
-    if not found.encode("Item Name: green tea, 12 oz").ids:
+    if not tokenizer.encode("Item Name: green tea, 12 oz").ids:
         fail(
             "an ordinary text has no tokens",
             "at least one",
@@ -158,10 +165,10 @@ def _tokenizer(make: Make) -> None:
 
 
 def _round_trip(make: Make) -> None:
-    found = _trained(make())
-    again = Tokenizer.from_str(found.to_str())
+    tokenizer = _trained(make())
+    again = Tokenizer.from_str(tokenizer.to_str())
     texts = training_texts()
-    for text, one, other in zip(texts, found.encode_batch(texts), again.encode_batch(texts), strict=True):
+    for text, one, other in zip(texts, tokenizer.encode_batch(texts), again.encode_batch(texts), strict=True):
         if one.ids != other.ids:
             fail(
                 f"after a round trip through JSON, the tokenizer gives different ids for {text[:60]!r}",
@@ -171,9 +178,9 @@ def _round_trip(make: Make) -> None:
 
 
 def _every_text(make: Make) -> None:
-    found = _trained(make())
-    ids = encode(found, DIFFICULT_TEXTS, TOKENS, pad_id_of(found)).ids
-    size = found.get_vocab_size()
+    tokenizer = _trained(make())
+    ids = encode(tokenizer, DIFFICULT_TEXTS, TOKENS, pad_id_of(tokenizer)).ids
+    size = tokenizer.get_vocab_size()
     if ids.min() < 0 or ids.max() >= size:
         fail(
             f"the tokenizer gave ids from {ids.min()} to {ids.max()} with a vocabulary of {size}",
@@ -184,11 +191,13 @@ def _every_text(make: Make) -> None:
 
 def _architecture(make: Make) -> None:
     plugin = make()
-    found = plugin.architecture(_trained(plugin))
-    if not isinstance(found, dict):
-        fail(f"architecture returned {shown(found)}", "a dict", "return {} if the options define the encoder")
+    values = plugin.architecture(_trained(plugin))
+    if not isinstance(values, dict):
+        fail(
+            f"architecture returned {shown(values)}", "a dict", "return {} if the options define the encoder"
+        )
     try:
-        json.dumps(found, allow_nan=False)
+        json.dumps(values, allow_nan=False)
     except (TypeError, ValueError) as error:
         fail(
             f"architecture is not JSON: {error}",
@@ -198,9 +207,9 @@ def _architecture(make: Make) -> None:
 
 
 def _sizes(make: Make) -> None:
-    found = build(make).encoder
-    hidden, members = getattr(found, "hidden_size", None), getattr(found, "members", None)
-    if not (isinstance(hidden, int) and isinstance(members, int) and members >= 1 and hidden >= members):
+    encoder = build(make).encoder
+    hidden, members = getattr(encoder, "hidden_size", None), getattr(encoder, "members", None)
+    if not (is_count(hidden) and is_count(members) and hidden >= members):
         fail(
             f"hidden_size is {hidden!r}, members {members!r}",
             "positive ints, with hidden_size >= members",
@@ -229,15 +238,15 @@ def _layers(make: Make) -> None:
 def _output(make: Make) -> None:
     """The output has the right shape and dtype and is finite."""
     built = build(make)
-    found, shape = built.encoding(), (len(built.batches[0][0]), built.encoder.hidden_size)
-    if not isinstance(found, Tensor) or found.shape != shape or found.dtype != torch.float32:
+    encoding, shape = built.encoding(), (len(built.batches[0][0]), built.encoder.hidden_size)
+    if not is_float32(encoding, Tensor, shape):
         fail(
-            f"the encoder returned {shown(found)}",
+            f"the encoder returned {shown(encoding)}",
             f"float32 of shape {shape}",
             "pool over the tokens and return float32",
         )
-    if not found.isfinite().all():
-        row = int((~found.isfinite()).nonzero()[0, 0])
+    if not encoding.isfinite().all():
+        row = int((~encoding.isfinite()).nonzero()[0, 0])
         fail(
             f"the encoding of {built.tokenizer.decode(built.batches[0][0][row].tolist())[:60]!r} is not finite",
             "finite numbers",
@@ -251,34 +260,26 @@ def _padding(make: Make) -> None:
     ids, mask = built.batches[0]
     other = functional.pad(torch.where(mask > 0, ids, ids.flip(1)), (0, built.room), value=int(ids[0, 0]))
     with torch.no_grad():
-        found = built.encoder(other, functional.pad(mask, (0, built.room)))
-        alone = torch.cat(
-            [
-                built.encoder(ids[i : i + 1, :n], mask[i : i + 1, :n])
-                for i, n in enumerate(mask.sum(1).tolist())
-            ]
-        )
+        padded = built.encoder(other, functional.pad(mask, (0, built.room)))
     fix = "apply attention_mask wherever tokens are mixed"
     changed = "with different ids and more padding where attention_mask is 0"
-    _require_close(found, built.encoding(), changed, fix)
-    _require_close(alone, built.encoding(), "without padding", fix)
+    _require_close(padded, built.encoding(), changed, fix)
+    _require_close(built.rows_alone(mask.sum(1).tolist()), built.encoding(), "without padding", fix)
 
 
 def _batch_sensitivity(make: Make) -> None:
     """A row alone has the encoding that it has in the batch; the length stays the same."""
     built = build(make)
-    ids, mask = built.batches[0]
-    with torch.no_grad():
-        alone = torch.cat([built.encoder(ids[i : i + 1], mask[i : i + 1]) for i in range(len(ids))])
+    rows, length = built.batches[0][0].shape
     fix = "compute no mean, norm or maximum over the rows of a batch"
-    _require_close(alone, built.encoding(), "alone in a batch", fix)
+    _require_close(built.rows_alone([length] * rows), built.encoding(), "alone in a batch", fix)
 
 
-def _require_close(found: Tensor, expected: Tensor, condition: str, fix: str) -> None:
-    apart = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
-    if not apart <= TOLERANCE:
+def _require_close(encoding: Tensor, expected: Tensor, condition: str, fix: str) -> None:
+    error = float((encoding - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+    if not error <= TOLERANCE:
         fail(
-            f"{condition}, the encoding of a row differs by {apart:.2g} of the largest value",
+            f"{condition}, the encoding of a row differs by {error:.2g} of the largest value",
             f"a difference of at most {TOLERANCE:g}",
             fix,
         )
@@ -327,17 +328,17 @@ def _checkpointing(make: Make) -> None:
     built = build(make)
     if not hasattr(built.encoder, "gradient_checkpointing_enable"):
         return
-    encoder, found = built.encoder.train(), []
+    encoder, results = built.encoder.train(), []
     for _ in range(2):
         encoder.zero_grad()
         torch.manual_seed(0)  # the same dropout
         encoding = encoder(*built.batches[0])
         encoding.square().sum().backward()
-        found.append(
+        results.append(
             [encoding.detach(), *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)]
         )
         encoder.gradient_checkpointing_enable()
-    plain, again = found
+    plain, again = results
     if len(plain) != len(again) or not all(map(_alike, again, plain)):
         fail(
             "gradient_checkpointing_enable changes the encoding or a gradient",
@@ -346,9 +347,9 @@ def _checkpointing(make: Make) -> None:
         )
 
 
-def _alike(found: Tensor, expected: Tensor) -> bool:
-    found, expected = found.to_dense(), expected.to_dense()
-    return torch.allclose(found, expected, rtol=1e-3, atol=TOLERANCE * float(expected.abs().max()))
+def _alike(tensor: Tensor, expected: Tensor) -> bool:
+    tensor, expected = tensor.to_dense(), expected.to_dense()
+    return torch.allclose(tensor, expected, rtol=1e-3, atol=TOLERANCE * float(expected.abs().max()))
 
 
 def _deep_copy(make: Make) -> None:
@@ -359,8 +360,7 @@ def _deep_copy(make: Make) -> None:
     with torch.no_grad():
         for tensor in (*built.encoder.parameters(), *built.encoder.buffers()):
             tensor.zero_()
-        found = twin(*built.batches[0])
-    if not torch.equal(found, expected):
+    if not torch.equal(built.encoding(twin), expected):
         fail(
             "a deep copy changes with the original encoder, or has a different encoding from the start",
             "an independent copy, because training.ema_decay averages the weights in one",
@@ -371,13 +371,10 @@ def _deep_copy(make: Make) -> None:
 def _opens_again(make: Make) -> None:
     """Architecture, tokenizer and weights restore the encoder, as when a run is opened."""
     built = build(make)
-    expected = built.encoding()
     tokenizer = Tokenizer.from_str(built.tokenizer.to_str())
     fresh = make().encoder(built.architecture, tokenizer, None).eval()
     stored_into(fresh, built.encoder)
-    with torch.no_grad():
-        found = fresh(*built.batches[0])
-    if not torch.equal(found, expected):
+    if not torch.equal(built.encoding(fresh), built.encoding()):
         fail(
             "an encoder restored from architecture, tokenizer and weights has a different encoding",
             "bitwise equal encodings",
@@ -398,10 +395,10 @@ def _exports(make: Make) -> None:
     for rows, length in SHAPES:
         for padded in (True, False):
             batch = _resized(built, rows, min(length, longest), padded=padded)
-            apart = difference(graph(batch), reference(batch))
-            if not apart <= TOLERANCE:
+            error = difference(graph(batch), reference(batch))
+            if not error <= TOLERANCE:
                 fail(
-                    f"for shape {batch['input_ids'].shape}, prices of ONNX Runtime and torch differ by {apart:.2g}",
+                    f"for shape {batch['input_ids'].shape}, prices of ONNX Runtime and torch differ by {error:.2g}",
                     f"a relative difference of at most {TOLERANCE:g}",
                     "let no Python number depend on batch size, length or values: tracing fixes it",
                 )

@@ -14,7 +14,7 @@ from pricekit.table import Table, table_of_texts
 
 ROWS = 48
 VOCABULARY, FEATURES = 64, 3
-TEXT, PRICE = "catalog_content", "price"
+TEXT = "catalog_content"
 
 DIFFICULT_TEXTS = (
     "",
@@ -42,23 +42,22 @@ def ordinary_texts() -> list[str]:
 
 def ordinary_prices() -> np.ndarray:
     """Return the prices of `ordinary_texts`, float64 (N,)."""
-    return make_catalog(ROWS, seed=1)[PRICE].to_numpy(np.float64, copy=True)
+    return make_catalog(ROWS, seed=1)["price"].to_numpy(np.float64, copy=True)
 
 
 def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | None = None) -> Table:
     """Return a table as feature plugins see it; the rows repeat the values of further columns."""
     table = table_of_texts(texts, TEXT)
-    frame = table.frame
+    rows = np.arange(len(texts))
+    frame = table.frame.copy()
     for name, values in (columns or {}).items():
-        kind = "str" if all(isinstance(value, str) for value in values) else None
-        repeated = [values[row % len(values)] for row in range(len(frame))]
-        frame = frame.assign(**{name: pd.Series(repeated, dtype=kind)})
+        frame[name] = pd.Series(list(values)).take(rows % len(values)).array
     return replace(table, frame=frame)
 
 
 def with_price(table: Table, price: np.ndarray) -> Table:
     """Return the table with a price column; real tables hide it from feature plugins."""
-    return replace(table, price=price.copy(), frame=table.frame.assign(**{PRICE: price.astype(str)}))
+    return replace(table, price=price.copy(), frame=table.frame.assign(price=price.astype(str)))
 
 
 def batch(rows: int, length: int) -> Batch:
@@ -72,7 +71,7 @@ def batch(rows: int, length: int) -> Batch:
     }
 
 
-def difference(found: np.ndarray, expected: np.ndarray) -> float:
+def difference(prices: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest relative difference between prices; infinite if any price is not finite and positive."""
-    usable = found.shape == expected.shape and np.isfinite(found).all() and (found > 0).all()
-    return float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
+    usable = prices.shape == expected.shape and np.isfinite(prices).all() and (prices > 0).all()
+    return float(np.max(np.abs(prices - expected) / expected)) if usable else float("inf")

@@ -20,6 +20,8 @@ from pricekit.testing.runner import (
     Check,
     Make,
     fail,
+    is_count,
+    is_float32,
     named,
     require_import_without_torch,
     require_methods,
@@ -67,39 +69,41 @@ def _loaded(make: Make) -> Iterator[tuple[Any, PriceBatch]]:
     """Yield the engine and the loaded graph."""
     with TemporaryDirectory() as folder:
         engine = make()
-        longest = _batch(engine, 1, LONGEST)["input_ids"].shape[1]
+        longest = _round_up(engine, LONGEST)
         yield engine, engine.load(Graph(_graph(), longest, FEATURES, Path(folder) / "cache"))
 
 
-def _batch(engine: Any, rows: int, length: int) -> Batch:
-    """Return a batch with the length rounded up to the multiple of the engine."""
+def _round_up(engine: Any, length: int) -> int:
+    """Return a length, rounded up to the multiple of the engine."""
     multiple = int(engine.length_multiple)
-    return batch(rows, -(-length // multiple) * multiple)
+    return -(-length // multiple) * multiple
+
+
+def _batch(engine: Any, rows: int, length: int) -> Batch:
+    return batch(rows, _round_up(engine, length))
 
 
 def _numbers(make: Make) -> None:
     engine = make()
-    for name, found in (
-        ("length_multiple", getattr(engine, "length_multiple", None)),
-        ("streams", getattr(engine, "streams", 1)),
-    ):
-        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-            fail(f"{name} is {found!r}", "an int of at least 1", f"set {name} = 1")
+    for name, default in (("length_multiple", None), ("streams", 1)):
+        number = getattr(engine, name, default)
+        if not is_count(number):
+            fail(f"{name} is {number!r}", "an int of at least 1", f"set {name} = 1")
 
 
 def _prices(make: Make) -> None:
     with _loaded(make) as (engine, price):
         for rows, length in SHAPES:
-            found = price(_batch(engine, rows, length))
-            if not isinstance(found, np.ndarray) or found.shape != (rows,) or found.dtype != np.float32:
+            prices = price(_batch(engine, rows, length))
+            if not is_float32(prices, np.ndarray, (rows,)):
                 fail(
-                    f"for {rows} rows of {length} tokens the engine returned {shown(found)}",
+                    f"for {rows} rows of {length} tokens the engine returned {shown(prices)}",
                     f"float32 of shape ({rows},)",
                     "return the graph's output `price` as a numpy array",
                 )
-            if not (np.isfinite(found).all() and (found > 0).all()):
+            if not (np.isfinite(prices).all() and (prices > 0).all()):
                 fail(
-                    f"the prices are {found.tolist()}",
+                    f"the prices are {prices.tolist()}",
                     "finite, positive prices",
                     "compute with higher precision",
                 )
@@ -109,32 +113,30 @@ def _parity(make: Make) -> None:
     with _loaded(make) as (engine, price):
         reference = load_cpu(_graph())
         for rows, length in SHAPES:
-            given = _batch(engine, rows, length)
+            inputs = _batch(engine, rows, length)
             _require_close(
-                price(given),
-                reference(given),
+                price(inputs),
+                reference(inputs),
                 f"prices of {rows} rows of {length} tokens differ from those of ONNX Runtime on the CPU",
                 "check that all three inputs arrive with their dtype (int64, float32), and that the mask is applied",
             )
 
 
-def _require_close(found: np.ndarray, expected: np.ndarray, problem: str, fix: str) -> None:
-    apart = difference(found, expected)
-    if not apart <= TOLERANCE:
-        fail(f"{problem} by up to {100 * apart:.3g}%", f"a difference of at most {100 * TOLERANCE:g}%", fix)
+def _require_close(prices: np.ndarray, expected: np.ndarray, problem: str, fix: str) -> None:
+    error = difference(prices, expected)
+    if not error <= TOLERANCE:
+        fail(f"{problem} by up to {100 * error:.3g}%", f"a difference of at most {100 * TOLERANCE:g}%", fix)
 
 
 def _batch_sensitivity(make: Make) -> None:
     with _loaded(make) as (engine, price):
-        given = _batch(engine, 9, 33)
-        among, shuffled = price(given).copy(), np.random.default_rng(0).permutation(9)
+        inputs = _batch(engine, 9, 33)
+        among, shuffled = price(inputs).copy(), np.random.default_rng(0).permutation(9)
         alone = []
-        for row, live in enumerate(given["attention_mask"].sum(1)):
-            length = _batch(engine, 1, live)["input_ids"].shape[
-                1
-            ]  # without the padding that longer rows need
-            alone.append(price({name: x[row : row + 1, :length] for name, x in given.items()}).copy())
-        again = price({name: array[shuffled] for name, array in given.items()})
+        for row, live in enumerate(inputs["attention_mask"].sum(1)):
+            length = _round_up(engine, live)  # without the padding that longer rows need
+            alone.append(price({name: x[row : row + 1, :length] for name, x in inputs.items()}).copy())
+        again = price({name: array[shuffled] for name, array in inputs.items()})
     fix = "price each row independently, in the given order, and ignore padding"
     _require_close(np.concatenate(alone), among, "prices of rows alone and in a batch differ", fix)
     _require_close(again, among[shuffled], "prices of shuffled rows differ", fix)
@@ -145,8 +147,8 @@ def _stays(make: Make) -> None:
         first = price(_batch(engine, 3, 9))
         kept = first.copy()
         for rows, length in ((3, 9), (3, 17)):
-            given = _batch(engine, rows, length)
-            price({**given, "features": given["features"] + 1})
+            other = _batch(engine, rows, length)
+            price({**other, "features": other["features"] + 1})
         if not np.array_equal(first, kept):
             fail(
                 "a later call overwrote an array returned earlier",
@@ -160,13 +162,13 @@ def _streams(make: Make) -> None:
         streams = int(getattr(engine, "streams", 1))
         if streams == 1:
             return
-        given = [_batch(engine, 2 + number % 7, 5 + number) for number in range(ROUNDS * streams)]
-        expected = [price(each).copy() for each in given]
+        batches = [_batch(engine, 2 + number % 7, 5 + number) for number in range(ROUNDS * streams)]
+        expected = [price(inputs).copy() for inputs in batches]
         with ThreadPoolExecutor(streams) as pool:
-            found = list(pool.map(price, given))
+            concurrent = list(pool.map(price, batches))
     fix = "use separate buffers for each thread, or remove streams"
-    for here, there in zip(found, expected, strict=True):
-        _require_close(here, there, f"prices computed in {streams} threads differ", fix)
+    for prices, alone in zip(concurrent, expected, strict=True):
+        _require_close(prices, alone, f"prices computed in {streams} threads differ", fix)
 
 
 def _refuses(make: Make) -> None:

@@ -20,6 +20,7 @@ from pricekit.testing.runner import (
     Check,
     Make,
     fail,
+    is_float32,
     named,
     require_import_without_torch,
     require_methods,
@@ -90,33 +91,35 @@ def _survives(make: Make, table: Table) -> None:
     plugin = make()
     state = _fit(plugin, table)
     expected = plugin.transform(table, state)
-    found = plugin.transform(table, _read_back(state))
+    columns = plugin.transform(table, _read_back(state))
     fix = "JSON turns tuples into lists and all keys into strings: build the state from lists and string keys"
-    _require_equal(found, expected, plugin, "the state read back from JSON gives different values", fix)
+    _require_equal(columns, expected, plugin, "the state read back from JSON gives different values", fix)
 
 
 def _holds_all(make: Make, table: Table) -> None:
     """A new instance of the plugin needs only the state."""
     plugin, state, expected = _fitted(make, table)
-    found = make().transform(table, state)
+    columns = make().transform(table, state)
     fix = "prediction creates a new instance: store what fit learns in the state, not in self"
-    _require_equal(found, expected, plugin, "a new instance with the same state gives different values", fix)
+    _require_equal(
+        columns, expected, plugin, "a new instance with the same state gives different values", fix
+    )
 
 
 def _usable(make: Make, fitted_on: Table, table: Table) -> None:
     plugin = make()
-    found = plugin.transform(table, _stored(plugin, fitted_on))
+    columns = plugin.transform(table, _stored(plugin, fitted_on))
     shape = len(table), len(plugin.names)
-    if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype != np.float32:
+    if not is_float32(columns, np.ndarray, shape):
         fail(
-            f"transform returned {shown(found)}",
+            f"transform returned {shown(columns)}",
             f"float32 of shape {shape}, one row per table row and one column per name",
             "build the columns as numpy.column_stack([...]).astype(numpy.float32)",
         )
-    if not np.isfinite(found).all():
-        row, column = np.argwhere(~np.isfinite(found))[0]
+    if not np.isfinite(columns).all():
+        row, column = np.argwhere(~np.isfinite(columns))[0]
         fail(
-            f"{plugin.names[column]} is {found[row, column]} for the text {table.text.iloc[row][:60]!r}",
+            f"{plugin.names[column]} is {columns[row, column]} for the text {table.text.iloc[row][:60]!r}",
             "a finite number",
             "guard divisions and logarithms, clip large values, and use 0 for missing values",
         )
@@ -133,9 +136,9 @@ def _alone(make: Make, table: Table) -> None:
 def _shuffled(make: Make, table: Table) -> None:
     plugin, learned, columns = _fitted(make, table)
     order = np.random.default_rng(0).permutation(len(table))
-    found = plugin.transform(table.take(order), learned)
+    shuffled = plugin.transform(table.take(order), learned)
     fix = "return rows in the order of the table, and do not use their position"
-    _require_equal(found, columns[order], plugin, "shuffled rows have different values", fix)
+    _require_equal(shuffled, columns[order], plugin, "shuffled rows have different values", fix)
 
 
 def _twice(make: Make, table: Table) -> None:
@@ -148,19 +151,19 @@ def _twice(make: Make, table: Table) -> None:
             "seed random numbers, and sort the elements of sets",
         )
     learned = _read_back(learned)
-    found, again = (first.transform(table, learned) for _ in range(2))
+    columns, again = (first.transform(table, learned) for _ in range(2))
     fix = "seed random numbers, and do not modify the state"
-    _require_equal(again, found, first, "the second call gives different values", fix)
+    _require_equal(again, columns, first, "the second call gives different values", fix)
 
 
 def _leaves_table(make: Make, table: Table) -> None:
-    plugin, seen, price = make(), copy.deepcopy(table), _prices_of(table)
-    plugin.transform(seen, _read_back(_fit(plugin, seen, price)))
+    plugin, used, price = make(), copy.deepcopy(table), _prices_of(table)
+    plugin.transform(used, _read_back(_fit(plugin, used, price)))
     parts = {
-        "frame": seen.frame.equals(table.frame) and list(seen.frame.columns) == list(table.frame.columns),
-        "text": seen.text.equals(table.text),
-        "ids": seen.ids.equals(table.ids),
-        "price": seen.price is None and np.array_equal(price, _prices_of(table)),
+        "frame": used.frame.equals(table.frame) and list(used.frame.columns) == list(table.frame.columns),
+        "text": used.text.equals(table.text),
+        "ids": used.ids.equals(table.ids),
+        "price": used.price is None and np.array_equal(price, _prices_of(table)),
     }
     if changed := [name for name, unchanged in parts.items() if not unchanged]:
         fail(f"the plugin modified {', '.join(changed)} of the table", "an unchanged table", "work on a copy")
@@ -171,7 +174,7 @@ def _fit_is_blind(make: Make, table: Table) -> None:
     plugin = make()
     if uses_price(plugin):  # pricekit fits it on other rows than those it transforms
         return
-    states = {_to_json(plugin.fit(table)), *_with_prices(table, lambda seen: _to_json(make().fit(seen)))}
+    states = {_to_json(plugin.fit(table)), *_with_prices(table, lambda priced: _to_json(make().fit(priced)))}
     if len(states) > 1:
         fail(
             "fit returned a different state when the table had prices, or different prices",
@@ -184,8 +187,8 @@ def _transform_is_blind(make: Make, table: Table) -> None:
     """Transform does not depend on prices, with or without `uses_price`."""
     plugin, state, expected = _fitted(make, table)
     fix = "prediction has no price: transform must not read it"
-    for found in _with_prices(table, lambda seen: plugin.transform(seen, state)):
-        _require_equal(found, expected, plugin, "a table with prices gives different values", fix)
+    for columns in _with_prices(table, lambda priced: plugin.transform(priced, state)):
+        _require_equal(columns, expected, plugin, "a table with prices gives different values", fix)
 
 
 def _with_prices(table: Table, call: Callable[[Table], Any]) -> list[Any]:
@@ -193,11 +196,11 @@ def _with_prices(table: Table, call: Callable[[Table], Any]) -> list[Any]:
 
     A plugin that rejects such a table does not use prices, so exceptions are ignored.
     """
-    price, found = ordinary_prices(), []
-    for given in (price, price[::-1]):
+    prices, results = ordinary_prices(), []
+    for price in (prices, prices[::-1]):
         with suppress(Exception):
-            found.append(call(with_price(table, given)))
-    return found
+            results.append(call(with_price(table, price)))
+    return results
 
 
 def _updates(make: Make, table: Table, more: Table) -> None:
@@ -212,11 +215,11 @@ def _updates(make: Make, table: Table, more: Table) -> None:
     later = _read_back(plugin.update(more, _prices_of(more), learned))
     if _to_json(learned) != before:
         fail("update modified the state that it got", "an unchanged state", "return a new dict")
-    found = make().transform(table, later)
-    if found.shape != (len(table), len(plugin.names)) or not np.isfinite(found).all():
+    columns, shape = make().transform(table, later), (len(table), len(plugin.names))
+    if not (is_float32(columns, np.ndarray, shape) and np.isfinite(columns).all()):
         fail(
             "transform with the state of update returned values that are not finite, or a wrong shape",
-            f"finite float32 of shape {(len(table), len(plugin.names))}",
+            f"finite float32 of shape {shape}",
             "return a state of the same form as fit",
         )
 
@@ -285,13 +288,13 @@ def _fitted(make: Make, table: Table) -> tuple[Any, Any, np.ndarray]:
     return plugin, state, plugin.transform(table, state)
 
 
-def _require_equal(found: np.ndarray, expected: np.ndarray, plugin: Any, problem: str, fix: str) -> None:
+def _require_equal(columns: np.ndarray, expected: np.ndarray, plugin: Any, problem: str, fix: str) -> None:
     """Fail if the columns are not bitwise equal."""
-    if found.shape == expected.shape and np.array_equal(found, expected, equal_nan=True):
+    if np.array_equal(columns, expected, equal_nan=True):
         return
-    where = f"{shown(found)} instead of {shown(expected)}"
-    if found.shape == expected.shape:
-        row, column = np.argwhere(~((found == expected) | (np.isnan(found) & np.isnan(expected))))[0]
+    where = f"{shown(columns)} instead of {shown(expected)}"
+    if columns.shape == expected.shape:
+        row, column = np.argwhere(~np.isclose(columns, expected, rtol=0, atol=0, equal_nan=True))[0]
         name = plugin.names[column]
-        where = f"{name} of row {row} is {found[row, column]} instead of {expected[row, column]}"
+        where = f"{name} of row {row} is {columns[row, column]} instead of {expected[row, column]}"
     fail(f"{problem}: {where}", "bitwise equal values", fix)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
+from pricekit.nets.inference import torch_engine
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import batch, difference, ordinary_prices
 from pricekit.testing.models import export_bytes, seeded, small_model, stored_into
-from pricekit.testing.runner import ByHand, Check, Make, fail, require_methods, shown
+from pricekit.testing.runner import ByHand, Check, Make, fail, is_float32, require_methods, shown
 from pricekit.wording import shorten
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
@@ -25,7 +26,7 @@ FARTHEST = 2.0**30
 
 def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
     """Return the checks; see `pricekit.testing.check_loss`."""
-    found: dict[str, Callable[[Make], None]] = {
+    named: dict[str, Callable[[Make], None]] = {
         "is a module with fit and to_price": _is_made,
         "buffers hold everything that fit learned": _holds_all,
         "a scalar with a gradient": _scalar,
@@ -38,12 +39,12 @@ def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         "to_price exports": _exports,
     }
     if by_hand is not None:
-        found["the value derived by hand"] = partial(_by_hand, case=by_hand)
-    return seeded(found, make)
+        named["the value derived by hand"] = partial(_by_hand, case=by_hand)
+    return seeded(named, make)
 
 
 def _fitted(make: Make, *, dtype: torch.dtype = torch.float32, price: Tensor | None = None) -> Any:
-    """Return a new loss, fitted to the given prices or to ordinary ones."""
+    """Return a new loss, fitted to prices, by default to ordinary ones."""
     loss = make().to(dtype)
     loss.fit(torch.from_numpy(ordinary_prices()) if price is None else price)
     return loss
@@ -101,10 +102,10 @@ def _mean(make: Make) -> None:
     loss, (raw, price) = _fitted(make), _example(6, 3)
     each = zip(raw.reshape(-1, 1, 1), price.reshape(-1, 1, 1), strict=True)
     expected = torch.stack([loss(*one) for one in each]).mean()
-    found = loss(raw, price)
-    if not torch.allclose(found, expected, rtol=1e-4, atol=1e-6):
+    value = loss(raw, price)
+    if not torch.allclose(value, expected, rtol=1e-4, atol=1e-6):
         fail(
-            f"the loss of 6 rows and 3 members is {found.item():.6g}",
+            f"the loss of 6 rows and 3 members is {value.item():.6g}",
             f"{expected.item():.6g}, the mean of the losses of the single raw outputs",
             "reduce by the mean: each member is a separate model, and a step may consist of several batches",
         )
@@ -113,7 +114,7 @@ def _mean(make: Make) -> None:
 def _gradcheck(make: Make) -> None:
     loss, (raw, price) = _fitted(make, dtype=torch.float64), _example(4, 2, torch.float64)
     try:
-        torch.autograd.gradcheck(lambda given: loss(given, price), raw.requires_grad_())
+        torch.autograd.gradcheck(lambda outputs: loss(outputs, price), raw.requires_grad_())
     except GradcheckError as error:
         fail(
             f"in float64, the gradient differs from the numerical one: {shorten(str(error), 200)}",
@@ -143,8 +144,8 @@ def _finite(make: Make) -> None:
 def _least(make: Make) -> None:
     """The loss is smallest at the raw output that to_price maps to the true price."""
     loss = _fitted(make, dtype=torch.float64)
-    given = torch.from_numpy(np.quantile(ordinary_prices(), [0.05, 0.3, 0.5, 0.7, 0.95]))
-    for price, truth in zip(given, _raw_of(loss, given), strict=True):
+    prices = torch.from_numpy(np.quantile(ordinary_prices(), [0.05, 0.3, 0.5, 0.7, 0.95]))
+    for price, truth in zip(prices, _raw_of(loss, prices), strict=True):
         best = loss(truth[None, None], price[None, None]).item()
         for offset in NEIGHBOURS:
             value = loss((truth + offset)[None, None], price[None, None]).item()
@@ -157,20 +158,20 @@ def _least(make: Make) -> None:
                 )
 
 
-def _raw_of(loss: Any, given: Tensor) -> Tensor:
+def _raw_of(loss: Any, prices: Tensor) -> Tensor:
     """Return the raw outputs that to_price maps to the prices, by bisection."""
-    low, high = -torch.ones_like(given), torch.ones_like(given)
-    while (loss.to_price(low) > given).any() or (loss.to_price(high) < given).any():
+    low, high = -torch.ones_like(prices), torch.ones_like(prices)
+    while (loss.to_price(low) > prices).any() or (loss.to_price(high) < prices).any():
         low, high = 2 * low, 2 * high
         if high[0] > FARTHEST:
             fail(
-                f"no raw output gives the price {float(given[0]):.4g} or {float(given[-1]):.4g}",
+                f"no raw output gives the price {float(prices[0]):.4g} or {float(prices[-1]):.4g}",
                 "that to_price can return every price it was fitted on",
                 "derive the range of to_price from the training prices",
             )
     for _ in range(100):
         middle = (low + high) / 2
-        below = loss.to_price(middle) < given
+        below = loss.to_price(middle) < prices
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return (low + high) / 2
 
@@ -180,17 +181,17 @@ def _prices(make: Make) -> None:
     raw = torch.tensor([-1e4, -30.0, -3.0, 0.0, 3.0, 30.0, 1e4])
     for fitted_on in (None, WIDE, torch.full((9,), 7.0, dtype=torch.float64)):
         loss = _fitted(make, price=fitted_on)
-        for given in (raw, raw[:1]):
-            found = loss.to_price(given)
-            if not isinstance(found, Tensor) or found.shape != given.shape or found.dtype != torch.float32:
+        for outputs in (raw, raw[:1]):
+            price = loss.to_price(outputs)
+            if not is_float32(price, Tensor, tuple(outputs.shape)):
                 fail(
-                    f"to_price returned {shown(found)} for {shown(given)}",
+                    f"to_price returned {shown(price)} for {shown(outputs)}",
                     "one float32 price per raw output",
                     "keep shape and dtype of the input",
                 )
-            if not (found.isfinite().all() and (found > 0).all()):
+            if not (price.isfinite().all() and (price > 0).all()):
                 fail(
-                    f"to_price returned {found.tolist()} for {given.tolist()}",
+                    f"to_price returned {price.tolist()} for {outputs.tolist()}",
                     "finite, positive prices, also if all training prices are equal",
                     "clamp the log price before the exponential, and the scale away from 0",
                 )
@@ -198,11 +199,11 @@ def _prices(make: Make) -> None:
 
 def _rising(make: Make) -> None:
     """A higher raw output gives a higher price, so every price has a single raw output."""
-    found = _fitted(make).to_price(torch.linspace(-3, 3, 61))
-    if not (found.diff() > 0).all():
-        place = int((found.diff() <= 0).nonzero()[0])
+    price = _fitted(make).to_price(torch.linspace(-3, 3, 61))
+    if not (price.diff() > 0).all():
+        place = int((price.diff() <= 0).nonzero()[0])
         fail(
-            f"to_price returned {found[place : place + 2].tolist()} for the raw outputs {-3 + place / 10:.1f} and "
+            f"to_price returned {price[place : place + 2].tolist()} for the raw outputs {-3 + place / 10:.1f} and "
             f"{-2.9 + place / 10:.1f}",
             "a higher price for a higher raw output",
             "make the link strictly increasing",
@@ -211,19 +212,19 @@ def _rising(make: Make) -> None:
 
 def _exports(make: Make) -> None:
     """to_price gives the same prices in the exported graph as in torch."""
-    model = small_model(_fitted(make)).eval()
+    model = small_model(_fitted(make))
     raw = np.linspace(-8, 8, 17, dtype=np.float32)
-    rows = {**batch(len(raw), 5)}
+    rows = batch(len(raw), 5)
     rows["features"][:, 0] = np.sign(raw) * np.expm1(np.abs(raw))  # the signed log restores raw
     with torch.no_grad():
         last: Any = model.heads[0]
         last[0].weight.zero_()[0, model.encoder.hidden_size] = 1.0
         last[0].bias.zero_()
-        expected = model(**{name: torch.from_numpy(array) for name, array in rows.items()}).numpy()
-    found = load_cpu(export_bytes(model, rows))(rows)
-    if not difference(found, expected) <= EXPORT_TOLERANCE:
+    expected = torch_engine(model)(rows)
+    price = load_cpu(export_bytes(model, rows))(rows)
+    if not difference(price, expected) <= EXPORT_TOLERANCE:
         fail(
-            f"in ONNX Runtime, to_price returns {found.tolist()} for the raw outputs {raw.tolist()}",
+            f"in ONNX Runtime, to_price returns {price.tolist()} for the raw outputs {raw.tolist()}",
             f"the prices of torch, {expected.tolist()}",
             "use only tensor operations in to_price, and no Python number that depends on their values",
         )
@@ -233,10 +234,10 @@ def _by_hand(make: Make, case: ByHand) -> None:
     prices, raw, price, expected = case
     double = partial(torch.tensor, dtype=torch.float64)
     loss = _fitted(make, dtype=torch.float64, price=double(prices))
-    found = loss(double(raw)[:, None], double(price)[:, None]).item()
-    if not abs(found - expected) <= 1e-6 * max(1.0, abs(expected)):
+    value = loss(double(raw)[:, None], double(price)[:, None]).item()
+    if not abs(value - expected) <= 1e-6 * max(1.0, abs(expected)):
         fail(
-            f"the loss is {found:.9g}",
+            f"the loss is {value:.9g}",
             f"{expected:.9g}, the value derived by hand",
             "fix the formula or the derivation",
         )

@@ -49,8 +49,8 @@ class MeanEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the encoding, float32 (B, width)."""
         mask = attention_mask[:, :, None].float()
-        found: Tensor = self.norm((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
-        return found
+        encoding: Tensor = self.norm((self.embedding(input_ids) * mask).sum(1) / mask.sum(1))
+        return encoding
 
 
 def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,8 +41,8 @@ def checks(make: Make) -> list[Check]:
             "every trainable parameter once": _every_parameter,
             "steps lower a convex loss": _lowers,
             "works with and without fused": _fused,
-            "schedule is finite, from 0 to 1": _bounded,
-            "schedule accepts fractional steps": _parts,
+            "schedule is finite, from 0 to 1": partial(_bounded, offset=0),
+            "schedule accepts fractional steps": partial(_bounded, offset=0.5),
             "schedule warms up": _warms_up,
             "schedule ends at its minimum": _ends,
             "resuming changes nothing": _resumes,
@@ -90,8 +91,8 @@ def _every_parameter(make: Make) -> None:
     optimizer = _optimizer(policy, model)
     if not isinstance(optimizer, torch.optim.Optimizer):
         fail(f"optimizer returned {shown(optimizer)}", "a torch.optim.Optimizer", "return one")
-    held = [id(p) for group in optimizer.param_groups for p in group["params"]]
-    times = {n: held.count(id(p)) for n, p in model.named_parameters() if p.requires_grad}
+    optimized = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    times = {n: optimized.count(id(p)) for n, p in model.named_parameters() if p.requires_grad}
     if wrong := {name: count for name, count in times.items() if count != 1}:
         fail(
             f"the optimizer holds parameters this often: {wrong}",
@@ -164,8 +165,8 @@ def _resumes(make: Make) -> None:
         save_checkpoint(path, Parts(stopped, optimizer), {})
         load_checkpoint(path, Parts(resumed, again))
     _train(second, resumed, again, range(STEPS // 2, STEPS))
-    for (name, found), expected in zip(resumed.named_parameters(), model.parameters(), strict=True):
-        if not torch.equal(found, expected):
+    for (name, parameter), expected in zip(resumed.named_parameters(), model.parameters(), strict=True):
+        if not torch.equal(parameter, expected):
             fail(
                 f"{name} after {STEPS // 2} steps, a checkpoint and {STEPS // 2} more steps differs from {name} after "
                 f"{STEPS} steps",
@@ -178,34 +179,24 @@ def _values(policy: Any, warmup: int, total: int, begin: int = 0) -> list[float]
     return [float(policy.schedule(step, warmup, total)) for step in range(begin, total + 1)]
 
 
-def _require_factor(value: float, step: float, warmup: int, total: int, fix: str) -> None:
-    if not (math.isfinite(value) and 0 <= value <= PEAK):
-        fail(
-            f"at step {step:g} of {total}, with {warmup} warmup steps, the schedule is {value}",
-            "a factor from 0 to 1, because it scales the peak learning rate",
-            fix,
-        )
+def _bounded(make: Make, offset: float) -> None:
+    """The factor is finite and from 0 to 1 at every step, for any length of warmup and schedule.
 
-
-def _bounded(make: Make) -> None:
-    """The factor is finite and from 0 to 1 at every step, for any length of warmup and schedule."""
-    for warmup, total in SCHEDULES:
-        found = _values(make(), warmup, total)
-        for step, value in enumerate(found):
-            _require_factor(
-                value, step, warmup, total, "do not divide by lengths that may be 0, and clamp to 1"
-            )
-        if not any(found):
-            fail("the schedule is always 0", "a factor above 0", "start at 1, or rise to 1")
-
-
-def _parts(make: Make) -> None:
-    """Under a time budget, the schedule gets fractional steps."""
+    Under a time budget, the schedule gets fractional steps.
+    """
     policy = make()
     for warmup, total in SCHEDULES:
-        for step in range(total):
-            value = policy.schedule(step + 0.5, warmup, total)
-            _require_factor(value, step + 0.5, warmup, total, "treat step as a float, and clamp to 1")
+        steps = [step + offset for step in range(total if offset else total + 1)]
+        factors = [float(policy.schedule(step, warmup, total)) for step in steps]
+        for step, factor in zip(steps, factors, strict=True):
+            if not (math.isfinite(factor) and 0 <= factor <= PEAK):
+                fail(
+                    f"at step {step:g} of {total}, with {warmup} warmup steps, the schedule is {factor}",
+                    "a factor from 0 to 1, because it scales the peak learning rate",
+                    "treat step as a float, do not divide by lengths that may be 0, and clamp to 1",
+                )
+        if not any(factors):
+            fail("the schedule is always 0", "a factor above 0", "start at 1, or rise to 1")
 
 
 def _warms_up(make: Make) -> None:

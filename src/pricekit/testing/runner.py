@@ -13,7 +13,7 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeGuard
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -90,9 +90,9 @@ def named(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Chec
     return [Check(name, partial(_run, function, make)) for name, function in checks.items()]
 
 
-def fail(found: str, expected: str, fix: str) -> NoReturn:
+def fail(problem: str, expected: str, fix: str) -> NoReturn:
     """Raise CheckFailed with a message from the cause, what was expected and the fix."""
-    raise CheckFailed(f"{found}; expected {expected}. {fix[:1].upper()}{fix[1:]}")
+    raise CheckFailed(f"{problem}; expected {expected}. {fix[:1].upper()}{fix[1:]}")
 
 
 def require_methods(plugin: Any, *names: str) -> None:
@@ -132,6 +132,16 @@ def _require_valid_ranges(model: type[BaseModel]) -> None:
                     "a range of valid values",
                     "change its Search, or its constraints",
                 )
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Return whether a value is an int of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def is_float32(value: Any, kind: type, shape: tuple[int, ...]) -> bool:
+    """Return whether a value is an array, or a tensor, of float32 with a shape."""
+    return isinstance(value, kind) and value.shape == shape and str(value.dtype).endswith("float32")
 
 
 def shown(value: Any) -> str:
@@ -222,8 +232,8 @@ def require_import_without_torch(plugin: Any) -> None:
 @contextmanager
 def without_torch(doing: str) -> Iterator[None]:
     """Block imports of torch in this context; an attempt raises CheckFailed."""
-    held = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
-    for name in held:
+    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == TORCH}
+    for name in hidden:
         del sys.modules[name]
     absent = _Absent()
     sys.meta_path.insert(0, absent)
@@ -239,7 +249,7 @@ def without_torch(doing: str) -> Iterator[None]:
         raise
     finally:
         sys.meta_path.remove(absent)
-        sys.modules.update(held)
+        sys.modules.update(hidden)
 
 
 class _Absent(MetaPathFinder):

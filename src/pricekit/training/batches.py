@@ -45,7 +45,7 @@ class PricedInputs:
 
 
 def plan_epoch(train: PricedInputs, config: RunConfig, epoch: int) -> list[tuple[np.ndarray, ...]]:
-    """Return the optimizer steps of an epoch, each as micro-batches of row numbers.
+    """Return the optimizer steps of an epoch, each as micro-batches of row numbers; the last may have fewer of them.
 
     Args:
         train: the training rows.
@@ -55,7 +55,11 @@ def plan_epoch(train: PricedInputs, config: RunConfig, epoch: int) -> list[tuple
     rows, multiple = epoch_rows(train, config.seed, epoch), config.speed.length_multiple
     padded = -(-train.inputs.tokens.lengths[rows] // multiple) * multiple
     batches = epoch_batches(padded, config.training, config.speed.sort_window, config.seed, epoch)
-    return steps_of([rows[batch] for batch in batches], config.training)
+    size = config.training.gradient_accumulation_steps
+    return [
+        tuple(rows[batch] for batch in batches[start : start + size])
+        for start in range(0, len(batches), size)
+    ]
 
 
 def epoch_rows(train: PricedInputs, seed: int, epoch: int) -> np.ndarray:
@@ -123,8 +127,8 @@ def shuffled_parts(rows: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         yield rng.permutation(rows)
         return
     blocks = rng.permutation(-(-rows // BLOCK_ROWS))
-    for some in np.array_split(blocks, -(-rows // WINDOW_ROWS)):
-        inside = (some[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
+    for part in np.array_split(blocks, -(-rows // WINDOW_ROWS)):
+        inside = (part[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
         yield rng.permutation(inside[inside < rows])
 
 
@@ -157,12 +161,6 @@ def batches_by_tokens(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> lis
         batches.append(ordered[start : start + size])
         start += size
     return batches
-
-
-def steps_of(batches: Sequence[np.ndarray], training: TrainingConfig) -> list[tuple[np.ndarray, ...]]:
-    """Group micro-batches into optimizer steps; the last step may have fewer."""
-    size = training.gradient_accumulation_steps
-    return [tuple(batches[start : start + size]) for start in range(0, len(batches), size)]
 
 
 def micro_batches(
@@ -243,12 +241,23 @@ class Loader:
     ) -> None:
         speed = config.speed
         self.rows = Rows(examples, speed.length_multiple, config.max_length)
-        self.speed = speed
         self.device = device
+        self.pins, self.non_blocking = speed.pin_memory and device.type == "cuda", speed.non_blocking
         self.prepare_batch = prepare_batch if device.type == "cpu" else None
         self.threads = cpu_threads()
         self.order: list[np.ndarray] = []
-        self.workers = self._start(speed.workers)
+        self.workers: DataLoader[Batch] | None = None
+        if speed.workers:
+            self.workers = DataLoader(
+                self.rows,
+                sampler=self.order,  # refilled for each epoch
+                batch_size=None,
+                num_workers=speed.workers,
+                prefetch_factor=speed.prefetch_factor,
+                persistent_workers=speed.persistent_workers,
+                pin_memory=self.pins,
+                worker_init_fn=_leave_interrupts,
+            )
 
     def __call__(self, order: Sequence[np.ndarray], seeds: Iterable[int] = repeat(0)) -> Iterator[Batch]:
         """Yield the batches of these rows, on the device; the seeds are for the random parts of `prepare_batch`."""
@@ -293,30 +302,12 @@ class Loader:
         for rows in self.order[done:]:
             yield self.rows[rows]
 
-    def _start(self, workers: int) -> DataLoader[Batch] | None:
-        if not workers:
-            return None
-        return DataLoader(
-            self.rows,
-            sampler=self.order,  # refilled for each epoch
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=self.speed.prefetch_factor,
-            persistent_workers=self.speed.persistent_workers,
-            pin_memory=self._pins,
-            worker_init_fn=_leave_interrupts,
-        )
-
-    @property
-    def _pins(self) -> bool:
-        return self.speed.pin_memory and self.device.type == "cuda"
-
     def _moved(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":
             return batch
-        if self._pins:
+        if self.pins:
             batch = {name: t if t.is_pinned() else t.pin_memory() for name, t in batch.items()}
-        return {name: t.to(self.device, non_blocking=self.speed.non_blocking) for name, t in batch.items()}
+        return {name: t.to(self.device, non_blocking=self.non_blocking) for name, t in batch.items()}
 
 
 def _ahead(function: Callable[..., Batch], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Batch]:

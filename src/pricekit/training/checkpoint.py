@@ -80,8 +80,8 @@ _MODEL, _OPTIMIZER, _EMA = "model.", "optimizer.", "ema."
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder from which training can be resumed, the newest first."""
-    found = {path: EARLIER.fullmatch(path.name) for path in folder.glob("last-*.safetensors")}
-    earlier = sorted((int(match[1]), path) for path, match in found.items() if match)
+    matches = {path: EARLIER.fullmatch(path.name) for path in folder.glob("last-*.safetensors")}
+    earlier = sorted((int(match[1]), path) for path, match in matches.items() if match)
     last = folder / LAST
     return [*([last] if last.is_file() else []), *(path for _, path in earlier)]
 
@@ -248,8 +248,10 @@ def _prefixed(prefix: str, module: nn.Module) -> dict[str, Tensor]:
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain values of a parameter group. The learning rate is omitted, because the schedule sets it."""
-    kept = {key: value for key, value in group.items() if key not in ("params", "lr")}
-    return {key: value for key, value in kept.items() if isinstance(value, int | float | str | list | tuple)}
+    plain = (int, float, str, list, tuple)
+    return {
+        key: value for key, value in group.items() if key not in ("params", "lr") and isinstance(value, plain)
+    }
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -269,18 +271,18 @@ def recover_checkpoint(folder: Path, run: str) -> None:
     Raises:
         TrainingError: there are checkpoints, but none can be used; names the damaged files.
     """
-    found = checkpoints(folder)
-    if not found:
+    paths = checkpoints(folder)
+    if not paths:
         return
-    if found[0].name != LAST:
-        found = [folder / LAST, *found]
+    if paths[0].name != LAST:
+        paths = [folder / LAST, *paths]
     best, problems = None, list[str]()
     try:
         best = int(read_state(folder / BEST, run)["epoch"])
     except TrainingError as error:
         problems = [str(error).partition(";")[0]] if (folder / BEST).exists() else []
     sought = 0  # the best epoch of the newer checkpoints
-    for path in found:
+    for path in paths:
         try:
             state = read_state(path, run)
         except TrainingError as error:
@@ -307,7 +309,7 @@ def _has_best(state: dict[str, Any], best: int | None) -> bool:
 
 
 def _use(folder: Path, path: Path, state: dict[str, Any], problems: list[str]) -> None:
-    """Delete what is damaged, rename a checkpoint to `last.safetensors`, and log what was found."""
+    """Delete what is damaged, rename a checkpoint to `last.safetensors`, and log both."""
     if problems or path.name != LAST:
         logger.warning(
             f"{'; '.join(problems) or f'{folder / LAST} is missing'}. The run continues from step {state['step']}, "
@@ -332,10 +334,10 @@ def restore_metrics(folder: Path, state: TrainingState) -> None:
     """Write `metrics.jsonl` from the state of the checkpoint that a run continues from; log it if it was damaged."""
     path = folder / METRICS
     try:
-        found = path.read_text("utf-8") if path.exists() else ""
+        lines = path.read_text("utf-8") if path.exists() else ""
     except (OSError, ValueError):
-        found = "damaged"
-    if not found.startswith(_lines(state.history)):
+        lines = "damaged"
+    if not lines.startswith(_lines(state.history)):
         logger.warning(f"{path} was altered or damaged; it is written again from the checkpoint")
     if state.history:
         write_metrics(folder, state.history)

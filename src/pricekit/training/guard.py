@@ -18,7 +18,7 @@ MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
 
 READ_EVERY = 16
-"""Steps on a CPU after which all gradients are checked, and those of vectors that were remembered."""
+"""Steps without clipping on a CPU of which one has all its gradients checked."""
 
 ADVICE = (
     "Train again with a lower training.learning_rate, with training.max_grad_norm=1.0, or with "
@@ -30,19 +30,18 @@ class SpikeError(TrainingError):
     """A loss, a gradient, a weight or a price is no longer finite."""
 
 
-def spike(found: str) -> SpikeError:
+def spike(problem: str) -> SpikeError:
     """Return the error for a value that is not finite, with advice."""
-    return SpikeError(f"{found}. {ADVICE}", parameters=("settings",))
+    return SpikeError(f"{problem}. {ADVICE}", parameters=("settings",))
 
 
 class GradientGuard:
     """Checks the gradients of each step, at once or some steps later; a GPU would have to be awaited.
 
     Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
-    step would take two percent of a small model's training. So a CPU remembers those of vectors. It reads them every
-    `READ_EVERY` steps, before a checkpoint, when a loss is not finite, and when a step fails. What flows back to a
-    layer also flows to its bias, which is a vector. A matrix that becomes infinite or NaN nevertheless makes the next
-    loss so; a row of an embedding is found when a batch has it again, or before the next checkpoint.
+    step would take two percent of a small model's training. So a CPU checks the loss of each step, and all gradients
+    every `READ_EVERY` steps. A weight that becomes infinite or NaN in between makes the next loss so; a row of an
+    embedding is found when a batch has it again, or before the next checkpoint.
 
     Args:
         model: the model in training.
@@ -58,10 +57,8 @@ class GradientGuard:
         self.config = config
         self.waits = device.type != "cpu"
         self.alone = processes == 1
-        self.remembers = not self.waits and self.alone and config.speed.zero_grad_set_to_none
         self.named = list(model.named_parameters())
-        self.vectors = {name: parameter for name, parameter in self.named if parameter.dim() == 1}
-        self.unread: list[tuple[int, Tensor | list[Tensor], Tensor, list[str]]] = []
+        self.unread: list[tuple[int, Tensor, Tensor, list[str]]] = []
 
     def gradients(self) -> dict[str, Tensor]:
         """Return the gradients by the name of their parameter."""
@@ -78,24 +75,20 @@ class GradientGuard:
         Raises:
             SpikeError: a gradient, or on a CPU the loss, is not finite.
         """
-        if self.remembers:
-            if len(self.unread) < READ_EVERY - 1 and math.isfinite(loss.item()):
-                found = {name: v.grad for name, v in self.vectors.items() if v.grad is not None}
-                self.unread.append((step, list(found.values()), loss, list(found)))
-                return
-            self.read()
+        if self.alone and not self.waits and step % READ_EVERY and math.isfinite(loss.item()):
+            return
         gradients = self.gradients()
-        self.watch(step, gradients, gradient_sums(gradients.values()), loss, batches)
+        self.watch(step, gradients, gradient_norms(gradients.values()), loss, batches)
 
     def watch(
         self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
     ) -> None:
-        """Check the norms of a step's gradients, or remember them.
+        """Check the norms of a step's gradients, on a GPU some steps later.
 
         Args:
             step: counted from 1.
             gradients: by the name of their parameter.
-            norms: of each gradient, or its sum, (P,).
+            norms: of each gradient, (P,).
             loss: of the step, a scalar.
             batches: of the step, to find the cause.
 
@@ -121,19 +114,12 @@ class GradientGuard:
         check_finite(step, self.model, None, None, self.config)
 
     def read(self) -> None:
-        """Check the norms, or the gradients of vectors, that were remembered; raises SpikeError."""
+        """Check the norms that were remembered; raises SpikeError."""
         unread, self.unread = self.unread, []
-        found = [
-            part
-            for _, values, _, _ in unread
-            for part in ([values] if isinstance(values, Tensor) else values)
-        ]
-        if not found or bool(torch.cat(found).isfinite().all()):
-            return
-        for step, values, loss, names in unread:
-            norms = values if isinstance(values, Tensor) else gradient_sums(values)
-            if not bool(norms.isfinite().all()):
-                raise self._error(step, norms, loss, names, ())
+        if unread and not bool(torch.cat([norms for _, norms, _, _ in unread]).isfinite().all()):
+            for step, norms, loss, names in unread:
+                if not bool(norms.isfinite().all()):
+                    raise self._error(step, norms, loss, names, ())
 
     def _error(
         self, step: int, norms: Tensor, loss: Tensor, names: Sequence[str], batches: Sequence[Batch]
@@ -186,19 +172,21 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
             owner = _owner(name, config)
             return f"the weights of {owner} ({name}), which {_culprit(config)} changed in an earlier step"
     for batch in batches:
-        inputs = {name: tensor for name, tensor in batch.items() if name not in ("features", "price")}
-        if not _is_finite(batch["features"]):
+        ids, mask, features, price = (
+            batch[name] for name in ("input_ids", "attention_mask", "features", "price")
+        )
+        if not _is_finite(features):
             return f"the features {', '.join(config.features)}"
-        if not _is_finite(batch["price"]):
+        if not _is_finite(price):
             return "the prices of the training rows"
-        if not _is_finite(model.encoder(**inputs)):
+        if not _is_finite(model.encoder(ids, mask)):
             return f"the backbone '{config.backbone.name}', whose encoding is not finite"
-        raw = model.raw(features=batch["features"], **inputs)
+        raw = model.raw(ids, mask, features)
         if not _is_finite(raw):
             return "the head, whose output is not finite"
         with torch.enable_grad():
             raw = raw.detach().requires_grad_()
-            loss = model.loss(raw, batch["price"][:, None].expand_as(raw))
+            loss = model.loss(raw, price[:, None].expand_as(raw))
             (gradient,) = torch.autograd.grad(loss, raw)
         if not (_is_finite(loss) and _is_finite(gradient)):
             return f"the loss '{config.loss.name}', for finite outputs of the model"
@@ -262,8 +250,3 @@ def gradient_norms(gradients: Iterable[Tensor]) -> Tensor:
     """Return the norm of each gradient, dense or sparse, float32 (P,)."""
     values = [g.coalesce().values() if g.is_sparse else g for g in gradients]
     return torch.stack(torch._foreach_norm(values))
-
-
-def gradient_sums(gradients: Iterable[Tensor]) -> Tensor:
-    """Return the sum of each gradient, float32 (P,), which is finite or not like the norm and quicker on a CPU."""
-    return torch.stack([(g._values() if g.is_sparse else g).sum() for g in gradients])

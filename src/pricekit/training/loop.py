@@ -51,9 +51,9 @@ def fit(
     job: Job,
     folder: Path,
     *,
-    resume: bool = False,
-    started: float | None = None,
-    begins: Callable[[], None] = lambda: None,
+    resume: bool,
+    started: float,
+    begins: Callable[[], None],
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
@@ -66,7 +66,7 @@ def fit(
         job: the model to train, its rows and its settings.
         folder: of the run.
         resume: continue from `last.safetensors`.
-        started: `time.perf_counter()` when the run began, from which a time budget counts; None: now.
+        started: `time.perf_counter()` when the run began, from which a time budget counts.
         begins: called before the first step; not called if the training that is resumed is complete.
 
     Raises:
@@ -151,7 +151,7 @@ def run_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bo
     return out_of_time
 
 
-def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | None = None) -> bool:
+def train_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bool:
     """Take the remaining optimizer steps of an epoch; return whether the time budget ended it.
 
     Args:
@@ -162,18 +162,20 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
     state, processes = session.state, session.processes
     steps = session.remaining_steps()
     parts = [micro_batches(step, processes.rank, processes.count) for step in steps]
-    keys = [f"{session.config.seed}/{state.step + number}" for number in range(len(steps))]
-    batches = session.loader(
-        [rows for part in parts for _, rows, _ in part],
-        [random_seed(key, number) for key, part in zip(keys, parts, strict=True) for number, _, _ in part],
-    )
+    seeds = [
+        random_seed(session.config.seed, number, batch)
+        for number, part in enumerate(parts, state.step)
+        for batch, _, _ in part
+    ]
+    batches = session.loader([rows for part in parts for _, rows, _ in part], seeds)
     total = EpochLoss(session)
     out_of_time = False
     session.job.model.train()
-    for step, part, key in zip(steps, parts, keys, strict=True):
+    for step, part in zip(steps, parts, strict=True):
         before, rows = state.position, sum(map(len, step))
         session.set_rates()
-        loss = session.stepper.take([(number, next(batches), share) for number, _, share in part], key)
+        micro = [(number, next(batches), share) for number, _, share in part]
+        loss = session.stepper.take(micro, state.step)
         session.count_step(rows, skipped=loss is None)
         total.add(loss, rows)
         out_of_time = session.out_of_time(epoch_ends=step is steps[-1])
@@ -181,8 +183,7 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance | No
             later = session.job.stage.later_steps
             seconds = session.time_budget.remaining_seconds(state.position, later)
             logger.info(f"estimated time left: at most {duration(seconds)}")
-        if advance is not None:
-            advance(state.position - before, total.note())
+        advance(state.position - before, total.note())
         stop, every = interrupted.after_step(), session.config.training.save_steps
         if stop or (every and state.step % every == 0):
             total.store()

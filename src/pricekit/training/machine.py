@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 
@@ -33,8 +33,8 @@ def choose_precision(speed: SpeedConfig, device: torch.device) -> str:
 
 def cpu_has_bf16() -> bool:
     """Return whether the CPU multiplies bfloat16 in hardware; in software it is slower than float32."""
-    found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+    features = torch.cpu.get_capabilities()
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 
 def describe(device: torch.device, precision: str, speed: SpeedConfig, processes: int) -> str:
@@ -94,34 +94,21 @@ BUSY = 80
 
 
 class Monitor:
-    """Reads memory and utilisation of one NVIDIA GPU; silent without a GPU or its driver library."""
+    """Reads memory and utilisation of one GPU; silent without a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.readings: list[int] = []
-        self.handle: object | None = None
-        if device.type == "cuda":
-            with suppress(Exception):  # no library, no driver, no permission: nothing is monitored
-                import pynvml
-
-                pynvml.nvmlInit()
-                # By UUID, because CUDA_VISIBLE_DEVICES renumbers the devices of torch.
-                uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-                self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def note(self) -> str:
         """Read the GPU and return a short note; "" without a GPU."""
         if self.device.type != "cuda":
             return ""
         memory = f"  {torch.cuda.max_memory_allocated(self.device) / 2**30:.1f} GiB"
-        if self.handle is None:
-            return memory
         try:
-            import pynvml
-
-            self.readings.append(int(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
-        except Exception:  # a part of a GPU and some virtual GPUs do not report it
-            self.handle = None
+            self.readings.append(torch.cuda.utilization(self.device))
+        except Exception:
+            # There is no driver library or no permission. Parts of a GPU and some virtual ones do not report it.
             return memory
         return f"{memory}, GPU {self.readings[-1]}%"
 
@@ -129,10 +116,10 @@ class Monitor:
         """Return the values for `metrics.jsonl`: peak memory in GiB, mean utilisation in percent."""
         if self.device.type != "cuda":
             return {}
-        found = {"gpu_memory_gib": torch.cuda.max_memory_allocated(self.device) / 2**30}
+        record = {"gpu_memory_gib": torch.cuda.max_memory_allocated(self.device) / 2**30}
         if self.readings:
-            found["gpu_utilization"] = sum(self.readings) / len(self.readings)
-        return found
+            record["gpu_utilization"] = sum(self.readings) / len(self.readings)
+        return record
 
     def advice(self) -> str:
         """Return advice in one line if the GPU was often idle, else ""."""

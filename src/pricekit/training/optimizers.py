@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from inspect import unwrap
 from typing import Any
 
@@ -51,11 +51,13 @@ class RowwiseAdagrad(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
-            found = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for parameter in found:
-                if parameter.grad.is_sparse:
+            dense: list[Tensor] = []
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter.grad.is_sparse:
                     _adagrad_rows(parameter, parameter.grad, self.state[parameter], group)
-            if dense := [parameter for parameter in found if not parameter.grad.is_sparse]:
+                elif parameter.grad is not None:
+                    dense.append(parameter)
+            if dense:
                 _adamw(dense, [self.state[parameter] for parameter in dense], group)
 
 
@@ -154,31 +156,28 @@ def parameter_groups(model: nn.Module, training: TrainingConfig) -> list[dict[st
     embeddings embedding_learning_rate, if these are set. Biases and norms have no weight decay unless
     `decay_biases_and_norms` is set.
     """
-    rates = dict(_rates(model, training))
+    rates = _rates(model, training)
     undecayed = set() if training.decay_biases_and_norms else _biases_and_norms(model)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if parameter.requires_grad:
             decay = 0.0 if id(parameter) in undecayed else training.weight_decay
             groups.setdefault((rates[id(parameter)], decay), []).append(parameter)
-    return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
+    return [{"params": same, "lr": rate, "weight_decay": decay} for (rate, decay), same in groups.items()]
 
 
-def _rates(model: nn.Module, training: TrainingConfig) -> Iterator[tuple[int, float]]:
-    """Yield the id and the learning rate of each parameter; later pairs override earlier ones."""
-    encoder = getattr(model, "encoder", nn.Module())
-    of_encoder = {id(p) for p in encoder.parameters()}
-    for parameter in model.parameters():
-        of_head = training.head_learning_rate is not None and id(parameter) not in of_encoder
-        yield id(parameter), (training.head_learning_rate or 0.0) if of_head else training.learning_rate
-    layers = list(getattr(encoder, "layers", ()))
-    for depth, layer in enumerate(reversed(layers)):
-        for parameter in layer.parameters():
-            yield id(parameter), training.learning_rate * training.layer_decay**depth
+def _rates(model: nn.Module, training: TrainingConfig) -> dict[int, float]:
+    """Return the learning rate of each parameter by its id."""
+    encoder, base = getattr(model, "encoder", nn.Module()), training.learning_rate
+    rates = {id(p): training.head_learning_rate or base for p in model.parameters()}
+    rates |= {id(p): base for p in encoder.parameters()}
+    for depth, layer in enumerate(reversed(list(getattr(encoder, "layers", ())))):
+        rates |= {id(p): base * training.layer_decay**depth for p in layer.parameters()}
     if training.embedding_learning_rate is not None:
         table = getattr(encoder, "embedding", nn.Module())
-        for parameter in [*sparse_embeddings(model), *table.parameters()]:
-            yield id(parameter), training.embedding_learning_rate
+        embeddings = [*sparse_embeddings(model), *table.parameters()]
+        rates |= {id(p): training.embedding_learning_rate for p in embeddings}
+    return rates
 
 
 def sparse_embeddings(model: nn.Module) -> list[Tensor]:
@@ -202,13 +201,12 @@ def averaged(model: nn.Module, decay: float) -> AveragedModel:
         decay: share of the average that a step retains, above 0 and below 1.
     """
 
-    def average(kept: list[Tensor], current: list[Tensor], steps: Tensor) -> None:
-        if not kept[0].is_floating_point():
-            torch._foreach_copy_(kept, current)
+    def average(averages: list[Tensor], current: list[Tensor], steps: Tensor) -> None:
+        if not averages[0].is_floating_point():
+            torch._foreach_copy_(averages, current)
             return
-        share = (
-            (9 / (10 + steps)).clamp(min=1 - decay).to(kept[0].dtype)
-        )  # a tensor, so nothing waits for the GPU
-        torch._foreach_lerp_(kept, current, [share] * len(kept))
+        # A tensor, so nothing waits for the GPU.
+        weight = (9 / (10 + steps)).clamp(min=1 - decay).to(averages[0].dtype)
+        torch._foreach_lerp_(averages, current, [weight] * len(averages))
 
     return AveragedModel(model, multi_avg_fn=average, use_buffers=True)  # type: ignore[arg-type]

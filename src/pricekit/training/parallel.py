@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from pricekit.errors import LostProcessError
 from pricekit.io.log import logger
-from pricekit.training.launched import launched_count
+from pricekit.training.launched import launched_count, launched_rank, process_group
 from pricekit.training.optimizers import coalesced, sparse_rows
 
 PATIENCE = 10.0
@@ -39,14 +39,11 @@ class Processes:
 
     def __init__(self) -> None:
         self.device: torch.device = _device()
-        with together(), _warning_if_slow():
+        with naming_lost_processes(), _warning_if_slow():
             if launched_count() > 1 and not distributed.is_initialized():
                 distributed.init_process_group(distributed.get_default_backend_for_device(self.device))
-            world = distributed.group.WORLD if distributed.is_available() else None
-            self.rank: int = world.rank() if world else 0
-            self.count: int = world.size() if world else 1
-            self._world = world
-            self._group = _control_group(world) if world and self.count > 1 else None
+            self.rank, self.count = launched_rank(), launched_count()
+            self._group = _control_group(process_group()) if self.count > 1 else None
         self.main: bool = self.rank == 0
 
     @property
@@ -57,29 +54,27 @@ class Processes:
     def wait(self) -> None:
         """Wait for all processes."""
         if self.count > 1:
-            with together():
+            with naming_lost_processes():
                 distributed.barrier(self._group)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes, of the same shape; of several, on the CPU."""
         if self.count > 1:
             tensor = tensor.detach().to("cpu", copy=True)
-            with together():
+            with naming_lost_processes():
                 distributed.all_reduce(tensor, group=self._group)
         return tensor
 
-    def any(self, flag: bool) -> bool:
-        """Return whether the flag of any process is set."""
-        return flag if self.count == 1 else self.any_later(flag)()
-
     def any_later(self, flag: bool) -> Callable[[], bool]:
         """Send this process's flag, and return a function that waits for the others' and says whether any is set."""
+        if self.count == 1:
+            return lambda: flag
         flags = torch.tensor(int(flag))
-        with together():
+        with naming_lost_processes():
             sent = distributed.all_reduce(flags, group=self._group, async_op=True)
 
         def answer() -> bool:
-            with together():
+            with naming_lost_processes():
                 sent.wait()
             return bool(flags)
 
@@ -88,7 +83,7 @@ class Processes:
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Copy the main process's values into the tensors of all others: batch statistics differ between them."""
         if self.count > 1:
-            with together():
+            with naming_lost_processes():
                 for tensor in tensors:
                     distributed.broadcast(tensor, 0)
 
@@ -100,9 +95,8 @@ class Processes:
 
     def end(self) -> None:
         """Leave the process group; torch warns if a process exits without doing so."""
-        if self.count > 1:
-            self.wait()
-        if self._world:
+        self.wait()
+        if process_group():
             distributed.destroy_process_group()
 
 
@@ -119,7 +113,7 @@ def _device() -> torch.device:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def naming_lost_processes() -> Iterator[None]:
     """Report that an exchange with the other processes failed; raises LostProcessError."""
     try:
         yield
@@ -163,11 +157,6 @@ def is_lost(error: BaseException) -> bool:
 def _control_group(world: distributed.ProcessGroup) -> distributed.ProcessGroup:
     """Return the group for numbers on the CPU: over NCCL, each of them would wait for the GPU."""
     return world if "gloo" in distributed.get_backend(world) else distributed.new_group(backend="gloo")
-
-
-_gather = (
-    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
-)  # torch < 2.13
 
 
 def mean_gradient(
@@ -231,9 +220,9 @@ def _padded(tensor: Tensor, length: int) -> Tensor:
 
 def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
     """Return the tensors of all processes, which have the same shape, one after the other by rank."""
-    found = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
-    _gather(found, tensor, group=group)
-    return found
+    gathered = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
+    distributed.all_gather(list(gathered.chunk(group.size())), tensor, group=group)
+    return gathered
 
 
 class Interrupts:
@@ -261,4 +250,4 @@ class Interrupts:
 
     def agreed(self) -> bool:
         """Return whether to stop now; waits for the other processes, which all must ask."""
-        return self.processes.any(self.noticed.is_set())
+        return self.processes.any_later(self.noticed.is_set())()

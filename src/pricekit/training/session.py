@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import notify, plugin_call
@@ -90,69 +88,57 @@ class Job:
     watch: Callable[[EpochResult], None] | None = None
 
 
-@dataclass
 class Session:
-    """A training in progress.
+    """A training in progress: the model on its device, and the objects that train it.
 
-    Attributes:
+    Args:
         job: the model to train, its rows and its settings.
         folder: the folder of the run.
+        began: `time.perf_counter()` when the run began.
+
+    Attributes:
+        run_folder: the folder that the hooks receive.
+        shows_progress: whether this process shows progress bars.
+        epochs: the maximum number of epochs.
         optimizer: the optimizer of the model's parameters.
         stepper: takes the optimizer steps.
         loader: makes the batches.
         monitor: observes the GPU.
         ema: moving average of the weights, if the settings enable it.
+        scored_model: the model to validate and keep: the moving average if there is one.
         time_budget: times the steps and moves the schedule.
         warmup_steps: warmup steps of the schedule.
         rates: peak learning rate of each parameter group.
         state: the progress of the training.
-        began: `time.perf_counter()` when the run began.
         checked: the last step after which all values were finite.
+
+    Raises:
+        ConfigError: the encoder does not support the settings.
     """
 
-    job: Job
-    folder: Path
-    optimizer: torch.optim.Optimizer
-    stepper: Stepper
-    loader: Loader
-    monitor: Monitor
-    ema: AveragedModel | None
-    time_budget: TimeBudget
-    warmup_steps: int
-    rates: list[float]
-    state: TrainingState
-    began: float
-    checked: int = -1
-
-    @property
-    def config(self) -> RunConfig:
-        """The settings of the run."""
-        return self.job.config
-
-    @property
-    def run_folder(self) -> Path:
-        """The folder that the hooks receive."""
-        return self.job.stage.run_folder or self.folder
-
-    @property
-    def processes(self) -> Processes:
-        """The processes that train together."""
-        return self.job.processes
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether this process shows progress bars."""
-        return self.config.speed.progress and self.processes.main
-
-    @property
-    def epochs(self) -> int:
-        """The maximum number of epochs."""
-        return int(self.config.training.epochs)
-
-    @property
-    def scored_model(self) -> nn.Module:
-        """The model to validate and keep: the moving average if there is one."""
-        return self.job.model if self.ema is None else self.ema.module
+    def __init__(self, job: Job, folder: Path, began: float) -> None:
+        self.job, self.folder, self.began = job, folder, began
+        self.config, self.processes = job.config, job.processes
+        self.run_folder = job.stage.run_folder or folder
+        self.shows_progress = job.config.speed.progress and job.processes.main
+        self.epochs = int(job.config.training.epochs)
+        model, config = job.model, job.config
+        training, device = config.training, job.processes.device
+        model.to(device)
+        prepare_encoder(model, config)
+        self.optimizer = job.policy.optimizer(model, training, fused=True)
+        self.stepper = Stepper(model, self.optimizer, config, job.precision, device, job.processes.count)
+        self.loader = Loader(job.train, config, device, getattr(model.encoder, "prepare_batch", None))
+        self.monitor = Monitor(device)
+        self.ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
+        self.scored_model: nn.Module = model if self.ema is None else self.ema.module
+        steps = steps_per_epoch(job.train, config)
+        self.time_budget = TimeBudget(training.time_budget, sum(steps), steps[0])
+        self.warmup_steps = round(training.warmup_epochs * steps[0])
+        self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        history = [dict(line) for line in job.stage.history]
+        self.state = TrainingState(seconds=job.stage.earlier_seconds, history=history)
+        self.checked = -1
 
     @property
     def parts(self) -> Parts:
@@ -221,9 +207,9 @@ class Session:
         """Begin the next epoch; save the weights if they are the best so far, or if the last ones are to be kept."""
         state = self.state
         state.epoch, state.steps_in_epoch, state.loss, state.rows = result.epoch, 0, 0.0, 0
-        found = math.inf if result.valid_score is None else result.valid_score
-        if self.job.valid is None or self.config.training.keep == "last" or found < state.best_score:
-            state.best_score, state.best_epoch = found, state.epoch
+        score = math.inf if result.valid_score is None else result.valid_score
+        if self.job.valid is None or self.config.training.keep == "last" or score < state.best_score:
+            state.best_score, state.best_epoch = score, state.epoch
             self.save(BEST)
 
     def save(self, name: str) -> None:
@@ -255,9 +241,9 @@ class Session:
     def load(self, path: Path) -> None:
         """Continue from a checkpoint; raises TrainingError."""
         record = load_checkpoint(path, self.parts, run=self.job.run)
-        self.state = TrainingState(**{field.name: record[field.name] for field in fields(TrainingState)})
+        for field in fields(TrainingState):
+            setattr(self.state, field.name, record[field.name])
         self.stepper.load_state_dict(record)
-        self.stepper.taken = self.state.step
 
     def retry(self, error: SpikeError) -> None:
         """Return to the last checkpoint at half the learning rate, once; otherwise raise `error`."""
@@ -277,49 +263,27 @@ class Session:
         self.save(LAST)
 
 
-def start_session(job: Job, folder: Path, *, resume: bool = False, started: float | None = None) -> Session:
-    """Move the model to its device and create the objects that train it.
+def start_session(job: Job, folder: Path, *, resume: bool, started: float) -> Session:
+    """Start a training, or continue it from the last checkpoint.
 
     Args:
         job: the model to train, its rows and its settings.
         folder: the folder of the run.
         resume: continue from the folder's last checkpoint.
-        started: `time.perf_counter()` when the run began; None: now.
+        started: `time.perf_counter()` when the run began.
 
     Raises:
         ConfigError: the encoder does not support the settings.
         TrainingError: the checkpoint cannot be read or written.
     """
-    began = time.perf_counter() if started is None else started
-    model, config, processes = job.model, job.config, job.processes
-    training, device = config.training, processes.device
-    model.to(device)
-    prepare_encoder(model, config)
-    optimizer = job.policy.optimizer(model, training, fused=True)
-    steps = steps_per_epoch(job.train, config)
-    session = Session(
-        job=job,
-        folder=folder,
-        optimizer=optimizer,
-        stepper=Stepper(model, optimizer, config, job.precision, device, processes.count),
-        loader=Loader(job.train, config, device, getattr(model.encoder, "prepare_batch", None)),
-        monitor=Monitor(device),
-        ema=None if training.ema_decay is None else averaged(model, training.ema_decay),
-        time_budget=TimeBudget(training.time_budget, sum(steps), steps[0]),
-        warmup_steps=round(training.warmup_epochs * steps[0]),
-        rates=[group["lr"] for group in optimizer.param_groups],
-        state=TrainingState(
-            seconds=job.stage.earlier_seconds, history=[dict(line) for line in job.stage.history]
-        ),
-        began=began,
-    )
+    session = Session(job, folder, started)
     if resume:
         session.load(folder / LAST)
         state = session.state
         best_ended = state.best_epoch == state.epoch > 0 and state.steps_in_epoch == 0
         if best_ended and not (folder / BEST).exists():
             session.save(BEST)
-        if processes.main:
+        if job.processes.main:
             restore_metrics(folder, state)
     else:
         session.save(LAST)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,20 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
 from pricekit.errors import LostProcessError, TrainingError
+from pricekit.io.causes import lacks_memory
 from pricekit.io.log import logger
-from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.network import PriceModel
 from pricekit.training.batches import Batch
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
-from pricekit.training.parallel import mean_gradient, together
+from pricekit.training.parallel import mean_gradient, naming_lost_processes
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
-
-_OLD, _NEW = "broadcast_buffers", "forward_sync_buffers"  # before and since torch 2.13
-_NO_BUFFERS = {_NEW if _NEW in signature(DistributedDataParallel).parameters else _OLD: False}
-"""Otherwise each step sends all buffers of the model. They are only read in a validation, which sends them, too."""
 
 _BY_ROW = ("input_ids", "attention_mask", "features", "price", "weight")
 """The tensors of a batch whose first axis is the rows."""
@@ -58,7 +53,6 @@ class Stepper:
 
     Attributes:
         guard: finds gradients that are not finite.
-        taken: optimizer steps so far.
         parts: pieces of each micro-batch; 1 until memory runs out.
         skipped: consecutive steps that loss scaling skipped.
     """
@@ -75,16 +69,18 @@ class Stepper:
         self.objective = Objective(model, precision, device)
         self.call: nn.Module = self.objective
         if processes > 1:
-            with together():
-                self.call = DistributedDataParallel(self.objective, **_NO_BUFFERS)  # type: ignore[arg-type]
+            with naming_lost_processes():
+                self.call = DistributedDataParallel(self.objective)
+            # Otherwise each step sends all buffers. They are only read in a validation, which sends them, too.
+            self.call.broadcast_buffers = False
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
+        self.seed = config.seed
         self.training = config.training
         self.speed = config.speed
         self.processes = processes
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.guard = GradientGuard(model, config, device, processes)
-        self.taken = 0
         self.parts = 1
         self.skipped = 0
 
@@ -103,33 +99,32 @@ class Stepper:
         if self.scaler.is_enabled() and state["precision"] == "fp32":
             self._leave_fp16()
 
-    def take(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor | None:
+    def take(self, batches: Sequence[tuple[int, Batch, float]], step: int) -> Tensor | None:
         """Take one optimizer step; return the mean loss of this process's rows times their share, a scalar.
 
         Return None for a skipped step: its gradients overflowed fp16.
 
         Args:
             batches: number in the step, tensors, and share of the step's rows of each micro-batch.
-            key: names the step; key and number seed a micro-batch's random state.
+            step: optimizer steps before this one.
 
         Raises:
             TrainingError: memory ran out, too many consecutive steps overflowed, or a gradient is not finite.
         """
         while True:
             try:
-                with together() if self.processes > 1 else nullcontext():
-                    loss = self._backward(batches, key)
+                with naming_lost_processes():
+                    loss = self._backward(batches, step)
                 break
             except LostProcessError:
                 raise
             except Exception as error:  # of any plugin
-                if not is_out_of_memory(error):
-                    self.guard.explain(self.taken)
+                if not lacks_memory(error):
+                    self.guard.explain(step)
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
-        self.taken += 1
         scale = self.scaler.get_scale()
-        self._update_weights(loss, [batch for _, batch, _ in batches])
+        self._update_weights(step + 1, loss, [batch for _, batch, _ in batches])
         self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
         if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
             self._skip()
@@ -137,7 +132,7 @@ class Stepper:
         self.skipped = 0
         return loss
 
-    def _update_weights(self, loss: Tensor, batches: Sequence[Batch]) -> None:
+    def _update_weights(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
         most = self.training.max_grad_norm
         try:
             if most is not None:
@@ -145,14 +140,14 @@ class Stepper:
                 gradients = self.guard.gradients()
                 norms = gradient_norms(gradients.values())
                 if not self.scaler.is_enabled():  # the scaler skips what is not finite
-                    self.guard.watch(self.taken, gradients, norms, loss, batches)
+                    self.guard.watch(step, gradients, norms, loss, batches)
                 clip_gradients(gradients.values(), norms, most)
             elif not self.scaler.is_enabled():
-                self.guard.check(self.taken, loss, batches)
+                self.guard.check(step, loss, batches)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not lacks_memory(error):
                 raise
             # A part of the weights may be updated already, so the step cannot be repeated.
             raise TrainingError(
@@ -161,7 +156,7 @@ class Stepper:
                 parameters=("backbone", "resume"),
             ) from error
 
-    def _backward(self, batches: Sequence[tuple[int, Batch, float]], key: str) -> Tensor:
+    def _backward(self, batches: Sequence[tuple[int, Batch, float]], step: int) -> Tensor:
         device = next(self.objective.parameters()).device
         total = torch.zeros((), device=device)
         last = len(batches) - 1
@@ -170,7 +165,7 @@ class Stepper:
             for index, (piece, part) in enumerate(pieces):
                 # Dropout depends only on the run's seed, the step and the position in it, so a resumed run, or one with
                 # more processes, repeats it.
-                seed_torch(random_seed(key, number, index), device)
+                seed_torch(random_seed(self.seed, step, number, index), device)
                 more = place < last or index < len(pieces) - 1
                 call = self.call
                 with call.no_sync() if more and isinstance(call, DistributedDataParallel) else nullcontext():
@@ -229,9 +224,9 @@ def seed_torch(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
 
 
-def random_seed(key: str, number: int, piece: int = 0) -> int:
-    """Return the seed of a piece of the micro-batch `number` of the step `key`."""
-    return zlib.crc32(f"{key}/{number}/{piece}".encode())
+def random_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
+    """Return the seed of a piece of the micro-batch `number` of an optimizer step, in a run with a seed."""
+    return zlib.crc32(f"{seed}/{step}/{number}/{piece}".encode())
 
 
 def _pieces(batch: Batch, parts: int) -> Iterator[tuple[Batch, float]]:
