@@ -125,9 +125,9 @@ class Model:
         Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
         of the table with few different values. A bundle has none.
         """
-        from pricekit.evaluation.held_out import read_held_out_frame
+        from pricekit.evaluation.held_out import read_held_out
 
-        return read_held_out_frame(self.path)
+        return read_held_out(self.path).to_frame()
 
     @property
     def settings(self) -> RunConfig:
@@ -617,9 +617,9 @@ class CrossValidation:
     @property
     def held_out(self) -> pd.DataFrame:
         """All rows with their predictions, (N, 6 or more); the columns of `Model.held_out`."""
-        from pricekit.evaluation.held_out import read_held_out_frame
+        from pricekit.evaluation.held_out import read_held_out
 
-        return read_held_out_frame(self.path)
+        return read_held_out(self.path).to_frame()
 
     @property
     def runs(self) -> list[Model]:

@@ -31,8 +31,6 @@ from pricekit.table.row_info import with_row_info
 
 LEVEL = 0.9
 """Level of the interval whose coverage is reported."""
-TRAINED_ON = 0.1
-"""If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
 def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
@@ -68,7 +66,7 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
         scores = replace(scores, groups=errors.groups)
     if worst is not None:
         share = errors.share_of_worst(worst)
-        scores = replace(scores, worst=errors.worst(worst), share_of_worst=share)
+        scores = replace(scores, worst=errors.rows.head(worst), share_of_worst=share)
     return scores
 
 
@@ -144,15 +142,14 @@ def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
     return with_row_info(rows, options.get("weight"))
 
 
-def warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
+def warn_of_training_rows(model: Path, table: str, rows: HeldOut | Table) -> None:
     """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
     if not (model / HELD_OUT).is_file():
         return
     held_out = read_held_out(model)
-    found = count_shared_rows(held_out, rows)
-    if found >= TRAINED_ON * len(held_out):
+    if shared := count_shared_rows(held_out, rows):
         logger.warning(
-            f"{table} contains {found:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
+            f"{table} contains {shared:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
             "contains training rows, and the scores are too optimistic. Without a table, only the held-out rows are "
             "scored."
         )

@@ -18,7 +18,7 @@ import pandas as pd
 
 from pricekit.answers.evaluate import refuse_options, usable_rows, warn_of_training_rows
 from pricekit.errors import DataError
-from pricekit.evaluation.held_out import HELD_OUT, HeldOut, held_out_of, read_held_out, was_refitted
+from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
 from pricekit.features.fit import some_rows
 from pricekit.features.preprocess import Inputs
@@ -178,7 +178,7 @@ def shares_of(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> li
         return _held_out(reader)
     predictor = reader.open()
     rows = usable_rows(predictor, table, options)
-    warn_of_training_rows(reader.path, source_name(table), held_out_of(rows, rows.known_price))
+    warn_of_training_rows(reader.path, source_name(table), rows)
     columns = columns_over(predictor.columns, options)
     return [Share(predictor, rows.take(_chosen(len(rows))), columns)]
 

@@ -14,7 +14,7 @@ import numpy as np
 from babel import Locale, UnknownLocaleError
 
 import pricekit
-from pricekit.answers.evaluate import TRAINED_ON, columns_of, products_among, usable_rows
+from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.error_report import ErrorReport, find_errors
@@ -37,7 +37,6 @@ from pricekit.io.output import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
 from pricekit.plots import (
-    CoverageDisplay,
     DecileDisplay,
     GroupDisplay,
     LearningCurveDisplay,
@@ -193,7 +192,7 @@ def _choose(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> _Cho
     usable = usable_rows(predictor, table, options)
     if kind_of(model) != "bundle":
         held_out = read_held_out(model)
-        if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
+        if count_shared_rows(held_out, usable):
             note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
             products = products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
             return _Chosen(held_out, products, True, note)
@@ -364,7 +363,7 @@ def _quality(subject: Subject) -> Iterator[Block]:
             Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
         )
     yield Figures(figures)
-    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
+    if found[metric.name] >= constant > 0:
         yield Paragraph("The model is no better than a constant price.", "warning")
     if subject.comparison is not None:
         yield _comparison_table(subject.comparison)
@@ -450,7 +449,7 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
 
 def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
     positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    worst = errors.worst(count)
+    worst = errors.rows.head(count)
     compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
     for place, row in enumerate(worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
@@ -483,8 +482,7 @@ def _intervals(subject: Subject) -> Iterator[Block]:
             "case. A cross-validation, or a table of other rows, tests them."
         )
     predictor = None if subject.held_out else subject.predictor(0)
-    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
-    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
+    display = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
     yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
     yield from picture(
         lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
