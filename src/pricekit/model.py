@@ -833,14 +833,8 @@ def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location
     others = against if isinstance(against, list | tuple) else (against,)
     from pricekit.report.sections import sections_for
 
-    sections = sections_for(
-        reader,
-        path_or_frame(table),
-        options,
-        against=tuple(trained_path(other, "against") for other in others),
-        metric=options["metric"],
-        among=path_or_frame(options["among"]),
-    )
+    models = [trained_path(other, "against") for other in others]
+    sections = sections_for(reader, path_or_frame(table), options, models)
     write_page(page, f"Report on {reader.path.name}", sections)
     return page
 

@@ -46,7 +46,7 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
     if out is not None:
         check_output(out, [source] if isinstance(source, Path | Address) else [])
     metric = metric_of([reader.path], options["metric"])
-    products = None if among is None else products_among(reader, path_or_frame(among))
+    products = products_among(reader, options)
     rows, predictor = judged_rows(reader, source, options)
     scores = scores_of(rows, metric)
     if predictor is not None:
@@ -70,10 +70,10 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
     return scores
 
 
-def products_among(reader: ModelReader, among: Any) -> Products:
-    """Return the products of a table with the columns of a model; see `columns_of`."""
-    table, _ = read_usable(among, columns_of(reader))
-    return products_of(table)
+def products_among(reader: ModelReader, options: Mapping[str, Any]) -> Products | None:
+    """Return the products of the table `among`, with the columns of a model (`columns_of`); None without a table."""
+    among = path_or_frame(options.get("among"))
+    return None if among is None else products_of(read_usable(among, columns_of(reader))[0])
 
 
 def columns_of(reader: ModelReader) -> Columns:

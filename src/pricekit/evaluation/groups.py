@@ -146,9 +146,11 @@ def group_scores(groupings: Sequence[Grouping], rows: HeldOut, metric: Metric = 
             "bias": log_ratio,
         }
     )
-    none = dict.fromkeys(["by", "group", "rows", metric.name, "mdape", "bias", "share"], [])
     scores = [_scores(grouping, frame, metric) for grouping in groupings]
-    return pd.concat(scores or [pd.DataFrame(none)], ignore_index=True)
+    if not scores:
+        names = ["by", "group", "rows", metric.name, "mdape", "bias", "share"]
+        return pd.DataFrame(columns=list(dict.fromkeys(names)))
+    return pd.concat(scores, ignore_index=True)
 
 
 def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:

@@ -24,15 +24,14 @@ from pricekit.options import WeighedOptions, path_or_frame, with_options
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
-    PLAIN,
     SIZE,
     Display,
     axes_for,
+    clear_legend,
     dense_points,
     heading,
     inks,
     label_axis,
-    legend,
     legend_below,
     metric_label,
     number,
@@ -40,6 +39,7 @@ from pricekit.plots.drawing import (
     price_label,
     price_scale,
     require_matplotlib,
+    show_as_is,
 )
 from pricekit.predict.intervals import Intervals, read_intervals
 from pricekit.predict.predictor import Predictor
@@ -234,7 +234,7 @@ class PredictionDisplay(Display):
         label_axis(ax, "x", price_label("true price", self.currency))
         label_axis(ax, "y", price_label("predicted price", self.currency))
         heading(ax, counted(len(self.price), "row"))
-        legend(ax, loc="upper left", fontsize="small")
+        clear_legend(ax.legend(loc="upper left", fontsize="small"))
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -327,7 +327,7 @@ class ResidualDisplay(Display):
         label_axis(ax, "x", price_label("predicted price", self.currency))
         ax.set_ylabel("predicted / true price")
         heading(ax, counted(len(self.predicted), "row"))
-        legend_below(ax, None, 3)
+        legend_below(ax, 3)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -455,7 +455,7 @@ class DecileDisplay(Display):
         label_axis(ax, "x", price_label("true price", self.currency))
         label_axis(ax, "y", metric_label(self.metric, self.currency))
         heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
-        legend_below(ax, None, 3)
+        legend_below(ax, 3)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -577,12 +577,13 @@ class GroupDisplay(Display):
         labels = [
             f"{plain(group)}  ({rows:,})" for group, rows in zip(scores["group"], scores["rows"], strict=True)
         ]
-        ax.set_yticks(places, labels=labels, **PLAIN)
+        ax.set_yticks(places, labels=labels)
+        show_as_is(ax.get_yticklabels())
         ax.set_ylim(len(scores) - 0.4, -0.6)
         ax.set_xlim(left=0)
         label_axis(ax, "x", metric_label(self.metric, self.currency))
         heading(ax, f"by {plain(self.by)} (number of rows)")
-        legend_below(ax, None, 2)
+        legend_below(ax, 2)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -777,7 +778,7 @@ class CoverageDisplay(Display):
         ax.plot([0, 100], [0, 100], DASHES, color=ink.text, linewidth=1, label="nominal")
         ax.plot(100 * self.levels, 100 * self.share, "o-", color=ink.main, markersize=5, label="found")
         ax.set(xlim=(0, 100), ylim=(0, 102), xlabel="level of the interval (%)")
-        legend(ax, loc="upper left", fontsize="small")
+        clear_legend(ax.legend(loc="upper left", fontsize="small"))
 
     def _plot_prices(self, ax: Axes, groups: np.ndarray) -> None:
         ink, weight = inks(), self._weights
@@ -798,7 +799,7 @@ class CoverageDisplay(Display):
         ax.set(ylim=(0, 102))
         label_axis(ax, "x", price_label("true price, by decile", self.currency))
         ax.plot([], [], DASHES, color=ink.text, linewidth=1, label="nominal")
-        legend_below(ax, None, 2)
+        legend_below(ax, 2)
 
     def __repr__(self) -> str:
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())

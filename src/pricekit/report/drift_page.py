@@ -13,17 +13,17 @@ from pricekit.insight.alarms import ALARMS, MEASURES
 from pricekit.insight.drift import Drift
 from pricekit.plots.drawing import (
     DASHES,
-    PLAIN,
     SIZE,
     Display,
     axes_for,
+    clear_legend,
     heading,
     inks,
     label_axis,
-    legend,
     legend_below,
     number,
     plain,
+    show_as_is,
 )
 from pricekit.report.page import (
     MOST_CHARACTERS,
@@ -151,11 +151,12 @@ class _Shifts(Display):
         ax, ink = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(places))), inks()
         ax.barh(places, self.features["psi"], color=ink.main)
         ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
-        ax.set_yticks(places, labels=[plain(name) for name in self.features["name"]], **PLAIN)
+        ax.set_yticks(places, labels=[plain(name) for name in self.features["name"]])
+        show_as_is(ax.get_yticklabels())
         ax.set_ylim(len(self.features) - 0.4, -0.6)
         label_axis(ax, "x", "PSI")
         heading(ax, "features and fields")
-        legend_below(ax, None, 1)
+        legend_below(ax, 1)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -178,10 +179,10 @@ class _Prices(Display):
             ax.bar(places + shift, self.bins[name], 0.4, color=colour, label=name)
         cuts = [number(float(f"{value:.3g}")) for value in self.bins["up_to"][:-1]]
         labels = [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
-        ax.set_xticks(places, labels=labels, rotation=45, ha="right", **PLAIN)
+        ax.set_xticks(places, labels=labels, rotation=45, ha="right")
         label_axis(ax, "x", "predicted price")
         label_axis(ax, "y", "share of rows")
-        legend(ax, frameon=False)
+        clear_legend(ax.legend(frameon=False))
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.output import kind_of
 from pricekit.metrics import Metric
-from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
+from pricekit.options import columns_over, read_options_of, rows_without_prices
 from pricekit.plots import (
     DecileDisplay,
     GroupDisplay,
@@ -62,7 +62,7 @@ from pricekit.report.page import (
     sections_from,
 )
 from pricekit.runs.load import ModelReader
-from pricekit.table import Table, source_name
+from pricekit.table import Columns, Table, source_name
 from pricekit.wording import counted, shorten
 
 MOST_ROWS = 200_000
@@ -120,13 +120,7 @@ class Subject:
 
 
 def subject_of(
-    reader: ModelReader,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    against: Sequence[Path],
-    metric: str | None,
-    among: Any = None,
+    reader: ModelReader, table: Any, options: Mapping[str, Any], against: Sequence[Path] = ()
 ) -> Subject:
     """Read what a report is about.
 
@@ -136,69 +130,58 @@ def subject_of(
     Args:
         reader: of a bundle, a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
-        options: options for reading the table.
+        options: of the report: the metric, by default that of the model; the products to compare with, by default those
+            of the bundle, or the table if it is the training's; and those for reading the table.
         against: other models of the same table, to compare with.
-        metric: that counts; None: that of the model.
-        among: a table of products to compare with; None: those of the bundle, or the table if it is the training's.
 
     Raises:
         PricekitError: as of `pricekit.Model.evaluate` and `pricekit.compare`.
     """
-    model = reader.path
+    model, kind, metric = reader.path, kind_of(reader.path), options.get("metric")
     judged_by = metric_of([model], metric)
     comparison = compare_folders([model, *against], metric) if against else None
-    products = None if among is None else products_among(reader, among)
-    chosen = _choose(reader, table, options)
-    if chosen.held_out:
+    products = products_among(reader, options)
+    notes: list[str] = []
+    if table is None or kind == "cross-validation":
+        rows, held_out = read_held_out(model), True
+        if table is not None:
+            notes.append(
+                "A cross-validation is judged by the rows that its folds held out; the table is only described."
+            )
+    else:
+        predictor = reader.open()
+        usable = usable_rows(predictor, table, options)
+        held_out = kind != "bundle" and count_shared_rows(rows := read_held_out(model), usable) > 0
+        if held_out:
+            notes.append(
+                f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
+            )
+            products = products or products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
+        else:
+            if len(usable) > MOST_ROWS:
+                notes.append(sampled(len(usable)))
+            usable = usable.take(some_rows(len(usable), MOST_ROWS))
+            rows = held_out_of(usable, predictor.predict(usable))
+            products = products or predictor.own_products()
+    if held_out:
         report_refit([model])
-    notes, rows = [chosen.note] if chosen.note else [], chosen.rows
     if len(rows) > MOST_ROWS:
         notes.append(sampled(len(rows)))
         rows = rows.take(some_rows(len(rows), MOST_ROWS))
+    described = (
+        None if table is None else describe_table(table, columns_over(columns_of(reader), options), options)
+    )
     return Subject(
         reader,
         facts_of(model),
         judged_by,
         rows,
-        chosen.held_out,
-        None if table is None else describe_table(reader, table, options),
+        held_out,
+        None if table is None else described,
         comparison,
         tuple(notes),
-        products or chosen.products,
+        products,
     )
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """The rows that are judged, the products to compare them with, and why these rows."""
-
-    rows: HeldOut
-    products: Products | None
-    held_out: bool
-    note: str = ""
-
-
-def _choose(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> _Chosen:
-    """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
-    model = reader.path
-    if table is None:
-        return _Chosen(read_held_out(model), None, True)
-    if kind_of(model) == "cross-validation":
-        note = (
-            "A cross-validation is judged by the rows that its folds held out; the table is only described."
-        )
-        return _Chosen(read_held_out(model), None, True, note)
-    predictor = reader.open()
-    usable = usable_rows(predictor, table, options)
-    if kind_of(model) != "bundle":
-        held_out = read_held_out(model)
-        if count_shared_rows(held_out, usable):
-            note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
-            products = products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
-            return _Chosen(held_out, products, True, note)
-    note = "" if len(usable) <= MOST_ROWS else sampled(len(usable))
-    some = usable.take(some_rows(len(usable), MOST_ROWS))
-    return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
 @dataclass(frozen=True)
@@ -234,35 +217,34 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
     return predictor.columns.price not in some.frame.columns
 
 
-def read_unpriced(
-    reader: ModelReader, table: Any, options: Mapping[str, Any], products: Products | None
-) -> Unpriced:
+def read_unpriced(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> Unpriced:
     """Read and price a table without prices; raises DataError if it has no row."""
-    predictor = reader.open()
+    predictor, products = reader.open(), products_among(reader, options)
     rows = rows_without_prices(table, predictor.columns, options)
     if not len(rows):
         raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
     rows = rows.take(some_rows(len(rows), MOST_ROWS))
-    products = products or predictor.own_products()
-    described = describe_table(reader, table, options, priced=False)
-    model = reader.path
     return Unpriced(
-        model, facts_of(model), predictor, rows, predictor.predict(rows), described, products, note
+        reader.path,
+        facts_of(reader.path),
+        predictor,
+        rows,
+        predictor.predict(rows),
+        describe_table(table, replace(columns_over(predictor.columns, options), price=None), options),
+        products or predictor.own_products(),
+        note,
     )
 
 
-def describe_table(
-    reader: ModelReader, table: Any, options: Mapping[str, Any], *, priced: bool = True
-) -> TableReport | None:
-    """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
-    columns = columns_over(columns_of(reader), options)
+def describe_table(table: Any, columns: Columns, options: Mapping[str, Any]) -> TableReport | None:
+    """Return the report on the table as a model reads it; None if there is none."""
     try:
         return profile_table(
             table,
-            text=list(columns.text),
-            price=columns.price if priced else None,
-            id=names_of(options.get("id"), "id")[0] if options.get("id") else None,
+            text=columns.text,
+            price=columns.price,
+            id=options.get("id"),
             read_options=read_options_of(options),
             limit=options.get("limit"),
         )
@@ -306,29 +288,22 @@ COLOURS = (
 
 
 def sections_for(
-    reader: ModelReader,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    against: Sequence[Path] = (),
-    metric: str | None = None,
-    among: Any = None,
+    reader: ModelReader, table: Any, options: Mapping[str, Any], against: Sequence[Path] = ()
 ) -> list[Section]:
-    """Return the sections; arguments and errors as of `pricekit.report.sections.subject_of`.
+    """Return the sections; arguments and errors as of `subject_of`.
 
     Raises:
         ConfigError: a table without prices is given together with what needs prices.
     """
     is_model = kind_of(reader.path) != "cross-validation"
     if table is not None and is_model and has_no_prices(reader.open(), table, options):
-        if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
+        if needed := "against" if against else "metric" if options.get("metric") else "":
             raise ConfigError(
-                f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
-                parameters=(needed[0],),
+                f"the table has no prices, which {needed} needs; give a table with prices, or leave it out",
+                parameters=(needed,),
             )
-        products = None if among is None else products_among(reader, among)
-        return unpriced_sections(read_unpriced(reader, table, options, products))
-    return sections_of(subject_of(reader, table, options, against=against, metric=metric, among=among))
+        return unpriced_sections(read_unpriced(reader, table, options))
+    return sections_of(subject_of(reader, table, options, against))
 
 
 def sections_of(subject: Subject) -> list[Section]:
