@@ -228,12 +228,9 @@ class Model:
             >>> model.predict_file(f"{folder}/products.csv", f"{folder}/prices.csv")
             300
         """
-        from pricekit.answers.predict import Order, predict_table
-        from pricekit.predict.folders import Workers
+        from pricekit.answers.predict import predict_table
 
-        order = Order(table, out, options["interval"], options["watch"])
-        workers = Workers(options["processes"], options["runner"], options["address"])
-        return predict_table(self._reader, order, options, workers, resume=options["resume"])
+        return predict_table(self._reader, table, out, options)
 
     @with_options(TableEvaluateOptions)
     def evaluate(

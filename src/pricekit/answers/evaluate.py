@@ -22,7 +22,13 @@ from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.storage import Address, location_of
-from pricekit.options import EvaluateOptions, columns_over, path_or_frame, read_options_of, reading_options_in
+from pricekit.options import (
+    EvaluateOptions,
+    columns_over,
+    path_or_frame,
+    read_options_of,
+    refuse_reading_options,
+)
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
@@ -97,7 +103,7 @@ def judged_rows(
         PricekitError: the model or the table cannot be read.
     """
     if table is None:
-        refuse_options(options)
+        refuse_reading_options(options)
         held_out = read_held_out(reader.path)
         report_refit([reader.path])
         return held_out, None
@@ -105,14 +111,6 @@ def judged_rows(
     judged = priced_rows(predictor, table, options)
     warn_of_training_rows(reader.path, source_name(table), judged)
     return judged, predictor
-
-
-def refuse_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if options for reading a table are given without a table."""
-    if given := reading_options_in(options):
-        raise ConfigError(
-            f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
-        )
 
 
 def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> HeldOut:

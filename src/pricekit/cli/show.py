@@ -66,15 +66,14 @@ def judged_by(method: str, flags: dict[str, Any]) -> Any:
         PricekitError: as of the method; or the model cannot be opened.
     """
     import pricekit as pk
-    from pricekit.answers.evaluate import refuse_options
-    from pricekit.options import WeighedOptions
+    from pricekit.options import WeighedOptions, refuse_reading_options
 
     if flags["table"] is not None:
         return getattr(model_of(flags), method)(**flags)
     trained = pk.load(flags.pop("model"), flags.pop("engine", None), trust=flags.pop("trust", None))
     if isinstance(trained, pk.Tuning):
         trained = trained.model
-    refuse_options({name: flags.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
+    refuse_reading_options({name: flags.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
     return getattr(trained, method)(**flags)
 
 

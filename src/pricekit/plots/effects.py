@@ -171,8 +171,7 @@ def measure_effect(predictor: Predictor, rows: Table, feature: str) -> FeatureEf
 
 def _places(predictor: Predictor, feature: str) -> list[int | None]:
     """Return the column of a feature in each member's inputs, None for members without it; raises ConfigError."""
-    names = [member.preprocessor.features.names for member in predictor.members]
-    known = list(dict.fromkeys(name for some in names for name in some))
+    known = list(dict.fromkeys(name for names in predictor.feature_names for name in names))
     if feature not in known:
         listed = ", ".join(shorten(name) for name in known) or "none"
         raise ConfigError(
@@ -181,7 +180,7 @@ def _places(predictor: Predictor, feature: str) -> list[int | None]:
             feature=feature,
             candidates=known,
         )
-    return [some.index(feature) if feature in some else None for some in names]
+    return [names.index(feature) if feature in names else None for names in predictor.feature_names]
 
 
 def _sample(path: Path) -> Path:
