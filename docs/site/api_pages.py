@@ -18,7 +18,7 @@ PARTS = (
     "pricekit.insight.explanations.Factor",
     "pricekit.export.verify.ShapeCheck",
     "pricekit.evaluation.table_report.Suspect",
-    "pricekit.evaluation.table_report.Duplicates",
+    "pricekit.evaluation.duplicates.Duplicates",
     "pricekit.evaluation.leaks.Leaks",
     "pricekit.table.source.ReadOptions",
     "pricekit.plots.learning.Curve",

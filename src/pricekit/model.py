@@ -127,9 +127,9 @@ class Model:
         Columns: `row`, `id`, `fold`, `text`, `price` and `predicted` (float64, in the table's currency), and columns
         of the table with few different values. A bundle has none.
         """
-        from pricekit.evaluation.held_out import read_held_out_frame
+        from pricekit.evaluation.held_out import read_held_out
 
-        return read_held_out_frame(self.path)
+        return read_held_out(self.path).to_frame()
 
     @property
     def settings(self) -> RunConfig:
@@ -230,12 +230,9 @@ class Model:
             >>> model.predict_file(f"{folder}/products.csv", f"{folder}/prices.csv")
             300
         """
-        from pricekit.answers.predict import Order, predict_table
-        from pricekit.predict.folders import Workers
+        from pricekit.answers.predict import predict_table
 
-        order = Order(table, out, options["interval"], options["watch"])
-        workers = Workers(options["processes"], options["runner"], options["address"])
-        return predict_table(self._reader, order, options, workers, resume=options["resume"])
+        return predict_table(self._reader, table, out, options)
 
     @with_options(TableEvaluateOptions)
     def evaluate(
@@ -621,9 +618,9 @@ class CrossValidation:
     @property
     def held_out(self) -> pd.DataFrame:
         """All rows with their predictions, (N, 6 or more); the columns of `Model.held_out`."""
-        from pricekit.evaluation.held_out import read_held_out_frame
+        from pricekit.evaluation.held_out import read_held_out
 
-        return read_held_out_frame(self.path)
+        return read_held_out(self.path).to_frame()
 
     @property
     def runs(self) -> list[Model]:
@@ -836,14 +833,8 @@ def _report(reader: ModelReader, table: Any, options: ReportOptions) -> Location
     page = page_at(options["out"])
     from pricekit.report.sections import sections_for
 
-    sections = sections_for(
-        reader,
-        path_or_frame(table),
-        options,
-        against=tuple(trained_path(other, "against") for other in several(options["against"])),
-        metric=options["metric"],
-        among=path_or_frame(options["among"]),
-    )
+    models = [trained_path(other, "against") for other in several(options["against"])]
+    sections = sections_for(reader, path_or_frame(table), options, models)
     write_page(page, f"Report on {reader.path.name}", sections)
     return page
 

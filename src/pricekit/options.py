@@ -797,9 +797,10 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
     )
 
 
-def reading_options_in(options: Mapping[str, Any]) -> list[str]:
-    """Return the names of those options that describe a table and are given."""
-    return [name for name in WeighedOptions.__annotations__ if options.get(name) is not None]
+def refuse_reading_options(options: Mapping[str, Any], why: str = "no table is given") -> None:
+    """Raise ConfigError if options for reading a table are set; the message says why there is no table to read."""
+    if names := [name for name in WeighedOptions.__annotations__ if options.get(name) is not None]:
+        raise ConfigError(f"{names[0]} is an option for reading a table, but {why}", parameters=tuple(names))
 
 
 def columns_over(columns: Any, options: Mapping[str, Any]) -> Any:

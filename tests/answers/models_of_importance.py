@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from pricekit.answers.importance import Share, baseline_of
+from pricekit.answers.importance import JudgedRows, baseline_of
 from pricekit.features.preprocess import Inputs
 from pricekit.metrics import SMAPE
 from pricekit.predict.predictor import Predictor
@@ -35,7 +35,7 @@ def member(names, features, prices, weight=1.0, columns=COLUMNS):
 def share(frame, *members, columns=COLUMNS):
     """The rows of a frame, priced by members."""
     rows, _ = read_usable(frame, columns, notices=lambda _: None)
-    return Share(Predictor(members), rows, columns)
+    return JudgedRows(Predictor(members), rows, columns)
 
 
 def measured(*shares, metric=SMAPE, repeats=3):

@@ -76,7 +76,7 @@ def test_rows_without_a_label_keep_their_lines():
     rows = table_of_texts(texts)
     lines = Lines(Cells(rows, Columns(("text",), None, None)), rows.text.tolist())
     assert lines.labels == ("Name", "Size", "")
-    assert lines.having("Size").tolist() == [0, 2, 3]
+    assert np.flatnonzero(lines.filled("Size")).tolist() == [0, 2, 3]
     found = lines.swapped("Size", np.array([2, 1, 3, 0]))
     expected = ["Name: a\nSize: 3", "Name: b", "Size: 4\n\nend", "Name: d\nSize: 1\nSize: 2"]
     assert found.text.tolist() == expected

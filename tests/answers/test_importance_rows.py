@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pricekit as pk
 from pricekit.answers import importance as module
-from pricekit.answers.importance import cells_of, shares_of, table_of
+from pricekit.answers.importance import cells_of, judged_parts, table_of
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HELD_OUT, read_held_out
 from pricekit.runs.load import ModelReader
@@ -22,11 +22,11 @@ CELLS = st.sampled_from(["", "tea", "a\nb", "name", "x: y", "stars:", "\n", " mi
 
 
 def _priced(share):
-    return share.price(share.table)
+    return share.predictor.prices(share.table)
 
 
 def test_held_out_rows_have_the_prices_of_their_run(run):
-    (share,) = shares_of(ModelReader(run), None, {})
+    (share,) = judged_parts(ModelReader(run), None, {})
     held_out = read_held_out(run)
     assert share.table.known_price.tolist() == held_out.price.tolist()
     assert _priced(share) == pytest.approx(held_out.predicted, rel=1e-4)
@@ -45,29 +45,29 @@ def test_held_out_rows_of_several_columns_have_the_prices_of_their_run(tmp_path,
     frame = frame.assign(stars=np.arange(200) % 7 + 0.5)
     options = {"epochs": 1, "refit": False, "features": ["fast15", "columns"], "max_length": 32}
     run = pk.train(frame, text=["title", "stars"], out=tmp_path / "run", **options)
-    (share,) = shares_of(ModelReader(run.path), None, {})
+    (share,) = judged_parts(ModelReader(run.path), None, {})
     assert list(share.table.frame)[:2] == ["title", "stars"]
     assert _priced(share) == pytest.approx(read_held_out(run.path).predicted, rel=1e-4)
     logged()
-    (table,) = shares_of(ModelReader(run.path), frame, {"limit": 30})
+    (table,) = judged_parts(ModelReader(run.path), frame, {"limit": 30})
     assert len(table.table) == 30
     assert "so it probably also contains training rows" in logged()
 
 
 def test_columns_that_held_out_rows_lack_are_reported(run, monkeypatch, logged):
     held_out = read_held_out(run)
-    shares_of(ModelReader(run), None, {})
+    judged_parts(ModelReader(run), None, {})
     assert "does not contain" not in logged()
     other = replace(held_out, predicted=1.1 * held_out.predicted)  # a feature that saw more priced it
     monkeypatch.setattr(module, "read_held_out", lambda _: other)
-    shares_of(ModelReader(run), None, {})
+    judged_parts(ModelReader(run), None, {})
     assert f"read columns that {HELD_OUT} does not contain" in logged()
 
 
 def test_each_fold_prices_its_own_rows(catalog, tmp_path):
     options = {"epochs": 1, "features": ["fast15"], "max_length": 16, "folds": 2}
     cv = pk.cross_validate(catalog, out=tmp_path / "cv", **options)
-    shares = shares_of(ModelReader(cv.path), None, {})
+    shares = judged_parts(ModelReader(cv.path), None, {})
     held_out = read_held_out(cv.path)
     assert len(shares) == 2
     for fold, share in enumerate(shares):
@@ -77,13 +77,13 @@ def test_each_fold_prices_its_own_rows(catalog, tmp_path):
 def test_a_refit_is_reported(tmp_path, logged):
     run = pk.train(pk.make_catalog(100), epochs=1, features="fast15", refit=True, out=tmp_path / "run")
     logged()
-    shares_of(ModelReader(run.path), None, {})
+    judged_parts(ModelReader(run.path), None, {})
     assert "the score is too optimistic; add a table with other rows" in logged()
 
 
 def test_many_rows_are_drawn_by_chance_but_always_the_same(run, monkeypatch, logged):
     monkeypatch.setattr(module, "MOST_ROWS", 12)
-    first, again = (shares_of(ModelReader(run), None, {})[0].table.ids.tolist() for _ in range(2))
+    first, again = (judged_parts(ModelReader(run), None, {})[0].table.ids.tolist() for _ in range(2))
     assert len(first) == 12
     assert first == again
     assert first != read_held_out(run).ids.tolist()[:12]
@@ -101,8 +101,8 @@ def test_a_table_of_held_out_rows_keeps_groups_and_weights(rows):
 def test_wrong_input_is_one_sentence(bundle, run, raises):
     frame = pk.make_catalog(3)
     with raises(DataError):
-        shares_of(ModelReader(bundle), None, {})
+        judged_parts(ModelReader(bundle), None, {})
     with raises(DataError, "table", rows=1):
-        shares_of(ModelReader(bundle), frame[:1], {})
+        judged_parts(ModelReader(bundle), frame[:1], {})
     with raises(ConfigError, "limit"):
-        shares_of(ModelReader(run), None, {"limit": 5})
+        judged_parts(ModelReader(run), None, {"limit": 5})

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
-from pricekit.evaluation.duplicates import are_labels, irreducible_error, split_groups_of
+from pricekit.evaluation.duplicates import are_labels, find_duplicates, split_groups_of
 from pricekit.metrics import smape
 from pricekit.text.likeness import equal_texts
 
@@ -62,11 +62,11 @@ def test_a_chain_of_similar_texts_is_split(logged):
 def test_the_irreducible_error_by_hand():
     same = np.array([0, 0, 1, 1, 2, 3, 3, 3])
     price = np.array([10.0, 30.0, 5.0, 5.0, 7.0, 1.0, 2.0, 4.0])
-    error = irreducible_error(same, price)
+    error = find_duplicates(same, price)
     # One price for (10, 30): 0 + 100 = 200·20/40 of one row. For (1, 2, 4) the middle: 200/3 twice.
-    assert error.rows == 5
-    assert error.smape == pytest.approx((100 + 2 * 200 / 3) / 5)
-    assert error.smape_of_all == pytest.approx((100 + 2 * 200 / 3) / 8)
+    assert (error.distinct_texts, error.conflicting_rows) == (4, 5)
+    assert error.conflicting_smape == pytest.approx((100 + 2 * 200 / 3) / 5)
+    assert error.lowest_smape == pytest.approx((100 + 2 * 200 / 3) / 8)
     assert "5 rows have equal texts but different prices" in error.sentence()
 
 
@@ -74,18 +74,18 @@ def test_the_irreducible_error_by_hand():
 @given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12), st.floats(0.1, 1e4))
 def test_no_constant_is_below_the_irreducible_error(prices, constant):
     price = np.array(prices)
-    error = irreducible_error(np.zeros(len(price), int), price)
-    if error.rows:
-        assert smape(np.full_like(price, constant), price) >= error.smape - 1e-9
+    error = find_duplicates(np.zeros(len(price), int), price)
+    if error.conflicting_rows:
+        assert smape(np.full_like(price, constant), price) >= error.conflicting_smape - 1e-9
     else:
         assert len(set(prices)) == 1
 
 
 def test_the_error_of_many_rows_per_text_is_nearly_exact(monkeypatch):
     price = np.exp(np.random.default_rng(0).normal(size=900))
-    few = irreducible_error(np.zeros(900, int), price).smape
+    few = find_duplicates(np.zeros(900, int), price).conflicting_smape
     monkeypatch.setattr(duplicates, "_MAX_CANDIDATES", 1000)
-    assert few == pytest.approx(irreducible_error(np.zeros(900, int), price).smape, abs=0.05)
+    assert few == pytest.approx(find_duplicates(np.zeros(900, int), price).conflicting_smape, abs=0.05)
 
 
 def test_labels_differ_from_a_table_of_copies(logged):

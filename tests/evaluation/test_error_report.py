@@ -69,7 +69,7 @@ def test_the_groupings_of_rows(rows, raises):
 def test_a_report_of_errors(rows):
     some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
     report = find_errors(some)
-    assert report.worst(3)["error"].is_monotonic_decreasing
+    assert report.rows["error"].is_monotonic_decreasing
     assert report.share_of_worst(60) == pytest.approx(100)
     assert set(report.groups["by"]) == {"price", "kind"}
     assert set(find_errors(some, "kind").groups["by"]) == {"kind"}

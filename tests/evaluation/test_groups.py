@@ -23,6 +23,7 @@ from pricekit.evaluation.groups import (
     groupings_of,
     quantities_of,
 )
+from pricekit.evaluation.held_out import rows_of_prices
 from pricekit.metrics import smape
 
 PRICES = st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_size=1, max_size=60)
@@ -30,7 +31,8 @@ PRICES = st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e6)), min_siz
 
 def test_scores_of_groups_by_hand():
     grouping = Grouping("shelf", np.array([1, 0, 1, 1]), ["low", "high"])
-    found = group_scores([grouping], np.array([3.0, 2, 6, 1]), np.array([1.0, 2, 2, 1]))
+    rows = rows_of_prices(np.array([1.0, 2, 2, 1]), np.array([3.0, 2, 6, 1]))
+    found = group_scores([grouping], rows)
     # SMAPE terms 100, 0, 100, 0; |p - a| / a 2, 0, 2, 0; p / a 3, 1, 3, 1
     assert found["group"].tolist() == ["low", "high"]
     assert found["rows"].tolist() == [1, 3]
@@ -55,7 +57,7 @@ def test_every_row_is_in_one_group_and_the_groups_cover_all_rows(pairs, kinds):
         by_unit(quantities),
         by_quantity(quantities),
     ]
-    found = group_scores(groupings, predicted, price)
+    found = group_scores(groupings, rows_of_prices(price, predicted))
     for _, part in found.groupby("by"):
         assert part["rows"].sum() == len(price)
         assert (part["rows"] > 0).all()

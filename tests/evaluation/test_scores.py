@@ -102,7 +102,7 @@ def test_the_metrics_of_several_terms_are_averaged(name):
 def test_the_worst_rows_are_a_part_of_scores(rows):
     some = rows(60, kind=["<b>tea</b>", "ink"] * 30)
     errors = find_errors(some)
-    scores = replace(scores_of(some), worst=errors.worst(3), share_of_worst=errors.share_of_worst(3))
+    scores = replace(scores_of(some), worst=errors.rows.head(3), share_of_worst=errors.share_of_worst(3))
     page = json.loads(scores.to_json())
     assert (len(page["worst"]), page["share_of_worst"]) == (3, pytest.approx(scores.share_of_worst))
     assert "of the error in the worst 3" in repr(scores)

@@ -237,5 +237,5 @@ def test_the_commands_write_and_read_a_sketch(pricekit, bundle, catalog, tmp_pat
     assert pricekit("drift", bundle, sketch, "--fail-over", "psi=0", "--engine", "ort-cpu")[0] in (0, 6)
     code, _, said = pricekit("drift", bundle, sketch, "--text", "title")
     assert code == 2
-    assert "is a sketch of priced rows, which has no columns or rows to choose; leave text out" in said
+    assert "is a sketch of priced rows; leave it out" in said
     assert pricekit("predict", bundle, catalog, "--out", out, "--watch", catalog)[0] == 1

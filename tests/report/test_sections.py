@@ -11,9 +11,7 @@ from pricekit.runs.load import ModelReader
 def _sections(model, table=None, against=(), **options):
     return {
         section.title: section.blocks
-        for section in sections_of(
-            subject_of(ModelReader(model), table, options, against=against, metric=None)
-        )
+        for section in sections_of(subject_of(ModelReader(model), table, options, against))
     }
 
 

@@ -12,7 +12,7 @@ from pricekit.runs.load import ModelReader
 
 
 def _subject(model, table=None, *, against=(), metric=None, **options):
-    return subject_of(ModelReader(model), table, options, against=against, metric=metric)
+    return subject_of(ModelReader(model), table, options | {"metric": metric}, against)
 
 
 def test_without_a_table_the_held_out_rows_are_judged(run):

@@ -13,7 +13,7 @@ def _sections(model, table, **options):
     among = options.pop("among", None)
     return {
         section.title: section.blocks
-        for section in sections_for(ModelReader(model), table, options, among=among)
+        for section in sections_for(ModelReader(model), table, options | {"among": among})
     }
 
 
@@ -74,7 +74,7 @@ def test_what_needs_prices_is_refused_in_one_sentence(run, table, raises):
     with raises(ConfigError, "against"):
         sections_for(ModelReader(run), table, {}, against=[run])
     with raises(ConfigError, "metric"):
-        sections_for(ModelReader(run), table, {}, metric="rmsle")
+        sections_for(ModelReader(run), table, {"metric": "rmsle"})
     with raises(
         DataError, "price", column="cost", candidates=["sample_id", "catalog_content"], suggestion=None
     ):

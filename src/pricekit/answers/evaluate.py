@@ -22,7 +22,13 @@ from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.storage import Address, location_of
-from pricekit.options import EvaluateOptions, columns_over, path_or_frame, read_options_of, reading_options_in
+from pricekit.options import (
+    EvaluateOptions,
+    columns_over,
+    path_or_frame,
+    read_options_of,
+    refuse_reading_options,
+)
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
@@ -31,8 +37,6 @@ from pricekit.table.row_info import with_row_info
 
 LEVEL = 0.9
 """Level of the interval whose coverage is reported."""
-TRAINED_ON = 0.1
-"""If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 
 def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
@@ -48,7 +52,7 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
     if out is not None:
         check_output(out, [source] if isinstance(source, Path | Address) else [])
     metric = metric_of([reader.path], options["metric"])
-    products = None if among is None else products_among(reader, path_or_frame(among))
+    products = products_among(reader, options)
     rows, predictor = judged_rows(reader, source, options)
     scores = scores_of(rows, metric)
     if predictor is not None:
@@ -68,14 +72,14 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
         scores = replace(scores, groups=errors.groups)
     if worst is not None:
         share = errors.share_of_worst(worst)
-        scores = replace(scores, worst=errors.worst(worst), share_of_worst=share)
+        scores = replace(scores, worst=errors.rows.head(worst), share_of_worst=share)
     return scores
 
 
-def products_among(reader: ModelReader, among: Any) -> Products:
-    """Return the products of a table with the columns of a model; see `columns_of`."""
-    table, _ = read_usable(among, columns_of(reader))
-    return products_of(table)
+def products_among(reader: ModelReader, options: Mapping[str, Any]) -> Products | None:
+    """Return the products of the table `among`, with the columns of a model (`columns_of`); None without a table."""
+    among = path_or_frame(options.get("among"))
+    return None if among is None else products_of(read_usable(among, columns_of(reader))[0])
 
 
 def columns_of(reader: ModelReader) -> Columns:
@@ -99,7 +103,7 @@ def judged_rows(
         PricekitError: the model or the table cannot be read.
     """
     if table is None:
-        refuse_options(options)
+        refuse_reading_options(options)
         held_out = read_held_out(reader.path)
         report_refit([reader.path])
         return held_out, None
@@ -107,14 +111,6 @@ def judged_rows(
     judged = priced_rows(predictor, table, options)
     warn_of_training_rows(reader.path, source_name(table), judged)
     return judged, predictor
-
-
-def refuse_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if options for reading a table are given without a table."""
-    if given := reading_options_in(options):
-        raise ConfigError(
-            f"{given[0]} is an option for reading a table, but no table is given", parameters=tuple(given)
-        )
 
 
 def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> HeldOut:
@@ -144,15 +140,14 @@ def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
     return with_row_info(rows, options.get("weight"))
 
 
-def warn_of_training_rows(model: Path, table: str, rows: HeldOut) -> None:
+def warn_of_training_rows(model: Path, table: str, rows: HeldOut | Table) -> None:
     """Warn if a table has the rows that a run held out: most likely it is the run's training table."""
     if not (model / HELD_OUT).is_file():
         return
     held_out = read_held_out(model)
-    found = count_shared_rows(held_out, rows)
-    if found >= TRAINED_ON * len(held_out):
+    if shared := count_shared_rows(held_out, rows):
         logger.warning(
-            f"{table} contains {found:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
+            f"{table} contains {shared:,} of the {len(held_out):,} held-out rows of {model}, so it probably also "
             "contains training rows, and the scores are too optimistic. Without a table, only the held-out rows are "
             "scored."
         )

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 import html
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pricekit.answers.evaluate import refuse_options, usable_rows, warn_of_training_rows
+from pricekit.answers.evaluate import usable_rows, warn_of_training_rows
 from pricekit.errors import DataError
-from pricekit.evaluation.held_out import HELD_OUT, HeldOut, held_out_of, read_held_out, was_refitted
+from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, was_refitted
 from pricekit.evaluation.scores import MIN_ROWS, metric_of, score_interval
 from pricekit.features.fit import some_rows
 from pricekit.features.preprocess import Inputs
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
 from pricekit.insight.parts import Cells, label_of
 from pricekit.io.log import logger
+from pricekit.io.output import kind_of
 from pricekit.io.progress import tracked, use_reporter_here
 from pricekit.metrics import Metric
-from pricekit.options import ImportanceOptions, columns_over
+from pricekit.options import ImportanceOptions, columns_over, refuse_reading_options
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
@@ -55,7 +57,7 @@ LEVEL = 0.95
 """Of the intervals of words."""
 
 Change = Callable[[int, int], list[Inputs]]
-"""Returns the inputs of a share, by its number, after a permutation, by its number."""
+"""Returns the inputs of a part of the rows, by its number, after a permutation, by its number."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -118,32 +120,28 @@ class Importance:
         return f"<p>{counted(self.rows, 'row')}, {score}</p>" + "".join(shown)
 
 
-def measure_importance(
-    reader: ModelReader,
-    table: Any,
-    options: ImportanceOptions,
-) -> Importance:
+def measure_importance(reader: ModelReader, table: Any, options: ImportanceOptions) -> Importance:
     """Measure what a model's prices depend on; see `pricekit.Model.importance`."""
-    judged_by = metric_of([reader.path], options["metric"])
-    shares = shares_of(reader, table, options)
-    baseline = baseline_of(shares, judged_by, options["repeats"])
-    found = Importance(
+    metric = metric_of([reader.path], options["metric"])
+    parts = judged_parts(reader, table, options)
+    baseline = baseline_of(parts, metric, options["repeats"])
+    importance = Importance(
         rows=len(baseline.terms),
-        metric=judged_by,
+        metric=metric,
         score=baseline.score,
         features=permute_features(baseline),
         lines=permute_lines(baseline),
-        words=word_effects(explain_some(shares)),
+        words=word_effects(explain_some(parts)),
     )
-    unknown = any(frame["low"].isna().any() for frame in (found.features, found.lines, found.words))
-    if unknown and found.rows >= MIN_ROWS:
+    unknown = any(frame["low"].isna().any() for frame in importance._frames.values())
+    if unknown and importance.rows >= MIN_ROWS:
         logger.warning("the intervals are omitted: they need scipy (pip install scipy)")
-    return found
+    return importance
 
 
 @dataclass(frozen=True)
-class Share:
-    """Rows with the model that prices them; a cross-validation has one for each fold.
+class JudgedRows:
+    """Rows with the model that prices them; a cross-validation has some for each fold.
 
     Attributes:
         predictor: the model.
@@ -155,12 +153,18 @@ class Share:
     table: Table
     columns: Columns
 
-    def price(self, rows: Table) -> np.ndarray:
-        """Return the price of each row of a table, float32 (N,)."""
-        return self.predictor.prices(rows)
+    @cached_property
+    def inputs(self) -> list[Inputs]:
+        """The inputs of each member."""
+        return self.predictor.prepare(self.table)
+
+    @cached_property
+    def predicted(self) -> np.ndarray:
+        """The price of each row, float32 (N,)."""
+        return self.predictor.price(self.inputs)
 
 
-def shares_of(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> list[Share]:
+def judged_parts(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> list[JudgedRows]:
     """Return the rows of a table, or the held-out rows of a model, with the models that price them.
 
     Args:
@@ -174,40 +178,41 @@ def shares_of(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> li
         BundleError, PluginError: the model cannot be opened.
     """
     if table is None:
-        refuse_options(options)
+        refuse_reading_options(options)
         return _held_out(reader)
     predictor = reader.open()
     rows = usable_rows(predictor, table, options)
-    warn_of_training_rows(reader.path, source_name(table), held_out_of(rows, rows.known_price))
+    warn_of_training_rows(reader.path, source_name(table), rows)
     columns = columns_over(predictor.columns, options)
-    return [Share(predictor, rows.take(_chosen(len(rows))), columns)]
+    return [JudgedRows(predictor, rows.take(_chosen(len(rows))), columns)]
 
 
-def _held_out(reader: ModelReader) -> list[Share]:
+def _held_out(reader: ModelReader) -> list[JudgedRows]:
     model = reader.path
     held_out = read_held_out(model)
     held_out = held_out.take(_chosen(len(held_out)))
-    if was_refitted(model):
+    if refitted := was_refitted(model):
         logger.warning(
             f"after {model} predicted its held-out rows, it was trained on all rows, so the score is too optimistic; "
             "add a table with other rows for the importance on new rows"
         )
-    shares, different = [], []
-    for fold in np.unique(held_out.fold):
-        folder = model / f"fold-{fold}"
-        rows = held_out.take(np.flatnonzero(held_out.fold == fold)) if folder.is_dir() else held_out
-        predictor = ModelReader(folder).open() if folder.is_dir() else reader.open()
-        share = Share(predictor, table_of(rows, predictor.columns), predictor.columns)
-        different.append(np.abs(np.log(share.price(share.table) / rows.predicted)))
-        shares.append(share)
-        if rows is held_out:
-            break
-    if not was_refitted(model) and np.median(np.concatenate(different)) > DIFFERENT:
+    parts = [(reader, held_out)]
+    if kind_of(model) == "cross-validation":
+        parts = [
+            (ModelReader(model / f"fold-{fold}"), held_out.take(np.flatnonzero(held_out.fold == fold)))
+            for fold in np.unique(held_out.fold)
+        ]
+    judged, differences = [], []
+    for run, rows in parts:
+        predictor = run.open()
+        judged.append(JudgedRows(predictor, table_of(rows, predictor.columns), predictor.columns))
+        differences.append(np.abs(np.log(judged[-1].predicted / rows.predicted)))
+    if not refitted and np.median(np.concatenate(differences)) > DIFFERENT:
         logger.warning(
             f"the features of {model} read columns that {HELD_OUT} does not contain, so they are measured as if these "
             "were empty; add the table of the training"
         )
-    return shares
+    return judged
 
 
 def _chosen(count: int) -> np.ndarray:
@@ -274,21 +279,17 @@ class Baseline:
     """The rows and their errors before anything is permuted.
 
     Attributes:
-        shares: the rows with their models; N rows in all.
+        parts: the rows with their models; N rows in all.
         metric: how errors are measured.
         repeats: the number of permutations of each feature or line.
-        inputs: the model inputs of each share.
-        predicted: the prices of each share.
         price: the true prices, float64 (N,).
         weights: of the terms of the metric, float64 (N,).
         terms: of the metric, float64 (N,).
     """
 
-    shares: Sequence[Share]
+    parts: Sequence[JudgedRows]
     metric: Metric
     repeats: int
-    inputs: Sequence[list[Inputs]]
-    predicted: Sequence[np.ndarray]
     price: np.ndarray
     weights: np.ndarray
     terms: np.ndarray
@@ -299,15 +300,13 @@ class Baseline:
         return float(self.metric.combine(self.terms, self.weights))
 
 
-def baseline_of(shares: Sequence[Share], metric: Metric, repeats: int) -> Baseline:
+def baseline_of(parts: Sequence[JudgedRows], metric: Metric, repeats: int) -> Baseline:
     """Price the rows as they are."""
-    inputs = [share.predictor.prepare(share.table) for share in shares]
-    predicted = [share.predictor.price(each) for share, each in zip(shares, inputs, strict=True)]
-    price = np.concatenate([share.table.known_price for share in shares])
-    known = [share.table.weight for share in shares if share.table.weight is not None]
-    weight = np.concatenate(known) if len(known) == len(shares) else None
-    terms = metric.terms(np.concatenate(predicted), price)
-    return Baseline(shares, metric, repeats, inputs, predicted, price, metric.weights(price, weight), terms)
+    price = np.concatenate([part.table.known_price for part in parts])
+    known = [part.table.weight for part in parts if part.table.weight is not None]
+    weight = np.concatenate(known) if len(known) == len(parts) else None
+    terms = metric.terms(np.concatenate([part.predicted for part in parts]), price)
+    return Baseline(parts, metric, repeats, price, metric.weights(price, weight), terms)
 
 
 def permute_features(baseline: Baseline) -> pd.DataFrame:
@@ -315,9 +314,9 @@ def permute_features(baseline: Baseline) -> pd.DataFrame:
 
     The values change rows in the same way in the inputs of every member that has the column.
     """
-    members = [member for share in baseline.shares for member in share.predictor.members]
-    names = list(dict.fromkeys(name for member in members for name in member.preprocessor.features.names))
-    with tracked("permuting features", names) as each, use_reporter_here(None):
+    members = [names for part in baseline.parts for names in part.predictor.feature_names]
+    distinct = list(dict.fromkeys(name for names in members for name in names))
+    with tracked("permuting features", distinct) as each, use_reporter_here(None):
         rows = [[name, *_increase(baseline, _of_feature(baseline, name))] for name in each]
     return _sorted(rows, ["feature"])
 
@@ -329,12 +328,12 @@ def permute_lines(baseline: Baseline) -> pd.DataFrame:
     measured, too, if features read them.
     """
     with use_reporter_here(None):
-        units = _units(baseline.shares)
+        units = _units(baseline.parts)
     rows = []
     with tracked("permuting lines", units) as each, use_reporter_here(None):
         for unit in each:
-            found = _increase(baseline, _of_unit(baseline, unit))
-            rows.append([unit.name or NO_LABEL, unit.kind, sum(map(len, unit.having)), *found])
+            increase = _increase(baseline, _of_unit(baseline, unit))
+            rows.append([unit.name or NO_LABEL, unit.kind, unit.count, *increase])
     return _sorted(rows, ["line", "kind", "rows"])
 
 
@@ -361,15 +360,15 @@ def _increase(baseline: Baseline, change: Change) -> tuple[float, float, float]:
 
 def _terms(baseline: Baseline, change: Change, repeat: int) -> np.ndarray:
     predicted = []
-    for number, share in enumerate(baseline.shares):
+    for number, part in enumerate(baseline.parts):
         changed = change(number, repeat)
-        same = all(map(_same_inputs, changed, baseline.inputs[number]))
-        predicted.append(baseline.predicted[number] if same else share.predictor.price(changed))
+        same = all(map(_same_inputs, changed, part.inputs))
+        predicted.append(part.predicted if same else part.predictor.price(changed))
     return baseline.metric.terms(np.concatenate(predicted), baseline.price)
 
 
 def _same_inputs(one: Inputs, other: Inputs) -> bool:
-    each = ((given.tokens.offsets, given.tokens.ids, given.features) for given in (one, other))
+    each = ((inputs.tokens.offsets, inputs.tokens.ids, inputs.features) for inputs in (one, other))
     return all(map(np.array_equal, *each))
 
 
@@ -377,16 +376,13 @@ def _of_feature(baseline: Baseline, name: str) -> Change:
     """Return the change that permutes a feature column."""
 
     def change(number: int, repeat: int) -> list[Inputs]:
-        order = permutation(len(baseline.shares[number].table), repeat)
-        changed = []
-        members = baseline.shares[number].predictor.members
-        for member, inputs in zip(members, baseline.inputs[number], strict=True):
-            names = member.preprocessor.features.names
+        part = baseline.parts[number]
+        order = permutation(len(part.table), repeat)
+        changed = list(part.inputs)
+        for member, names in enumerate(part.predictor.feature_names):
             if name in names:
-                features, place = inputs.features.copy(), names.index(name)
-                features[:, place] = features[order, place]
-                inputs = replace(inputs, features=features)
-            changed.append(inputs)
+                inputs, place = changed[member], names.index(name)
+                changed[member] = inputs.with_column(place, inputs.features[order, place])
         return changed
 
     return change
@@ -399,41 +395,48 @@ class _Unit:
     Attributes:
         kind: "line" or "column".
         name: the label or the name of the column.
-        having: for each share, the numbers of the rows that have one.
-        parts: for each share, what returns the rows with lines or cells of other rows.
+        cells: for each part of the rows, what returns them with lines or cells of other rows.
     """
 
     kind: str
     name: str
-    having: Sequence[np.ndarray]
-    parts: Sequence[Cells | Lines]
+    cells: Sequence[Cells | Lines]
+
+    @cached_property
+    def having(self) -> list[np.ndarray]:
+        """For each part, the numbers of the rows that have one."""
+        return [np.flatnonzero(each.filled(self.name)) for each in self.cells]
+
+    @property
+    def count(self) -> int:
+        """The number of rows that have one."""
+        return sum(map(len, self.having))
 
 
 def _of_unit(baseline: Baseline, unit: _Unit) -> Change:
     def change(number: int, repeat: int) -> list[Inputs]:
-        having, share = unit.having[number], baseline.shares[number]
-        donors = np.arange(len(share.table))
+        having, part = unit.having[number], baseline.parts[number]
+        donors = np.arange(len(part.table))
         donors[having] = having[permutation(len(having), repeat)]
-        return share.predictor.prepare(unit.parts[number].swapped(unit.name, donors))
+        return part.predictor.prepare(unit.cells[number].swapped(unit.name, donors))
 
     return change
 
 
-def _units(shares: Sequence[Share]) -> list[_Unit]:
+def _units(parts: Sequence[JudgedRows]) -> list[_Unit]:
     """Return the lines and columns to permute, the most frequent first."""
-    others = others_read(shares[0].table, shares[0].columns, shares[0].price)
-    cells = [Cells(share.table, share.columns, others) for share in shares]
+    first = parts[0]
+    others = others_read(first.table, first.columns, first.predictor.prices)
+    cells = [Cells(part.table, part.columns, others) for part in parts]
     texts = cells[0].text_columns
     units = []
     if len(texts) == 1:
-        lines = [Lines(each, share.table.text.tolist()) for each, share in zip(cells, shares, strict=True)]
+        lines = [Lines(each, part.table.text.tolist()) for each, part in zip(cells, parts, strict=True)]
         labels = dict.fromkeys(label for each in lines for label in each.labels)
-        units = [_Unit("line", label, [each.having(label) for each in lines], lines) for label in labels]
-    for name in (*(texts if len(texts) > 1 else ()), *others):
-        filled = [np.flatnonzero(each.filled(name)) for each in cells]
-        units.append(_Unit("column", name, filled, cells))
-    counts = Counter({place: sum(map(len, unit.having)) for place, unit in enumerate(units)})
-    return [units[place] for place, count in counts.most_common(MOST_LINES) if count >= LEAST_ROWS]
+        units = [_Unit("line", label, lines) for label in labels]
+    units += [_Unit("column", name, cells) for name in (*(texts if len(texts) > 1 else ()), *others)]
+    units.sort(key=lambda unit: -unit.count)
+    return [unit for unit in units[:MOST_LINES] if unit.count >= LEAST_ROWS]
 
 
 class Lines:
@@ -452,13 +455,12 @@ class Lines:
         self._lines = [
             [(label_of(line) if line.strip() else None, line) for line in text.split("\n")] for text in texts
         ]
-        found = (label for lines in self._lines for label, _ in lines if label is not None)
-        self.labels = tuple(dict.fromkeys(found))
+        labels = (label for lines in self._lines for label, _ in lines if label is not None)
+        self.labels = tuple(dict.fromkeys(labels))
 
-    def having(self, label: str) -> np.ndarray:
-        """Return the numbers of the rows that have a line with a label, int64 (M,)."""
-        found = [any(each == label for each, _ in lines) for lines in self._lines]
-        return np.flatnonzero(np.array(found, bool))
+    def filled(self, label: str) -> np.ndarray:
+        """Return which rows have a line with a label, bool (N,)."""
+        return np.array([any(each == label for each, _ in lines) for lines in self._lines], bool)
 
     def swapped(self, label: str, donors: np.ndarray) -> Table:
         """Return all rows, each with the lines of a label that another row has, at the place of its own first one.
@@ -469,13 +471,13 @@ class Lines:
         """
         texts = []
         for own, donor in zip(self._lines, donors.tolist(), strict=True):
-            given, lines = [line for each, line in self._lines[donor] if each == label], list[str]()
+            new, lines = [line for each, line in self._lines[donor] if each == label], list[str]()
             for each, line in own:
                 if each != label:
                     lines.append(line)
                 else:
-                    lines += given
-                    given = []
+                    lines += new
+                    new = []
             texts.append("\n".join(lines))
         return self._cells.with_texts(texts)
 
@@ -486,17 +488,18 @@ def _sorted(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
     return frame.iloc[order].reset_index(drop=True)
 
 
-def explain_some(shares: Sequence[Share]) -> list[Explanation]:
+def explain_some(parts: Sequence[JudgedRows]) -> list[Explanation]:
     """Explain `EXPLAINED` rows, or all of fewer."""
-    counts = [len(share.table) for share in shares]
-    total = sum(counts)
-    chosen = np.sort(np.random.default_rng(SEED).permutation(total)[:EXPLAINED])
-    found: list[Explanation] = []
-    for share, start in zip(shares, np.cumsum([0, *counts]), strict=False):
-        inside = chosen[(chosen >= start) & (chosen < start + len(share.table))] - start
-        if len(inside):
-            found += explain_rows(share.table.take(inside), share.columns, share.price)
-    return found
+    ends = np.cumsum([len(part.table) for part in parts])
+    chosen = np.sort(np.random.default_rng(SEED).permutation(ends[-1])[:EXPLAINED])
+    explanations: list[Explanation] = []
+    for part, end, rows in zip(
+        parts, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True
+    ):
+        if len(rows):
+            table = part.table.take(rows - (end - len(part.table)))
+            explanations += explain_rows(table, part.columns, part.predictor.prices)
+    return explanations
 
 
 def word_effects(explanations: Iterable[Explanation]) -> pd.DataFrame:

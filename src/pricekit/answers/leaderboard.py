@@ -25,7 +25,7 @@ from pricekit.io.log import logger
 from pricekit.io.output import check_intact, read_intact
 from pricekit.io.progress import tracked
 from pricekit.io.record import FACTS, state_of
-from pricekit.metrics import Metric
+from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.table.currency import may_mean
 from pricekit.wording import counted
 
@@ -176,9 +176,9 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
     found = keep_sharing(find_contenders(paths))
     report_refit(one.path for one in found)
     ((usual, _),) = Counter(one.metric for one in found).most_common(1)
-    judged_by = metric_of([next(one.path for one in found if one.metric == usual)], metric)
-    together = len({one.path.resolve().parent for one in found}) == 1
-    by_name = {one.path.resolve().name if together else str(one.path): one for one in found}
+    judged_by = METRICS.get(metric or usual, SMAPE)
+    one_folder = len({one.path.resolve().parent for one in found}) == 1
+    by_name = {one.path.resolve().name if one_folder else str(one.path): one for one in found}
     rows = common_rows({name: one.held_out for name, one in by_name.items()})
     weight = next(iter(rows.values())).weight
     scores = {name: judged_by(each.predicted, each.price, weight) for name, each in rows.items()}
@@ -274,24 +274,19 @@ def read_contender(path: Path) -> Contender:
     held_out, kind = read_held_out(path), cast("Kind", state_of(path).kind)
     facts = read_intact(path, FACTS[kind])
     try:
-        parts = _parts(path, kind, facts)
-        runs = tuple(_runs(path, kind, parts))
+        runs = _runs(path, kind, facts)
+        files = [run / name for run in runs for name in _FOR_PREDICTION]
         facts_of_runs = [read_intact(run, "run.json") for run in runs]
         seconds = facts["seconds"] if "seconds" in facts else sum(one["seconds"] for one in facts_of_runs)
         return Contender(
             path=path,
             kind=kind,
-            parts=max(1, len(parts)),
+            parts=len(facts["folds"] if kind == "cross-validation" else runs),
             held_out=held_out,
             currency=facts_of_runs[0]["currency"],
             metric=str(facts["metric"]),
             seconds=float(seconds),
-            bytes=sum(
-                (run / name).stat().st_size
-                for run in runs
-                for name in _FOR_PREDICTION
-                if (run / name).is_file()
-            ),
+            bytes=sum(file.stat().st_size for file in files if file.is_file()),
             runs=runs,
             settings=tuple(map(_settings_of, runs)),
         )
@@ -317,29 +312,17 @@ def _read_children(path: Path) -> Iterator[Contender]:
         logger.info(f"left out, because they are not finished: {', '.join(unfinished)}")
 
 
-def _parts(path: Path, kind: Kind, facts: Mapping[str, Any]) -> list[Path]:
-    """Return the folders of the members or folds; none for a run."""
+def _runs(path: Path, kind: str, facts: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the runs that price a row together."""
     if kind == "cross-validation":
-        return [path / f"fold-{int(fold['fold'])}" for fold in facts["folds"]]
+        fold = path / f"fold-{int(facts['folds'][0]['fold'])}"
+        return _runs(fold, state_of(fold).kind, {})
     if kind == "ensemble":
-        members = read_intact(path, "ensemble.json")["members"]
-        names = [str(one["folder"]) for one in members]
+        names = [str(member["folder"]) for member in read_intact(path, "ensemble.json")["members"]]
         if any(Path(name).name != name for name in names):
             raise ValueError(f"expected names of folders, found {names}")
-        return [path / "members" / name for name in names]
-    return []
-
-
-def _runs(path: Path, kind: Kind, parts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the runs that price a row together."""
-    if kind == "run":
-        yield path
-    elif kind == "ensemble":
-        yield from parts
-    else:
-        fold = parts[0]
-        inner: Kind = "ensemble" if state_of(fold).kind == "ensemble" else "run"
-        yield from _runs(fold, inner, _parts(fold, inner, {}))
+        return tuple(path / "members" / name for name in names)
+    return (path,)
 
 
 def _settings_of(run: Path) -> Settings:
@@ -394,15 +377,9 @@ def _holders(found: Sequence[Contender]) -> _Holders:
     usual = _usual_currency(found)
     keys = pd.concat(
         [
-            pd.DataFrame(
-                {
-                    "row": one.held_out.rows,
-                    "id": one.held_out.ids.to_numpy(object),
-                    "price": one.held_out.price,
-                    "currency": _currency_of(one, usual),
-                    "model": number,
-                }
-            )
+            row_keys(one.held_out)
+            .to_frame(index=False)
+            .assign(currency=_currency_of(one, usual), model=number)
             for number, one in enumerate(found)
         ]
     )

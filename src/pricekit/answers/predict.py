@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.insight.priced_rows import watch_file
 from pricekit.io.log import logger
 from pricekit.io.storage import location_of
-from pricekit.options import columns_over, read_options_of
+from pricekit.options import PredictOptions, columns_over, read_options_of
 from pricekit.predict.files import Request, predict_file
 from pricekit.predict.folders import Job, Workers, is_folder_output, predict_folder
 from pricekit.predict.workers import check_processes
@@ -20,28 +19,18 @@ from pricekit.runs.load import ModelReader
 from pricekit.table import check_columns
 
 
-@dataclass(frozen=True)
-class Order:
-    """What a user wants to be priced, and where the prices go; each is a parameter of `pricekit.Model.predict_file`."""
-
-    table: Any
-    out: Any
-    interval: float | None = None
-    watch: str | os.PathLike[str] | None = None
-
-
-def predict_table(
-    reader: ModelReader, order: Order, options: Mapping[str, Any], workers: Workers, *, resume: bool
-) -> int:
+def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOptions) -> int:
     """Price table files, and return the number of rows; see `pricekit.Model.predict_file`."""
-    if not isinstance(order.table, str | os.PathLike):
+    if not isinstance(table, str | os.PathLike):
         raise DataError(
-            f"predict_file prices files, but the table is a {type(order.table).__name__}; pass it to predict",
+            f"predict_file prices files, but the table is a {type(table).__name__}; pass it to predict",
             parameters=("table",),
         )
-    source, target = location_of(order.table, "table"), location_of(order.out, "out")
-    folder = is_folder_output(target, source)
-    _check_order(order, options, workers, folder=folder)
+    source, target = location_of(table, "table"), location_of(out, "out")
+    folder, resume = is_folder_output(target, source), options["resume"]
+    _check_options(options, folder=folder)
+    workers = Workers(options["processes"], options["runner"], options["address"])
+    interval, watch = options["interval"], options["watch"]
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds
@@ -50,22 +39,22 @@ def predict_table(
     check_processes(predictor, workers.processes)
     started = time.perf_counter()
     if folder:
-        job = Job.of(predictor, columns, read_options, order.interval)
+        job = Job.of(predictor, columns, read_options, interval)
         rows = predict_folder(job, source, target, workers, resume=resume)
     else:
-        watch = None if order.watch is None else watch_file(order.watch)
+        sketch = None if watch is None else watch_file(watch)
         limit = options.get("limit")
-        request = Request(source, target, columns, read_options, limit, order.interval, watch)
+        request = Request(source, target, columns, read_options, limit, interval, sketch)
         rows = predict_file(predictor, request, resume=resume, processes=workers.processes)
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")
     return rows
 
 
-def _check_order(order: Order, options: Mapping[str, Any], workers: Workers, *, folder: bool) -> None:
+def _check_options(options: PredictOptions, *, folder: bool) -> None:
     """Raise ConfigError for options that do not go together."""
-    runner, address = workers.runner, workers.address
-    if folder and order.watch is not None:
+    runner, address = options["runner"], options["address"]
+    if folder and options["watch"] is not None:
         raise ConfigError(
             "a sketch of priced rows is kept for one output file, but the output is a folder; name a file, or leave "
             "the sketch out",

@@ -180,10 +180,9 @@ def ask_model(method: str, flags: Mapping[str, Any]) -> Any:
     if isinstance(trained, pk.Tuning):
         trained = trained.model
     if method != "report" and isinstance(trained, pk.CrossValidation):
-        from pricekit.answers.evaluate import refuse_options
-        from pricekit.options import WeighedOptions
+        from pricekit.options import WeighedOptions, refuse_reading_options
 
-        refuse_options({name: options.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
+        refuse_reading_options({name: options.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
     return call(getattr(trained, method), options)
 
 

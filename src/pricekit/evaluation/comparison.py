@@ -84,17 +84,13 @@ class Comparison:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each model: score, folds_mean, folds_sd, difference, low, high, verdict."""
-        rows = {
-            run.name: {
-                "score": run.score,
-                **dict(zip(("folds_mean", "folds_sd"), run.folds or (None, None), strict=True)),
-                "difference": run.difference,
-                **dict(zip(("low", "high"), run.interval or (None, None), strict=True)),
-                "verdict": run.verdict,
-            }
+        unknown = None, None
+        rows = [
+            (run.score, *(run.folds or unknown), run.difference, *(run.interval or unknown), run.verdict)
             for run in self.runs
-        }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+        ]
+        columns = ["score", "folds_mean", "folds_sd", "difference", "low", "high", "verdict"]
+        return pd.DataFrame(rows, pd.Index([run.name for run in self.runs], name="run"), columns)
 
     def __repr__(self) -> str:
         runs = ", ".join(
@@ -142,21 +138,19 @@ def compare(models: Mapping[str, HeldOut], metric: Metric = SMAPE) -> Comparison
         ModuleNotFoundError: scipy is not installed.
     """
     rows = common_rows(models)
-    count = len(next(iter(rows.values())))
-    if any(len(model) > count for model in models.values()):
-        counts = ", ".join(f"{name}: {len(model):,}" for name, model in models.items())
-        logger.warning(f"only the {count:,} rows that all of them hold out are compared ({counts})")
     judged = next(iter(rows.values()))
-    weights = metric.weights(judged.price, judged.weight)
+    count, weights = len(judged), metric.weights(judged.price, judged.weight)
+    if any(len(model) > count for model in models.values()):
+        logger.warning(f"only the {count:,} rows that all of them hold out are compared ({_counts(models)})")
     terms = {name: metric.terms(model.predicted, model.price) for name, model in rows.items()}
     scores = {name: float(metric.combine(each, weights)) for name, each in terms.items()}
     first, *others = rows
-    found = [ComparedRun(first, scores[first], _folds(rows[first], metric))]
+    runs = [ComparedRun(first, scores[first], _folds(rows[first], metric))]
     for name in others:
         interval = score_interval(metric, weights, terms[name], terms[first])
         difference, folds = scores[name] - scores[first], _folds(rows[name], metric)
-        found.append(ComparedRun(name, scores[name], folds, difference, interval, verdict_of(interval)))
-    return Comparison(count, tuple(found), metric)
+        runs.append(ComparedRun(name, scores[name], folds, difference, interval, verdict_of(interval)))
+    return Comparison(count, tuple(runs), metric)
 
 
 def common_rows(models: Mapping[str, HeldOut]) -> dict[str, HeldOut]:
@@ -180,7 +174,8 @@ def shared_rows(models: Sequence[HeldOut]) -> list[HeldOut]:
 
 def row_keys(held_out: HeldOut) -> pd.MultiIndex:
     """Return the identity of a row across runs on one table: row number, id and price."""
-    return pd.MultiIndex.from_arrays([held_out.rows, held_out.ids, held_out.price])
+    identity = [held_out.rows, held_out.ids, held_out.price]
+    return pd.MultiIndex.from_arrays(identity, names=["row", "id", "price"])
 
 
 def verdict_of(interval: tuple[float, float] | None) -> str:
@@ -199,8 +194,6 @@ def _folds(rows: HeldOut, metric: Metric) -> tuple[float, float] | None:
 
 
 def _nothing_common(models: Mapping[str, HeldOut]) -> DataError:
-    sizes = {name: len(held_out) for name, held_out in models.items()}
-    counts = ", ".join(f"{name}: {size:,}" for name, size in sizes.items())
     numbers = reduce(set.intersection, (set(held_out.rows.tolist()) for held_out in models.values()))
     if len(numbers) >= MIN_ROWS:
         why = (
@@ -213,8 +206,14 @@ def _nothing_common(models: Mapping[str, HeldOut]) -> DataError:
             "on one table with one seed, or cross-validate them, which holds out every row"
         )
     return DataError(
-        f"No row is held out by all of them ({counts}): {why}.", parameters=("seed",), held_out=sizes
+        f"No row is held out by all of them ({_counts(models)}): {why}.",
+        parameters=("seed",),
+        held_out={name: len(held_out) for name, held_out in models.items()},
     )
+
+
+def _counts(models: Mapping[str, HeldOut]) -> str:
+    return ", ".join(f"{name}: {len(held_out):,}" for name, held_out in models.items())
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,33 +31,39 @@ _MAX_CANDIDATES = 200  # prices to try for a text with more rows
 
 
 @dataclass(frozen=True)
-class IrreducibleError:
-    """The lowest error that a model of the text can reach on rows with equal texts and different prices.
+class Duplicates:
+    """Rows with equal texts, and the lowest error that their different prices leave to a model of the text.
 
     Attributes:
-        rows: number of rows whose text also appears with a different price.
-        smape: the lowest SMAPE on these rows with one price for each text, in percent.
-        share: their share of all rows.
+        distinct_texts: number of different texts.
+        conflicting_rows: number of rows whose text also appears with a different price.
+        conflicting_smape: the lowest SMAPE on these rows with one price for each text, in percent.
+        lowest_smape: the lowest SMAPE over all rows: that of a model that prices all other rows exactly.
     """
 
-    rows: int
-    smape: float
-    share: float
+    distinct_texts: int
+    conflicting_rows: int
+    conflicting_smape: float
+    lowest_smape: float
 
-    @property
-    def smape_of_all(self) -> float:
-        """The lowest SMAPE over all rows: that of a model that prices all other rows exactly."""
-        return self.smape * self.share
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, as `pricekit check --json` prints them."""
+        return {
+            "distinct_texts": self.distinct_texts,
+            "rows_of_equal_text_and_other_price": self.conflicting_rows,
+            "their_lowest_smape": self.conflicting_smape,
+            "lowest_smape": self.lowest_smape,
+        }
 
     def sentence(self) -> str:
         """Describe the error in one sentence."""
         return (
-            f"{self.rows:,} rows have equal texts but different prices: no model of the text can reach a SMAPE "
-            f"below {self.smape:.1f} on them, or below {self.smape_of_all:.2f} over all rows"
+            f"{self.conflicting_rows:,} rows have equal texts but different prices: no model of the text can reach a "
+            f"SMAPE below {self.conflicting_smape:.1f} on them, or below {self.lowest_smape:.2f} over all rows"
         )
 
 
-def irreducible_error(groups: np.ndarray, price: np.ndarray) -> IrreducibleError:
+def find_duplicates(groups: np.ndarray, price: np.ndarray) -> Duplicates:
     """Return the error that remains if each text gets the single price that fits its rows best.
 
     With d = log c - log a, the SMAPE term of a row is 2·tanh(|d| / 2), which is concave on each side of 0. So the
@@ -74,7 +81,8 @@ def irreducible_error(groups: np.ndarray, price: np.ndarray) -> IrreducibleError
         prices = ordered[starts[group] : ends[group]]
         rows += len(prices)
         total += _lowest_error(prices)
-    return IrreducibleError(rows, total / max(1, rows), rows / max(1, len(price)))
+    smape = total / max(1, rows)
+    return Duplicates(len(starts), rows, smape, smape * (rows / max(1, len(price))))
 
 
 def _lowest_error(prices: np.ndarray) -> float:
@@ -91,7 +99,7 @@ def _lowest_error(prices: np.ndarray) -> float:
 
 def are_labels(groups: np.ndarray, price: np.ndarray) -> bool:
     """Return whether texts name kinds of products rather than products: few distinct texts at varied prices."""
-    return few_distinct(groups) and irreducible_error(groups, price).smape_of_all >= LABEL_ERROR
+    return few_distinct(groups) and find_duplicates(groups, price).lowest_smape >= LABEL_ERROR
 
 
 def split_groups_of(texts: pd.Series, price: np.ndarray, *, folder: Path | None = None) -> np.ndarray:

@@ -36,10 +36,6 @@ class ErrorReport:
     rows: pd.DataFrame
     groups: pd.DataFrame
 
-    def worst(self, count: int) -> pd.DataFrame:
-        """Return the `count` rows with the largest errors."""
-        return self.rows.head(count)
-
     def share_of_worst(self, count: int) -> float:
         """Return the percentage of the total error in the `count` rows with the largest errors."""
         error = self.rows["error"]
@@ -60,8 +56,7 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
     """
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
-    groups = group_scores(groupings, held_out.predicted, held_out.price, metric, held_out.weight)
-    return ErrorReport(error_table(held_out, quantities, metric), groups)
+    return ErrorReport(error_table(held_out, quantities, metric), group_scores(groupings, held_out, metric))
 
 
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:

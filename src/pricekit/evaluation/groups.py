@@ -121,13 +121,7 @@ def _by_text(by: str, column: pd.Series, most: int) -> Grouping:
     return Grouping(by, codes, labels + [OTHER] * (len(kept) < len(counts)))
 
 
-def group_scores(
-    groupings: Sequence[Grouping],
-    predicted: np.ndarray,
-    price: np.ndarray,
-    metric: Metric = SMAPE,
-    weight: np.ndarray | None = None,
-) -> pd.DataFrame:
+def group_scores(groupings: Sequence[Grouping], rows: HeldOut, metric: Metric = SMAPE) -> pd.DataFrame:
     """Score each group of each grouping.
 
     Columns: `by` and `group`; `rows`; the metric, under its name; `mdape`, the median of |p - a| / a in percent;
@@ -136,28 +130,27 @@ def group_scores(
 
     Args:
         groupings: of the N rows.
-        predicted: predicted prices p, (N,), not negative.
-        price: true prices a, (N,), positive.
+        rows: with prices a, positive, and predicted prices p, not negative. Groups without weight are left out.
         metric: what to show besides `mdape`.
-        weight: how much each row counts in the metric, (N,); None: equally. Groups without weight are left out.
     """
+    predicted, price = rows.predicted, rows.price
+    terms, weights = metric.terms(predicted, price), metric.weights(price, rows.weight)
     with np.errstate(divide="ignore"):
         log_ratio = np.log(predicted / price)
-    rows = {
-        "term": metric.terms(predicted, price),
-        "weight": metric.weights(price, weight),
-        "mdape": 100 * np.abs(predicted - price) / price,
-        "bias": log_ratio,
-    }
-    frame = pd.DataFrame(rows)
-    none = pd.DataFrame(
-        columns=list(dict.fromkeys(["by", "group", "rows", metric.name, "mdape", "bias", "share"]))
+    frame = pd.DataFrame(
+        {
+            "term": terms,
+            "weight": weights,
+            "error": terms * weights,
+            "mdape": 100 * np.abs(predicted - price) / price,
+            "bias": log_ratio,
+        }
     )
-    scores = [
-        _scores(grouping, frame.assign(error=frame["term"] * frame["weight"]), metric)
-        for grouping in groupings
-    ]
-    return pd.concat(scores or [none], ignore_index=True)
+    scores = [_scores(grouping, frame, metric) for grouping in groupings]
+    if not scores:
+        names = ["by", "group", "rows", metric.name, "mdape", "bias", "share"]
+        return pd.DataFrame(columns=list(dict.fromkeys(names)))
+    return pd.concat(scores, ignore_index=True)
 
 
 def _scores(grouping: Grouping, rows: pd.DataFrame, metric: Metric) -> pd.DataFrame:

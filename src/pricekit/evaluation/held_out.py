@@ -35,6 +35,8 @@ from pricekit.table import Table
 HELD_OUT = "held_out.parquet"
 MOST_VALUES = 50
 """A column with more different texts is not used to group rows."""
+TRAINED_ON = 0.1
+"""If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
 _COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
 _WEIGHT = "sample_weight"
@@ -78,6 +80,28 @@ class HeldOut:
 
         return HeldOut(*(part(getattr(self, each.name)) for each in fields(self)))
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows as `held_out.parquet` stores them."""
+        columns = {
+            "row": self.rows,
+            "id": self.ids,
+            "fold": self.fold,
+            "text": self.text,
+            "price": self.price,
+            "predicted": self.predicted,
+        }
+        if self.weight is not None:
+            columns[_WEIGHT] = self.weight
+        return pd.concat([pd.DataFrame(columns), self.groups], axis="columns")
+
+
+def rows_of_prices(price: np.ndarray, predicted: np.ndarray) -> HeldOut:
+    """Return prices and predictions, float64 (N,), as rows of which nothing else is known."""
+    numbers = np.arange(len(price), dtype=np.int64)
+    blank = pd.Series("", index=numbers, dtype="str")
+    fold = np.zeros_like(numbers)
+    return HeldOut(numbers, blank, fold, blank, price, predicted, pd.DataFrame(index=numbers))
+
 
 def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0) -> HeldOut:
     """Combine the rows of a table with their predictions.
@@ -90,15 +114,14 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
     Raises:
         ValueError: the number of predictions differs from the number of rows.
     """
-    count = len(table)
-    if np.shape(predicted) != (count,):
+    if np.shape(predicted) != (len(table),):
         raise ValueError(
-            f"{count} rows, but predictions of shape {np.shape(predicted)}; expected one for each row"
+            f"{len(table)} rows, but predictions of shape {np.shape(predicted)}; expected one for each row"
         )
     return HeldOut(
         rows=table.row_numbers.astype(np.int64),
         ids=_as_text(table.ids),
-        fold=np.broadcast_to(np.asarray(fold, np.int64), (count,)).copy(),
+        fold=np.full(len(table), fold, np.int64),
         text=table.text.reset_index(drop=True),
         price=table.known_price.astype(np.float64),
         predicted=np.asarray(predicted, np.float64),
@@ -107,24 +130,16 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
     )
 
 
-def count_shared_rows(held_out: HeldOut, others: HeldOut) -> int:
-    """Return the number of rows whose text and price equal those of a row of `others`."""
-    mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, others))
-    return int(mine.isin(theirs).sum())
+def count_shared_rows(held_out: HeldOut, table: HeldOut | Table) -> int:
+    """Return the number of held-out rows whose text and price a table has; 0 if it is not that of the training."""
+    mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, table))
+    shared = int(mine.isin(theirs).sum())
+    return shared if shared >= TRAINED_ON * len(held_out) else 0
 
 
 def write_held_out(folder: Path, held_out: HeldOut) -> None:
     """Write `held_out.parquet` into a folder, atomically."""
-    frame = held_out.groups.copy()
-    values: tuple[Any, ...] = (
-        *(held_out.rows, held_out.ids, held_out.fold),
-        *(held_out.text, held_out.price, held_out.predicted),
-    )
-    for place, (name, column) in enumerate(zip(_COLUMNS, values, strict=True)):
-        frame.insert(place, name, column)
-    if held_out.weight is not None:
-        frame.insert(len(_COLUMNS), _WEIGHT, held_out.weight)
-    write_parquet(folder / HELD_OUT, frame)
+    write_parquet(folder / HELD_OUT, held_out.to_frame())
 
 
 def was_refitted(folder: Path) -> bool:
@@ -150,12 +165,7 @@ def report_refit(folders: Iterable[Path]) -> None:
 
 
 def read_held_out(folder: Path) -> HeldOut:
-    """Read the held-out rows of a run or a cross-validation; errors are those of `read_held_out_frame`."""
-    return _of_frame(read_held_out_frame(folder))
-
-
-def read_held_out_frame(folder: Path) -> pd.DataFrame:
-    """Read and check the held-out rows of a run or a cross-validation, as the file stores them.
+    """Read and check the held-out rows of a run, an ensemble or a cross-validation.
 
     Raises:
         DataError: the folder has no held-out rows, or the file is damaged.
@@ -166,19 +176,19 @@ def read_held_out_frame(folder: Path) -> pd.DataFrame:
     check_format(state, folder)
     check_intact(folder, [HELD_OUT], "train again", DataError)
     try:
-        frame = pd.read_parquet(folder / HELD_OUT)
-        found = _of_frame(frame)
-        if not (len(found) and np.isfinite(found.price).all() and (found.price > 0).all()):
+        held_out = _of_frame(pd.read_parquet(folder / HELD_OUT))
+        price, weight = held_out.price, held_out.weight
+        if not (len(held_out) and np.isfinite(price).all() and (price > 0).all()):
             raise ValueError("expected rows with positive prices")
-        if len(np.unique(found.rows)) < len(found):
+        if len(np.unique(held_out.rows)) < len(held_out):
             raise ValueError("a row occurs twice")
-        if not np.isfinite(found.predicted).all():
+        if not np.isfinite(held_out.predicted).all():
             raise ValueError("a prediction is not finite")
-        if found.weight is not None and not (np.isfinite(found.weight) & (found.weight >= 0)).all():
+        if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
             raise ValueError("expected weights of at least 0")
     except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
         raise DataError(f"{folder / HELD_OUT} is damaged ({error}). Train again.", path=str(folder)) from None
-    return frame
+    return held_out
 
 
 def _of_frame(frame: pd.DataFrame) -> HeldOut:

@@ -169,18 +169,20 @@ def scores_of(held_out: HeldOut, metric: Metric = SMAPE) -> Scores:
         metrics=price_metrics(held_out.predicted, held_out.price, metric.name, held_out.weight),
         interval=held_out_interval(held_out, metric),
         folds=fold_metrics(held_out, metric),
-        groups=group_scores(
-            groupings_of(held_out), held_out.predicted, held_out.price, metric, held_out.weight
-        ),
+        groups=group_scores(groupings_of(held_out), held_out, metric),
     )
+
+
+def overall(rows: HeldOut, metric: Metric) -> float:
+    """Return a metric over all rows."""
+    return metric(rows.predicted, rows.price, rows.weight)
 
 
 def fold_metrics(held_out: HeldOut, metric: Metric = SMAPE) -> pd.DataFrame:
     """Return the metrics of each fold, (F, metrics), ordered by fold."""
     rows = {}
     for fold in np.unique(held_out.fold):
-        inside = held_out.fold == fold
-        part = held_out.take(np.flatnonzero(inside))
+        part = held_out.take(np.flatnonzero(held_out.fold == fold))
         rows[int(fold)] = price_metrics(part.predicted, part.price, metric.name, part.weight)
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -196,30 +198,23 @@ def mean_and_sd(folds: pd.DataFrame) -> tuple[dict[Any, float], dict[Any, float]
 
 def held_out_interval(held_out: HeldOut, metric: Metric) -> tuple[float, float] | None:
     """Return the 95% bootstrap interval of a metric; None without scipy or with too few rows."""
-    weights, terms = (
-        metric.weights(held_out.price, held_out.weight),
-        metric.terms(held_out.predicted, held_out.price),
-    )
-    try:
-        return score_interval(metric, weights, terms)
-    except ModuleNotFoundError:
-        return None
+    with suppress(ModuleNotFoundError):
+        return score_interval(metric, *_weights_and_terms(held_out, metric))
+    return None
 
 
-def scores_with_intervals(
-    grouping: Grouping,
-    predicted: np.ndarray,
-    price: np.ndarray,
-    metric: Metric = SMAPE,
-    weight: np.ndarray | None = None,
-) -> pd.DataFrame:
+def _weights_and_terms(rows: HeldOut, metric: Metric) -> tuple[np.ndarray, np.ndarray]:
+    return metric.weights(rows.price, rows.weight), metric.terms(rows.predicted, rows.price)
+
+
+def scores_with_intervals(grouping: Grouping, rows: HeldOut, metric: Metric) -> pd.DataFrame:
     """Return the metric of each group with its 95% bootstrap interval; arguments as of `group_scores`.
 
     Columns: `group`, `rows`, the metric as `value`, and its interval `low` and `high`: NaN without scipy or with too
     few rows whose weight is above 0. The index is the group's number in the grouping.
     """
-    scores = group_scores([grouping], predicted, price, metric, weight)
-    weights, terms = metric.weights(price, weight), metric.terms(predicted, price)
+    scores = group_scores([grouping], rows, metric)
+    weights, terms = _weights_and_terms(rows, metric)
     kept = np.flatnonzero(np.bincount(grouping.codes, weights, len(grouping.labels)) > 0)
     bounds = np.full((len(kept), 2), np.nan)
     try:
@@ -229,11 +224,9 @@ def scores_with_intervals(
                 bounds[place] = score_interval(metric, weights[inside], terms[inside]) or np.nan
     except ModuleNotFoundError:
         logger.warning(f"the intervals of {metric.title} are omitted: they need scipy (pip install scipy)")
-    found = scores[["group", "rows"]].set_axis(kept, axis="index")
-    return found.assign(value=scores[metric.name].to_numpy(float), low=bounds[:, 0], high=bounds[:, 1])
-
-
-DEFAULT = "smape"
+    low, high = bounds.T
+    columns = scores[["group", "rows"]].set_axis(kept, axis="index")
+    return columns.assign(value=scores[metric.name].to_numpy(float), low=low, high=high)
 
 
 @dataclass(frozen=True)
@@ -277,28 +270,23 @@ def constant_score(rows: Table | HeldOut, known: Table | HeldOut, metric: Metric
     return metric(np.full(len(actual), constant), actual, rows.weight)
 
 
-def metric_of(folders: Iterable[Path], given: str | None = None) -> Metric:
-    """Return the metric to judge models by: the one that is given, or that of the first model.
+def metric_of(folders: Iterable[Path], name: str | None = None) -> Metric:
+    """Return the metric to judge models by: the one that is named, or that of the first model.
 
     Args:
         folders: of runs, ensembles, cross-validations or bundles.
-        given: the name of a metric.
+        name: of a metric; None: that of the first model.
 
     Raises:
         ConfigError: there is no metric of that name.
     """
-    if given is not None and given not in METRICS:
+    if name is not None and name not in METRICS:
         raise ConfigError(
-            f"there is no metric '{given}'; expected {', '.join(METRICS)}.{did_you_mean(given, METRICS)}",
+            f"there is no metric '{name}'; expected {', '.join(METRICS)}.{did_you_mean(name, METRICS)}",
             parameters=("metric",),
         )
-    return metric_named(given or next(map(_metric_in, folders), DEFAULT))
-
-
-def _metric_in(folder: Path) -> str:
-    """Return the name of a model's metric."""
-    found: str = facts_of(folder).get("metric", DEFAULT)
-    return found if found in METRICS else DEFAULT
+    named = (facts_of(folder).get("metric") for folder in folders)
+    return METRICS.get(name or next(named, None), SMAPE)
 
 
 def facts_of(folder: Path) -> dict[str, Any]:

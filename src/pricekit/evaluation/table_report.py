@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pricekit.config.project import update_project
 from pricekit.errors import ConfigError
-from pricekit.evaluation.duplicates import irreducible_error
+from pricekit.evaluation.duplicates import Duplicates, find_duplicates
 from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
 from pricekit.features.cells import profile_columns
 from pricekit.options import clear_errors
@@ -88,17 +88,11 @@ def find_suspects(price: np.ndarray) -> list[Suspect]:
     values, rows = np.unique(price, return_counts=True)
     counts = dict(zip(values.tolist(), rows.tolist(), strict=True))
     median = float(np.median(price))
-    found = [
-        Suspect(v, counts[v], "placeholder")
-        for v in LOWEST
-        if counts.get(v, 0) >= FEWEST and v * FAR <= median
-    ]
-    found += [
-        Suspect(v, counts[v], "placeholder") for v in PLACEHOLDERS if _is_placeholder(v, counts, median)
-    ]
-    years = map(float, range(FIRST_YEAR, LAST_YEAR + 1))
-    found += [Suspect(year, counts[year], "year") for year in years if _is_year(year, counts)]
-    return sorted(found, key=lambda suspect: suspect.value)
+    low = [value for value in LOWEST if counts.get(value, 0) >= FEWEST and value * FAR <= median]
+    placeholders = [value for value in PLACEHOLDERS if _is_placeholder(value, counts, median)]
+    years = [year for year in map(float, range(FIRST_YEAR, LAST_YEAR + 1)) if _is_year(year, counts)]
+    reasons = [(value, "placeholder") for value in low + placeholders] + [(year, "year") for year in years]
+    return [Suspect(value, counts[value], reason) for value, reason in sorted(reasons)]
 
 
 def rows_of_equal_years(
@@ -184,32 +178,6 @@ QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
 HIGHEST = 5
 
 
-@dataclass(frozen=True)
-class Duplicates:
-    """Rows with equal texts.
-
-    Attributes:
-        distinct_texts: number of different texts.
-        conflicting_rows: number of rows whose text also appears with a different price.
-        conflicting_smape: the lowest SMAPE that a model of the text can reach on those rows, in percent.
-        lowest_smape: the lowest SMAPE that it can reach on all rows.
-    """
-
-    distinct_texts: int
-    conflicting_rows: int
-    conflicting_smape: float
-    lowest_smape: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, as `pricekit check --json` prints them."""
-        return {
-            "distinct_texts": self.distinct_texts,
-            "rows_of_equal_text_and_other_price": self.conflicting_rows,
-            "their_lowest_smape": self.conflicting_smape,
-            "lowest_smape": self.lowest_smape,
-        }
-
-
 @dataclass(frozen=True, repr=False)
 class TableReport:
     """The findings of `profile_table` about a table.
@@ -250,20 +218,20 @@ class TableReport:
     text: tuple[str, ...]
     price: str | None
     id: str | None
-    left_out: dict[str, str]
     yields: dict[str, str]
     text_lengths: dict[str, float]
-    usable: int | None
-    rejected: dict[str, int]
     price_format: PriceFormat | None
-    price_quantiles: dict[float, float]
-    highest_prices: list[float]
-    suspects: tuple[Suspect, ...]
-    duplicates: Duplicates | None
-    leaks: Leaks | None
-    notes: tuple[str, ...]
     read_options: ReadOptions
-    trainable: bool
+    left_out: dict[str, str] = field(default_factory=dict)
+    usable: int | None = None
+    rejected: dict[str, int] = field(default_factory=dict)
+    price_quantiles: dict[float, float] = field(default_factory=dict)
+    highest_prices: list[float] = field(default_factory=list)
+    suspects: tuple[Suspect, ...] = ()
+    duplicates: Duplicates | None = None
+    leaks: Leaks | None = None
+    notes: tuple[str, ...] = ()
+    trainable: bool = False
 
     @property
     def train_arguments(self) -> dict[str, Any]:
@@ -384,11 +352,8 @@ def profile_table(
         (('title',), 'price', 2, 3.0)
     """
     chosen = guess_columns(table, text=text, price=price, id=id, read_options=read_options)
-    columns, read_options, notes = (
-        chosen.columns,
-        chosen.read_options,
-        _column_notes(chosen, guessed=not text),
-    )
+    columns, read_options = chosen.columns, chosen.read_options
+    notes = _column_notes(chosen, guessed=not text)
     source = chosen.file if chosen.file.kind == "frame" else table  # a file is opened again for its notices
     rows, facts = read_with_facts(
         source, columns, limit=limit, read_options=read_options, notices=notes.append
@@ -406,16 +371,7 @@ def profile_table(
             "set currency."
         )
         read_options = replace(read_options, currency=facts.prices.currency)
-    found = _examine_prices(rows, columns, notes)
-    leaks = found.leaks or Leaks({}, 0.0)
-    columns = _without_leaks(columns, leaks, notes)
-    used = (*columns.text, columns.price, columns.id)
-    reveals = {
-        name: f"reveals the price: it alone explains {share:.0%} of the log price"
-        for name, share in leaks.columns.items()
-        if name not in used
-    }
-    return TableReport(
+    report = TableReport(
         table=file.name,
         rows=len(rows),
         format=file.kind,
@@ -425,17 +381,29 @@ def profile_table(
         text=columns.text,
         price=columns.price,
         id=columns.id,
-        left_out=reasons_left_out(chosen.profiles, used) | reveals,
         yields={each.label: each.describe() for each in profile_columns(as_text_array(rows.text))},
         text_lengths={
             "empty": int((rows.text.str.strip() == "").sum()),
             **text_lengths(pa.array(rows.text, pa.large_string())),
         },
         price_format=facts.prices,
-        notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
         read_options=read_options,
-        trainable=bool(columns.text) and (found.usable or 0) >= MIN_ROWS and not titled,
-        **vars(found),
+    )
+    report = _with_prices(report, rows, columns, notes)
+    leaks = report.leaks or Leaks({}, 0.0)
+    text = _without_leaks(columns.text, leaks, notes)
+    used = (*text, columns.price, columns.id)
+    reveals = {
+        name: f"reveals the price: it alone explains {share:.0%} of the log price"
+        for name, share in leaks.columns.items()
+        if name not in used
+    }
+    return replace(
+        report,
+        text=text,
+        left_out=reasons_left_out(chosen.profiles, used) | reveals,
+        notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
+        trainable=bool(text) and (report.usable or 0) >= MIN_ROWS and not titled,
     )
 
 
@@ -475,34 +443,22 @@ def _column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True)
-class _PriceFindings:
-    """Findings about the rows with prices; attributes as of `TableReport`."""
-
-    usable: int | None = None
-    rejected: dict[str, int] = field(default_factory=dict)
-    price_quantiles: dict[float, float] = field(default_factory=dict)
-    highest_prices: list[float] = field(default_factory=list)
-    suspects: tuple[Suspect, ...] = ()
-    duplicates: Duplicates | None = None
-    leaks: Leaks | None = None
-
-
-def _examine_prices(rows: Table, columns: Columns, notes: list[str]) -> _PriceFindings:
-    """Examine the prices and texts of a table; append what the user should know to `notes`."""
+def _with_prices(report: TableReport, rows: Table, columns: Columns, notes: list[str]) -> TableReport:
+    """Add the findings about prices and texts to a report; append what the user should know to `notes`."""
     if columns.price is None:
         notes.append(
             "No column looks like a price; set price to name it. Without prices a model can predict these rows, but "
             "cannot learn from them."
         )
-        return _PriceFindings()
+        return report
     usable, rejected = split_usable(rows)
-    found = _PriceFindings(
-        len(usable), {str(reason): int(rows) for reason, rows in rejected["reason"].value_counts().items()}
+    reasons = rejected["reason"].value_counts().items()
+    report = replace(
+        report, usable=len(usable), rejected={str(reason): int(count) for reason, count in reasons}
     )
     if not len(usable):
         notes.append("Training cannot use any row.")
-        return found
+        return report
     if len(usable) < MIN_ROWS:
         notes.append(
             f"Training can use {counted(len(usable), 'row')}; training needs at least {MIN_ROWS} rows."
@@ -522,14 +478,12 @@ def _examine_prices(rows: Table, columns: Columns, notes: list[str]) -> _PriceFi
     suspects = find_suspects(price)
     equal_years = rows_of_equal_years(price, usable.frame, (columns.price, columns.id))
     notes += describe_suspects(suspects, equal_years)
-    groups = equal_texts(usable.text)
-    error = irreducible_error(groups, price)
     return replace(
-        found,
+        report,
         suspects=tuple(suspects),
         price_quantiles={q: float(np.quantile(price, q)) for q in QUANTILES},
         highest_prices=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
-        duplicates=Duplicates(int(groups.max()) + 1, error.rows, error.smape, error.smape_of_all),
+        duplicates=find_duplicates(equal_texts(usable.text), price),
         leaks=_leaks(usable, columns, notes),
     )
 
@@ -549,17 +503,17 @@ def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
     return found
 
 
-def _without_leaks(columns: Columns, leaks: Leaks, notes: list[str]) -> Columns:
-    """Return the columns without the text columns that leak; without any text if the whole text leaks."""
-    if not leaks.in_text and not leaks.columns.keys() & set(columns.text):
-        return columns
-    text = () if leaks.in_text else tuple(name for name in columns.text if name not in leaks.columns)
-    if not text:
+def _without_leaks(text: tuple[str, ...], leaks: Leaks, notes: list[str]) -> tuple[str, ...]:
+    """Return the text columns that do not leak; none if the whole text leaks."""
+    kept = () if leaks.in_text else tuple(name for name in text if name not in leaks.columns)
+    if kept == text:
+        return text
+    if not kept:
         notes.append(
             "The text leaks the price, so training stops. Remove the price from the text, or set "
             "allow_leak if the price is known whenever the model predicts."
         )
     else:
-        left_out = ", ".join(name for name in columns.text if name not in text)
+        left_out = ", ".join(name for name in text if name not in kept)
         notes.append(f"The suggested text columns omit columns that leak the price: {left_out}.")
-    return replace(columns, text=text)
+    return kept

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -168,13 +168,13 @@ def _range_critical(graph: onnx.ModelProto) -> set[str]:
 def _nodes_to_keep(graph: onnx.ModelProto, wrong: NodeProto, kept: set[str]) -> set[str]:
     """Return the node, or, if it is already in float32, the nodes whose float16 outputs it reads."""
     makers = {name: node for node in graph.graph.node for name in node.output}
-    found, seen = set(), [wrong]
+    names, seen = set(), [wrong]
     for node in seen:
         if node.name not in kept:
-            found.add(node.name)
+            names.add(node.name)
         else:
             seen += [makers[name] for name in node.input if name in makers and makers[name] not in seen]
-    return found
+    return names
 
 
 def _first_wrong(
@@ -412,7 +412,7 @@ def _round_products(
             quantize_static(
                 model,
                 folder / "model.onnx",
-                _Reader(rows),
+                SimpleNamespace(get_next=partial(next, rows, None)),  # all that calibration calls
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=["Gemm"],
                 nodes_to_quantize=names,
@@ -437,10 +437,8 @@ def _write_as_gemm(graph: onnx.GraphProto, products: list[_Product]) -> list[str
     of the Gemm has no other reader, so residual connections keep their float32 values.
     """
     constants = _constants(graph)
-    at, added = (
-        {product.matmul.name: product for product in products},
-        {p.add.name for p in products if p.add},
-    )
+    at = {product.matmul.name: product for product in products}
+    added = {product.add.name for product in products if product.add}
     nodes: list[NodeProto] = []
     flat: set[str] = set()
     for node in graph.node:
@@ -512,17 +510,6 @@ def _rounded(table: TensorProto) -> list[TensorProto] | None:
 
 def _constants(graph: onnx.GraphProto) -> dict[str, TensorProto]:
     return {tensor.name: tensor for tensor in graph.initializer}
-
-
-class _Reader:
-    """The batches as ONNX Runtime's calibration reads them; its base class has no other methods that are called."""
-
-    def __init__(self, batches: Iterator[Batch]) -> None:
-        self._batches = batches
-
-    def get_next(self) -> Any:
-        """Return the next batch by name, None at the end."""
-        return next(self._batches, None)
 
 
 def _is_not_advice(record: logging.LogRecord) -> bool:

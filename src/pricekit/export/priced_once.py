@@ -63,19 +63,16 @@ class PricedOnce:
         """Yield the prices of each batch, in order; new batches are priced side by side, one on each CPU."""
         keys = [_digest(batch) for batch in batches]
         new = {key: batch for key, batch in zip(keys, batches, strict=True) if key not in self._known}
-        computed = self._computed(list(new.values()))
+        computed: Iterator[np.ndarray] = iter(())
+        if new:
+            self._engine = self._engine or self._load()
+            # A single batch stays in the caller's thread: a model in torch starts threads of its own for each thread.
+            compute = map if len(new) == 1 else in_threads
+            computed = compute(self._engine, list(new.values()))
         for key in keys:
             if key not in self._known:
                 self._known[key] = next(computed)
             yield self._known[key]
-
-    def _computed(self, batches: list[Batch]) -> Iterator[np.ndarray]:
-        if not batches:
-            return iter(())
-        if self._engine is None:
-            self._engine = self._load()
-        # A single batch stays in the caller's thread: a model in torch starts threads of its own for each thread.
-        return map(self._engine, batches) if len(batches) == 1 else in_threads(self._engine, batches)
 
     def close(self) -> None:
         """Free the memory of the engine; the prices stay known."""

@@ -94,17 +94,21 @@ class VerificationReport:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The model and the graph, as functions of a batch.
+    """The model and the graph, as functions of a batch, and the rows on which they are compared.
 
     Attributes:
         reference: the model in torch.
         engine: the graph in ONNX Runtime.
         precision: of the graph.
+        inputs: as of `Sample`.
+        max_length: as of `Sample`.
     """
 
     reference: PriceBatch
     engine: PricedOnce
     precision: str
+    inputs: Inputs
+    max_length: int
 
     @property
     def limits(self) -> Limits:
@@ -161,18 +165,19 @@ def verify_graph(
         ExportError: a difference exceeds its limit, a price is not finite or not positive, or the graph fails for a
             batch shape.
     """
-    pair = _Pair(reference, engine or PricedOnce(lambda: load_cpu(graph)), precision)
-    inputs, max_length, price = sample.inputs, sample.max_length, sample.price
-    checks = _check_shapes(pair, inputs, max_length, graph, float32)
-    expected, found = _check_rows(pair, inputs)
-    change = 0.0 if price is None else abs(smape(expected, price) - smape(found, price))
+    engine = engine or PricedOnce(lambda: load_cpu(graph))
+    pair = _Pair(reference, engine, precision, sample.inputs, sample.max_length)
+    checks = _check_shapes(pair, graph, float32)
+    expected, actual = _check_rows(pair)
+    price = sample.price
+    change = 0.0 if price is None else abs(smape(expected, price) - smape(actual, price))
     if not change <= pair.limits.smape:
         raise pair.failure(
             f"the {precision} graph changes SMAPE on the run's sample rows by {change:.3g} points; the limit is "
             f"{pair.limits.smape:g}"
         )
-    difference = float((np.abs(found - expected) / expected).max())
-    return VerificationReport(checks, difference, change, *_check_sensitivity(pair, inputs, max_length))
+    difference = float((np.abs(actual - expected) / expected).max())
+    return VerificationReport(checks, difference, change, *_check_sensitivity(pair))
 
 
 def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:
@@ -215,19 +220,17 @@ def sample_batches(inputs: Inputs) -> Iterator[tuple[np.ndarray, Batch]]:
         yield rows, inputs.batch(rows)
 
 
-def _check_shapes(
-    pair: _Pair, inputs: Inputs, max_length: int, graph: Stored, float32: Path | None
-) -> list[ShapeCheck]:
+def _check_shapes(pair: _Pair, graph: Stored, float32: Path | None) -> list[ShapeCheck]:
     title = f"verifying the {pair.precision} graph: batch shapes"
     checks: list[ShapeCheck] = []
-    batches = list(shapes(inputs, max_length))
+    batches = list(shapes(pair.inputs, pair.max_length))
     prices = pair.engine.each(batches)
     with tracked(title, batches, token_count) as left:
         for batch in left:
             rows, length = batch["input_ids"].shape
             expected = pair.reference(batch).astype(np.float64)
             try:
-                found = next(prices).astype(np.float64)
+                actual = next(prices).astype(np.float64)
             except Exception as error:  # those of onnxruntime, which name the node
                 raise_outside_cause(error)
                 reason = shorten(str(error), 300)
@@ -235,10 +238,10 @@ def _check_shapes(
                     f"the {pair.precision} graph cannot price {counted(rows, 'row')} of {counted(length, 'token')}: "
                     f"{reason}"
                 ) from error
-            usable = found.shape == expected.shape and all(
-                np.isfinite(p).all() and (p > 0).all() for p in (found, expected)
+            usable = actual.shape == expected.shape and all(
+                np.isfinite(p).all() and (p > 0).all() for p in (actual, expected)
             )
-            difference = float(np.max(np.abs(found - expected) / expected)) if usable else float("inf")
+            difference = float(np.max(np.abs(actual - expected) / expected)) if usable else float("inf")
             checks.append(ShapeCheck(rows, length, difference))
     place = max(range(len(checks)), key=lambda one: checks[one].difference)
     worst, batch = checks[place], batches[place]
@@ -255,32 +258,34 @@ def _check_shapes(
     )
 
 
-def _check_rows(pair: _Pair, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+def _check_rows(pair: _Pair) -> tuple[np.ndarray, np.ndarray]:
     """Return the prices of the model and of the graph for every row, float64 (N,)."""
-    expected, found = np.empty(len(inputs)), np.empty(len(inputs))
+    inputs = pair.inputs
+    expected, actual = np.empty(len(inputs)), np.empty(len(inputs))
     title = f"verifying the {pair.precision} graph: sample rows"
     batches = list(sample_batches(inputs))
     prices = pair.engine.each([batch for _, batch in batches])
     with tracked(title, batches, lambda one: token_count(one[1])) as left:
         for (rows, batch), price in zip(left, prices, strict=True):
-            expected[rows], found[rows] = pair.reference(batch), price
-    difference, limit = np.abs(found - expected) / expected, pair.limits.price
+            expected[rows], actual[rows] = pair.reference(batch), price
+    difference, limit = np.abs(actual - expected) / expected, pair.limits.price
     if not difference.max() <= limit:
         raise pair.failure(
             f"the {pair.precision} graph prices {int((~(difference <= limit)).sum())} of {len(inputs)} sample rows "
             f"differently from the model: relative difference up to {difference.max():.2g}, the limit is {limit:g}"
         )
-    return expected, found
+    return expected, actual
 
 
-def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[float, float]:
+def _check_sensitivity(pair: _Pair) -> tuple[float, float]:
     """Return how much a row's price depends on the other rows and the padding of its batch.
 
     Returns:
         The largest relative difference, and the largest difference of log prices as a share of their standard
         deviation.
     """
-    rows = np.arange(min(SINGLE_ROWS, len(inputs)))
+    max_length = pair.max_length
+    rows = np.arange(min(SINGLE_ROWS, len(pair.inputs)))
     shuffled = np.random.default_rng(0).permutation(rows)
     single, short, size = list(rows[:, None]), min(SHORT, max_length), most_rows(max_length)
     pieces = [slice(start, start + size) for start in range(0, len(rows), size)]
@@ -294,8 +299,8 @@ def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[fl
     with tracked(
         f"verifying the {pair.precision} graph: rows alone and together", forms, lambda _: 1
     ) as left:
-        alone, together, padded, few, many = [_prices(pair.engine, inputs, *form) for form in left]
-    difference = np.abs(np.log([together / alone, padded / alone, many / few]))
+        alone, mixed, padded, few, many = [_prices(pair, parts, length) for parts, length in left]
+    difference = np.abs(np.log([mixed / alone, padded / alone, many / few]))
     sensitivity, spread = float(np.expm1(difference.max())), float(np.log(alone).std())
     limit = pair.limits.batch_sensitivity
     if not sensitivity <= limit:
@@ -306,10 +311,10 @@ def _check_sensitivity(pair: _Pair, inputs: Inputs, max_length: int) -> tuple[fl
     return sensitivity, float(difference.max() / spread) if spread > 0 else 0.0
 
 
-def _prices(engine: PricedOnce, inputs: Inputs, parts: list[np.ndarray], length: int | None) -> np.ndarray:
+def _prices(pair: _Pair, parts: list[np.ndarray], length: int | None) -> np.ndarray:
     """Return the prices of rows 0 to N - 1 in these batches, float32 (N,); in their own length if `length` is None."""
-    batches = [inputs.batch(rows) for rows in parts]
+    batches = [pair.inputs.batch(rows) for rows in parts]
     if length is not None:
-        batches = [fit_length(batch, length, inputs.pad_id) for batch in batches]
-    prices = np.concatenate(list(engine.each(batches)))
+        batches = [fit_length(batch, length, pair.inputs.pad_id) for batch in batches]
+    prices = np.concatenate(list(pair.engine.each(batches)))
     return prices[np.concatenate(parts).argsort()]

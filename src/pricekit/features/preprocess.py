@@ -74,6 +74,12 @@ class Inputs:
         inverse = np.array(each, np.int64)
         return np.unique(inverse, return_index=True)[1], inverse
 
+    def with_column(self, place: int, values: np.ndarray | float) -> Inputs:
+        """Return the inputs with other values, (N,) or one for all rows, in a feature column."""
+        features = self.features.copy()
+        features[:, place] = values
+        return replace(self, features=features)
+
     def batch(self, rows: np.ndarray, multiple_of: int = 1, max_length: int | None = None) -> Batch:
         """Return the padded inputs of rows, int (B,), in the given order; see `pad_rows`."""
         input_ids, attention_mask = pad_rows(self.tokens, rows, self.pad_id, multiple_of, max_length)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,7 +23,9 @@ from pricekit.wording import printable, shorten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
 
 SIZE = 6.4, 4.8
 """Width and height of a figure in inches."""
@@ -43,8 +45,6 @@ WIDTH = 28
 """The most characters of a text that a label shows."""
 MISSING = "\N{WHITE SQUARE}"
 """Stands for a character that the font does not have."""
-PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
-"""Properties of a matplotlib text that is shown as it is, without mathtext and TeX."""
 
 _MANY_MARKS = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
 """More accents on one letter than any language has; they would cover other labels."""
@@ -164,10 +164,10 @@ def axes_for(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     if not opacity:  # a setting such as "none" has no colour
         red, green, blue, _ = to_rgba(_PAPER[_is_dark()])
     figure.set_facecolor((red, green, blue, 0.0))
-    found = figure.add_subplot()
-    found.patch.set_alpha(0.0)
-    found.spines[["top", "right"]].set_visible(False)
-    return found
+    axes = figure.add_subplot()
+    axes.patch.set_alpha(0.0)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
 
 
 def inks() -> Inks:
@@ -230,41 +230,49 @@ def dense_points(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
     bar.set_label("rows")
 
 
-def legend(ax: Axes, handles: list[Any] | None = None, **options: Any) -> None:
-    """Add a legend whose texts are shown as they are.
-
-    Args:
-        ax: the axes.
-        handles: what it lists; None: everything with a label.
-        **options: of `Axes.legend`.
-    """
-    listed = ax.legend(**options) if handles is None else ax.legend(handles=handles, **options)
-    listed.get_frame().set_alpha(0.0)
-    for text in listed.get_texts():
+def show_as_is(texts: Iterable[Text]) -> None:
+    """Show texts without mathtext and TeX."""
+    for text in texts:
         text.set_parse_math(False)
         text.set_usetex(False)
 
 
-def legend_below(ax: Axes, handles: list[Any] | None, columns: int) -> None:
-    """Add a legend below the label of the x axis; arguments as of `legend`."""
+def clear_legend(legend: Legend) -> None:
+    """Show the texts of a legend as they are, on no background."""
+    legend.get_frame().set_alpha(0.0)
+    show_as_is(legend.get_texts())
+
+
+def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None) -> None:
+    """Add a legend below the label of the x axis.
+
+    Args:
+        ax: the axes.
+        columns: of the legend.
+        handles: what it lists; None: everything with a label.
+    """
     import matplotlib as mpl
     from matplotlib.transforms import ScaledTranslation
 
     figure = ax.get_figure(root=True)
     assert figure is not None
     below = ScaledTranslation(0, -0.05 * mpl.rcParams["font.size"], figure.dpi_scale_trans)
-    place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": ax.transAxes + below}
-    legend(ax, handles, ncols=columns, fontsize="small", borderaxespad=0, **place)
+    clear_legend(
+        ax.legend(
+            handles=handles, ncols=columns, fontsize="small", borderaxespad=0, loc="upper left",
+            bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + below,
+        )
+    )  # fmt: skip
 
 
 def label_axis(ax: Axes, axis: Literal["x", "y"], text: str) -> None:
     """Name an axis by a text that is shown as it is."""
-    (ax.set_xlabel if axis == "x" else ax.set_ylabel)(text, **PLAIN)
+    show_as_is([ax.set_xlabel(text) if axis == "x" else ax.set_ylabel(text)])
 
 
 def heading(ax: Axes, text: str) -> None:
     """Add a short title at the left."""
-    ax.set_title(plain(text, 90), loc="left", fontsize="medium", **PLAIN)
+    show_as_is([ax.set_title(plain(text, 90), loc="left", fontsize="medium")])
 
 
 def _is_dark() -> bool:

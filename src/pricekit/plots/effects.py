@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -144,8 +144,10 @@ def measure_effect(predictor: Predictor, rows: Table, feature: str) -> FeatureEf
     places = _places(predictor, feature)
     some = rows.take(evenly(len(rows), ROWS))
     inputs = predictor.prepare(some)
-    first = next(member for member, place in enumerate(places) if place is not None)
-    observed = inputs[first].features[:, places[first]].astype(np.float64)
+    column = next(
+        each.features[:, place] for each, place in zip(inputs, places, strict=True) if place is not None
+    )
+    observed = column.astype(np.float64)
     known = observed[np.isfinite(observed)]
     quantiles = np.linspace(0, 1, VALUES)
     values = np.unique(np.quantile(known, quantiles, method="nearest")) if len(known) else known
@@ -158,12 +160,10 @@ def measure_effect(predictor: Predictor, rows: Table, feature: str) -> FeatureEf
     logs = np.empty((len(values), len(some)))
     with progress("pricing at each value", len(values)) as advance:
         for at, value in enumerate(values):
-            changed = list(inputs)
-            for member, place in enumerate(places):
-                if place is not None:
-                    features = inputs[member].features.copy()
-                    features[:, place] = value
-                    changed[member] = replace(inputs[member], features=features)
+            changed = [
+                each if place is None else each.with_column(place, value)
+                for each, place in zip(inputs, places, strict=True)
+            ]
             logs[at] = np.log(predictor.price(changed).astype(np.float64))
             advance(1)
     return FeatureEffectDisplay(feature, values, logs, observed, predictor.currency)
@@ -171,8 +171,7 @@ def measure_effect(predictor: Predictor, rows: Table, feature: str) -> FeatureEf
 
 def _places(predictor: Predictor, feature: str) -> list[int | None]:
     """Return the column of a feature in each member's inputs, None for members without it; raises ConfigError."""
-    names = [member.preprocessor.features.names for member in predictor.members]
-    known = list(dict.fromkeys(name for some in names for name in some))
+    known = list(dict.fromkeys(name for names in predictor.feature_names for name in names))
     if feature not in known:
         listed = ", ".join(shorten(name) for name in known) or "none"
         raise ConfigError(
@@ -181,7 +180,7 @@ def _places(predictor: Predictor, feature: str) -> list[int | None]:
             feature=feature,
             candidates=known,
         )
-    return [some.index(feature) if feature in some else None for some in names]
+    return [names.index(feature) if feature in names else None for names in predictor.feature_names]
 
 
 def _sample(path: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricekit.errors import DataError
+from pricekit.io.files import read_json
 from pricekit.io.output import kind_of
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.options import clear_errors, model_path
@@ -32,7 +33,6 @@ from pricekit.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 FILE = "metrics.jsonl"
 _LOSS = (0, (1, 1.2))
@@ -82,6 +82,7 @@ class LearningCurveDisplay(Display):
     currency: str | None = None
 
     @classmethod
+    @clear_errors()
     def from_model(cls, model: Any, *, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw the epochs of a run, an ensemble or a cross-validation, finished or not.
 
@@ -96,71 +97,69 @@ class LearningCurveDisplay(Display):
             DataError: the model has no epochs, or a file is damaged.
         """
         require_matplotlib()
-        with clear_errors():
-            curves = _read(cls, model_path(model, "model"))
-        return curves.plot(ax)
+        path = model_path(model, "model")
+        read = [_curve(folder, name) for folder, name in _runs(path, "")]
+        if not read:
+            raise DataError(_absence(path), path=str(path))
+        curves, metrics = zip(*read, strict=True)
+        return cls(curves, next(filter(None, metrics), SMAPE), currency_of(path)).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
+        from matplotlib.lines import Line2D
         from matplotlib.ticker import MaxNLocator
 
-        ink, lines = inks(), []
+        ink, lines, several = inks(), [], len(self.curves) > 1
         scored = any(np.isfinite(curve.score).any() for curve in self.curves)
         losses = ax.twinx() if scored else ax
         losses.patch.set_alpha(0.0)
         for place, curve in enumerate(self.curves):
             colour, marker = ink.several[place % len(ink.several)], MARKERS[place % len(MARKERS)]
-            shape: dict[str, Any] = {
-                "color": colour,
-                "marker": marker,
-                "markersize": 4,
-                "markevery": max(1, len(curve.epoch) // 10),
-            }
-            lines.append(losses.plot(curve.epoch, curve.loss, linestyle=_LOSS, linewidth=1.3, **shape)[0])
+            every = max(1, len(curve.epoch) // 10)
+            (line,) = losses.plot(
+                curve.epoch, curve.loss, linestyle=_LOSS, linewidth=1.3, color=colour, marker=marker,
+                markersize=4, markevery=every,
+            )  # fmt: skip
             if scored:
-                lines[-1] = ax.plot(curve.epoch, curve.score, "-", **shape)[0]
+                (line,) = ax.plot(
+                    curve.epoch, curve.score, color=colour, marker=marker, markersize=4, markevery=every
+                )
                 if curve.best is not None and (at := np.flatnonzero(curve.epoch == curve.best)).size:
-                    ring: dict[str, Any] = {"markersize": 13, "markerfacecolor": "none", "zorder": 4}
-                    ax.plot(curve.epoch[at], curve.score[at], "o", color=colour, **ring)
-                    if len(self.curves) == 1:
+                    ax.plot(
+                        curve.epoch[at], curve.score[at], "o", color=colour, markersize=13,
+                        markerfacecolor="none", zorder=4,
+                    )  # fmt: skip
+                    if not several:
                         ax.axvline(curve.best, color=ink.text, linewidth=0.8, alpha=0.5)
-            lines[-1].set_label(plain(curve.name or "the run"))
+            line.set_label(plain(curve.name or "the run"))
+            lines.append(line)
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         losses.set_ylabel("training loss (dotted)")
+        handles = lines if several else []
         if scored:
             losses.spines["top"].set_visible(False)
             label_axis(ax, "y", f"validation {metric_label(self.metric, self.currency)}")
-        self._explain(ax, lines if len(lines) > 1 else [], scored)
+            if any(curve.best is not None for curve in self.curves):
+                label = "best epoch" if several else f"best epoch: {self.curves[0].best}"
+                ring = Line2D(
+                    [], [], linestyle="", marker="o", markersize=9, markerfacecolor="none", color=ink.text,
+                    label=label,
+                )  # fmt: skip
+                handles = [*handles, ring]
+        if handles:
+            legend_below(ax, min(4, len(handles)), handles)
+        runs = f"{counted(len(self.curves), 'run')}, " if several else ""
+        heading(ax, runs + self._epochs)
         return self._drawn_on(ax)
 
-    def _explain(self, ax: Axes, lines: list[Line2D], scored: bool) -> None:
-        """Add a legend for several runs, or name the best epoch of a single one."""
-        ring = None
-        if scored and any(curve.best is not None for curve in self.curves):
-            from matplotlib.lines import Line2D
-
-            ring = Line2D(
-                [], [], linestyle="", marker="o", markersize=9, markerfacecolor="none", color=inks().text
-            )
-            ring.set_label("best epoch" if len(self.curves) > 1 else f"best epoch: {self.curves[0].best}")
-        if handles := [*lines, *([] if ring is None else [ring])]:
-            legend_below(ax, handles, min(4, len(handles)))
-        runs = "" if len(self.curves) == 1 else f"{counted(len(self.curves), 'run')}, "
-        heading(ax, f"{runs}{counted(max(int(curve.epoch.max()) for curve in self.curves), 'epoch')}")
+    @property
+    def _epochs(self) -> str:
+        return counted(max(int(curve.epoch.max()) for curve in self.curves), "epoch")
 
     def __repr__(self) -> str:
-        epochs = counted(max(int(curve.epoch.max()) for curve in self.curves), "epoch")
-        return f"LearningCurveDisplay({counted(len(self.curves), 'run')}, {epochs})"
-
-
-def _read(cls: type[LearningCurveDisplay], path: Path) -> LearningCurveDisplay:
-    found = [_curve(folder, name) for folder, name in _runs(path, "")]
-    if not found:
-        raise DataError(_absence(path), path=str(path))
-    curves, metrics = zip(*found, strict=True)
-    return cls(curves, next(filter(None, metrics), SMAPE), currency_of(path))
+        return f"LearningCurveDisplay({counted(len(self.curves), 'run')}, {self._epochs})"
 
 
 def _runs(path: Path, name: str) -> Iterator[tuple[Path, str]]:
@@ -189,7 +188,7 @@ def _curve(folder: Path, name: str) -> tuple[Curve, Metric | None]:
         raise DataError(f"{folder / FILE} is damaged ({error}). Train again.", path=str(folder)) from None
     best = None
     with suppress(OSError, ValueError, KeyError, TypeError):  # not finished, or from another source
-        best = int(json.loads((folder / "run.json").read_text("utf-8"))["best_epoch"])
+        best = int(read_json(folder / "run.json")["best_epoch"])
     return Curve(name, epoch, loss, score, best), metric
 
 

@@ -15,8 +15,8 @@ from pricekit.answers.evaluate import judged_rows
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.error_report import grouping_by
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
-from pricekit.evaluation.held_out import HeldOut
-from pricekit.evaluation.scores import facts_of, metric_of, scores_with_intervals
+from pricekit.evaluation.held_out import HeldOut, rows_of_prices
+from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
 from pricekit.io.log import logger
 from pricekit.io.output import check_intact, kind_of
 from pricekit.metrics import Metric
@@ -24,15 +24,14 @@ from pricekit.options import WeighedOptions, path_or_frame, with_options
 from pricekit.plots.drawing import (
     DASHES,
     MARKERS,
-    PLAIN,
     SIZE,
     Display,
     axes_for,
+    clear_legend,
     dense_points,
     heading,
     inks,
     label_axis,
-    legend,
     legend_below,
     metric_label,
     number,
@@ -40,6 +39,7 @@ from pricekit.plots.drawing import (
     price_label,
     price_scale,
     require_matplotlib,
+    show_as_is,
 )
 from pricekit.predict.intervals import Intervals, read_intervals
 from pricekit.predict.predictor import Predictor
@@ -74,7 +74,7 @@ class Judged:
 
 
 def judge(
-    model: Any, table: Any, options: Mapping[str, Any], *, metric: str | None = None, least: int = 2
+    model: Any, table: Any, options: Mapping[str, Any], metric: str | None = None, least: int = LEAST_ROWS
 ) -> Judged:
     """Return the rows of a table, or the held-out rows of a model, with their predictions.
 
@@ -99,16 +99,16 @@ def judge(
     return Judged(rows, judged_by, currency, predictor, reader.path)
 
 
-def check_prices(price: Any, predicted: Any, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return true and predicted prices as float64 (N,) each.
+def check_prices(price: Any, predicted: Any, least: int = LEAST_ROWS) -> HeldOut:
+    """Return true and predicted prices as rows.
 
     Raises:
         DataError: they differ in number, there are fewer than `least`, or one is not a number above 0.
     """
-    found = []
-    for name, given in (("price", price), ("predicted", predicted)):
+    arrays = []
+    for name, prices in (("price", price), ("predicted", predicted)):
         try:
-            values = np.asarray(given, np.float64)
+            values = np.asarray(prices, np.float64)
         except (TypeError, ValueError):
             values = np.empty((0, 0))
         if values.ndim != 1:
@@ -120,28 +120,28 @@ def check_prices(price: Any, predicted: Any, least: int = 2) -> tuple[np.ndarray
                 f"{name} contains {bad[0]:g}; a picture has logarithmic axes, so it needs prices above 0",
                 parameters=(name,),
             )
-        found.append(values)
-    actual, priced = found
-    if len(actual) != len(priced):
+        arrays.append(values)
+    count, others = map(len, arrays)
+    if count != others:
         raise DataError(
-            f"there are {counted(len(actual), 'true price')}, but {counted(len(priced), 'predicted price')}; expected "
+            f"there are {counted(count, 'true price')}, but {counted(others, 'predicted price')}; expected "
             "one of each for each row",
             parameters=("price", "predicted"),
         )
-    if len(actual) < least:
+    if count < least:
         raise DataError(
-            f"there {'is' if len(actual) == 1 else 'are'} only {counted(len(actual), 'row')} with a price; this "
+            f"there {'is' if count == 1 else 'are'} only {counted(count, 'row')} with a price; this "
             f"picture needs at least {least}",
-            rows=len(actual),
+            rows=count,
             least=least,
         )
-    return actual, priced
+    return rows_of_prices(*arrays)
 
 
 def currency_of(folder: Path) -> str | None:
     """Return the currency of a run, an ensemble or a cross-validation; None if its table did not show one."""
-    models = (folder, *sorted(folder.glob("fold-*")))
-    return next((str(found) for model in models if (found := facts_of(model).get("currency"))), None)
+    named = (facts_of(model).get("currency") for model in (folder, *sorted(folder.glob("fold-*"))))
+    return next(filter(None, named), None)
 
 
 FACTOR = 2.0
@@ -189,8 +189,8 @@ class PredictionDisplay(Display):
             DataError: the table cannot be used, there are fewer than two rows, or the model has no held-out rows.
             BundleError, PluginError: the model cannot be opened.
         """
-        found = judge(model, table, options)
-        return cls(found.rows.price, found.rows.predicted, found.currency).plot(ax)
+        judged = judge(model, table, options, least=2)
+        return cls(judged.rows.price, judged.rows.predicted, judged.currency).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -208,7 +208,8 @@ class PredictionDisplay(Display):
             ConfigError: matplotlib is not installed.
             DataError: the prices cannot be drawn.
         """
-        return cls(*check_prices(price, predicted), currency).plot(ax)
+        rows = check_prices(price, predicted, 2)
+        return cls(rows.price, rows.predicted, currency).plot(ax)
 
     @property
     def within(self) -> float:
@@ -233,7 +234,7 @@ class PredictionDisplay(Display):
         label_axis(ax, "x", price_label("true price", self.currency))
         label_axis(ax, "y", price_label("predicted price", self.currency))
         heading(ax, counted(len(self.price), "row"))
-        legend(ax, loc="upper left", fontsize="small")
+        clear_legend(ax.legend(loc="upper left", fontsize="small"))
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -280,16 +281,19 @@ class ResidualDisplay(Display):
         cls, model: Any, table: Any = None, *, ax: Axes | None = None, **options: Unpack[WeighedOptions]
     ) -> ResidualDisplay:
         """Draw the factors of a model, for at least 20 rows; otherwise as `PredictionDisplay.from_model`."""
-        found = judge(model, table, options, least=LEAST_ROWS)
-        return cls(found.rows.predicted, found.rows.predicted / found.rows.price, found.currency).plot(ax)
+        judged = judge(model, table, options)
+        return cls._of(judged.rows, judged.currency).plot(ax)
 
     @classmethod
     def from_predictions(
         cls, price: Any, predicted: Any, *, currency: str | None = None, ax: Axes | None = None
     ) -> ResidualDisplay:
         """Draw the factors of given prices, for at least 20 rows; otherwise as that of `PredictionDisplay`."""
-        actual, priced = check_prices(price, predicted, LEAST_ROWS)
-        return cls(priced, priced / actual, currency).plot(ax)
+        return cls._of(check_prices(price, predicted), currency).plot(ax)
+
+    @classmethod
+    def _of(cls, rows: HeldOut, currency: str | None) -> ResidualDisplay:
+        return cls(rows.predicted, rows.predicted / rows.price, currency)
 
     @property
     def running(self) -> pd.DataFrame:
@@ -323,7 +327,7 @@ class ResidualDisplay(Display):
         label_axis(ax, "x", price_label("predicted price", self.currency))
         ax.set_ylabel("predicted / true price")
         heading(ax, counted(len(self.predicted), "row"))
-        legend_below(ax, None, 3)
+        legend_below(ax, 3)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
@@ -403,9 +407,8 @@ class DecileDisplay(Display):
             ConfigError: matplotlib is not installed, or there is no such metric.
             DataError: as of `PredictionDisplay.from_model`; or there are fewer than 20 rows, or all prices are equal.
         """
-        found = judge(model, table, options, metric=metric, least=LEAST_ROWS)
-        rows = found.rows
-        return cls._of(rows.price, rows.predicted, rows.weight, found.metric, found.currency).plot(ax)
+        judged = judge(model, table, options, metric)
+        return cls._of(judged.rows, judged.metric, judged.currency).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -418,23 +421,15 @@ class DecileDisplay(Display):
         ax: Axes | None = None,
     ) -> DecileDisplay:
         """Draw the metric of given prices, (N,) each; arguments and errors as of `from_model`."""
-        actual, priced = check_prices(price, predicted, LEAST_ROWS)
-        return cls._of(actual, priced, None, metric_of([], metric), currency).plot(ax)
+        return cls._of(check_prices(price, predicted), metric_of([], metric), currency).plot(ax)
 
     @classmethod
-    def _of(
-        cls,
-        price: np.ndarray,
-        predicted: np.ndarray,
-        weight: np.ndarray | None,
-        metric: Metric,
-        currency: str | None,
-    ) -> DecileDisplay:
-        grouping = deciles(price)
-        scores = scores_with_intervals(grouping, predicted, price, metric, weight)
-        ranges = pd.Series(price).groupby(grouping.codes).agg(["min", "max"])
+    def _of(cls, rows: HeldOut, metric: Metric, currency: str | None) -> DecileDisplay:
+        grouping = deciles(rows.price)
+        scores = scores_with_intervals(grouping, rows, metric)
+        ranges = pd.Series(rows.price).groupby(grouping.codes).agg(["min", "max"])
         scores["least"], scores["most"] = ranges["min"], ranges["max"]
-        return cls(scores, metric(predicted, price, weight), metric, currency)
+        return cls(scores, overall(rows, metric), metric, currency)
 
     def plot(self, ax: Axes | None = None) -> DecileDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
@@ -460,12 +455,11 @@ class DecileDisplay(Display):
         label_axis(ax, "x", price_label("true price", self.currency))
         label_axis(ax, "y", metric_label(self.metric, self.currency))
         heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
-        legend_below(ax, None, 3)
+        legend_below(ax, 3)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
-        groups = f"{counted(len(self.scores), 'group')} of {counted(int(self.scores['rows'].sum()), 'row')}"
-        return f"DecileDisplay({groups}, {self.metric.title} {self.metric.write(self.overall)})"
+        return f"DecileDisplay({_summary(self)})"
 
 
 @dataclass(repr=False, eq=False)
@@ -527,11 +521,9 @@ class GroupDisplay(Display):
             DataError: as of `PredictionDisplay.from_model`; or there is no such column, or only one group with at least
                 ten rows.
         """
-        found = judge(model, table, options, metric=metric, least=LEAST_ROWS)
-        rows = found.rows
-        grouping = _several(grouping_by(rows, by, MOST_GROUPS), by)
-        prices = rows.price, rows.predicted, rows.weight
-        return cls._of(grouping, *prices, found.metric, found.currency).plot(ax)
+        judged = judge(model, table, options, metric)
+        grouping = grouping_by(judged.rows, by, MOST_GROUPS)
+        return cls._of(judged.rows, _several(grouping, by), judged.metric, judged.currency).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -556,28 +548,20 @@ class GroupDisplay(Display):
             currency: of the prices, for the labels.
             ax: the axes to draw on; default: those of a new figure.
         """
-        actual, priced = check_prices(price, predicted, LEAST_ROWS)
+        rows = check_prices(price, predicted)
         column = pd.Series(np.asarray(groups, object).ravel(), name=by).astype("str").fillna("")
-        if len(column) != len(actual):
+        if len(column) != len(rows):
             raise DataError(
-                f"there are {counted(len(actual), 'row')}, but groups of {len(column):,}; expected one for each row",
+                f"there are {counted(len(rows), 'row')}, but groups of {len(column):,}; expected one for each row",
                 parameters=("groups",),
             )
         grouping = _several(by_category(column, MOST_GROUPS), by)
-        return cls._of(grouping, actual, priced, None, metric_of([], metric), currency).plot(ax)
+        return cls._of(rows, grouping, metric_of([], metric), currency).plot(ax)
 
     @classmethod
-    def _of(
-        cls,
-        grouping: Grouping,
-        price: np.ndarray,
-        predicted: np.ndarray,
-        weight: np.ndarray | None,
-        metric: Metric,
-        currency: str | None,
-    ) -> GroupDisplay:
-        scores = scores_with_intervals(grouping, predicted, price, metric, weight)
-        return cls(grouping.by, scores, metric(predicted, price, weight), metric, currency)
+    def _of(cls, rows: HeldOut, grouping: Grouping, metric: Metric, currency: str | None) -> GroupDisplay:
+        scores = scores_with_intervals(grouping, rows, metric)
+        return cls(grouping.by, scores, overall(rows, metric), metric, currency)
 
     def plot(self, ax: Axes | None = None) -> GroupDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
@@ -593,30 +577,33 @@ class GroupDisplay(Display):
         labels = [
             f"{plain(group)}  ({rows:,})" for group, rows in zip(scores["group"], scores["rows"], strict=True)
         ]
-        ax.set_yticks(places, labels=labels, **PLAIN)
+        ax.set_yticks(places, labels=labels)
+        show_as_is(ax.get_yticklabels())
         ax.set_ylim(len(scores) - 0.4, -0.6)
         ax.set_xlim(left=0)
         label_axis(ax, "x", metric_label(self.metric, self.currency))
         heading(ax, f"by {plain(self.by)} (number of rows)")
-        legend_below(ax, None, 2)
+        legend_below(ax, 2)
         return self._drawn_on(ax)
 
     def __repr__(self) -> str:
-        groups = f"{counted(len(self.scores), 'group')} of {counted(int(self.scores['rows'].sum()), 'row')}"
-
-        score = f"{self.metric.title} {self.metric.write(self.overall)}"
-        return f"GroupDisplay(by {shorten(printable(self.by))}: {groups}, {score})"
+        return f"GroupDisplay(by {shorten(printable(self.by))}: {_summary(self)})"
 
 
 def deciles(price: np.ndarray) -> Grouping:
     """Return the grouping by price; raises DataError if it has a single group."""
-    found = by_price(price)
-    if len(found.labels) < 2:
+    grouping = by_price(price)
+    if len(grouping.labels) < 2:
         raise DataError(
             f"all {len(price):,} rows are in one group by price; a picture by price needs groups of at least "
             f"{MIN_ROWS} rows with different prices"
         )
-    return found
+    return grouping
+
+
+def _summary(display: DecileDisplay | GroupDisplay) -> str:
+    groups = f"{counted(len(display.scores), 'group')} of {counted(int(display.scores['rows'].sum()), 'row')}"
+    return f"{groups}, {display.metric.title} {display.metric.write(display.overall)}"
 
 
 def _draw_overall(line: Callable[..., object], display: DecileDisplay | GroupDisplay) -> None:
@@ -701,14 +688,14 @@ class CoverageDisplay(Display):
             DataError: as of `PredictionDisplay.from_model`; or there are fewer than 20 rows; or, by price,
                 all are equal.
         """
-        found = judge(model, table, options, least=LEAST_ROWS)
-        rows, (levels, inside) = found.rows, coverage_of(found)
-        if found.predictor is None and kind_of(found.path) != "cross-validation":
+        judged = judge(model, table, options)
+        display = coverage_of(judged)
+        if judged.predictor is None and kind_of(judged.path) != "cross-validation":
             logger.warning(
-                f"the intervals of {found.path} were fitted on these held-out rows, so their coverage says little; "
+                f"the intervals of {judged.path} were fitted on these held-out rows, so their coverage says little; "
                 "use a table with other rows, or a cross-validation"
             )
-        return cls(rows.price, inside, levels, rows.weight, found.currency).plot(ax, by=by)
+        return display.plot(ax, by=by)
 
     @classmethod
     def from_predictions(
@@ -734,7 +721,7 @@ class CoverageDisplay(Display):
             ConfigError: matplotlib is not installed.
             DataError: the prices or the bounds cannot be drawn.
         """
-        actual, _ = check_prices(price, price, LEAST_ROWS)
+        actual = check_prices(price, price).price
         levels = sorted(bounds)
         arrays = [np.asarray(bounds[level], np.float64) for level in levels]
         if not levels or not all(0 < level < 1 for level in levels):
@@ -771,12 +758,11 @@ class CoverageDisplay(Display):
         """
         if by not in ("level", "price"):
             raise ConfigError(f"by is {by!r}; expected 'level' or 'price'", parameters=("by",))
-        groups = deciles(self.price).codes if by == "price" else None
         ax = axes_for(ax)
-        if groups is None:
-            self._plot_levels(ax)
+        if by == "price":
+            self._plot_prices(ax, deciles(self.price).codes)
         else:
-            self._plot_prices(ax, groups)
+            self._plot_levels(ax)
         ax.set_ylabel("true prices inside the interval (%)")
         heading(ax, counted(len(self.price), "row"))
         return self._drawn_on(ax)
@@ -792,11 +778,10 @@ class CoverageDisplay(Display):
         ax.plot([0, 100], [0, 100], DASHES, color=ink.text, linewidth=1, label="nominal")
         ax.plot(100 * self.levels, 100 * self.share, "o-", color=ink.main, markersize=5, label="found")
         ax.set(xlim=(0, 100), ylim=(0, 102), xlabel="level of the interval (%)")
-        legend(ax, loc="upper left", fontsize="small")
+        clear_legend(ax.legend(loc="upper left", fontsize="small"))
 
     def _plot_prices(self, ax: Axes, groups: np.ndarray) -> None:
-        ink = inks()
-        weight = self._weights
+        ink, weight = inks(), self._weights
         price_scale(ax, "x", self.price)
         shown = [row for row, level in enumerate(self.levels) if np.isclose(level, SHOWN).any()]
         for place, row in enumerate(shown or [len(self.levels) - 1]):
@@ -814,7 +799,7 @@ class CoverageDisplay(Display):
         ax.set(ylim=(0, 102))
         label_axis(ax, "x", price_label("true price, by decile", self.currency))
         ax.plot([], [], DASHES, color=ink.text, linewidth=1, label="nominal")
-        legend_below(ax, None, 2)
+        legend_below(ax, 2)
 
     def __repr__(self) -> str:
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())
@@ -822,20 +807,16 @@ class CoverageDisplay(Display):
         return f"CoverageDisplay({rows}, {found})"
 
 
-def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
-    """Return the levels of a model, float64 (Q,), and whether each true price is inside their intervals, bool (Q, N).
-
-    Raises:
-        ConfigError: the model has no intervals.
-    """
-    rows, fold = found.rows, np.zeros(len(found.rows), np.int64)
-    if found.predictor is not None:
-        fitted = {0: found.predictor.require_intervals()}
-    elif kind_of(found.path) == "cross-validation":
+def coverage_of(judged: Judged) -> CoverageDisplay:
+    """Return the coverage of a model's intervals, not drawn; raises ConfigError if the model has no intervals."""
+    rows, path, fold = judged.rows, judged.path, np.zeros(len(judged.rows), np.int64)
+    if judged.predictor is not None:
+        fitted = {0: judged.predictor.require_intervals()}
+    elif kind_of(path) == "cross-validation":
         fold = rows.fold
-        fitted = {int(run): _read(found.path / f"fold-{run}") for run in np.unique(fold)}
+        fitted = {int(run): _read(path / f"fold-{run}") for run in np.unique(fold)}
     else:
-        fitted = {0: _read(found.path)}
+        fitted = {0: _read(path)}
     levels = reduce(np.intersect1d, [each.levels for each in fitted.values()])
     if not len(levels):
         raise ConfigError(
@@ -847,7 +828,7 @@ def coverage_of(found: Judged) -> tuple[np.ndarray, np.ndarray]:
         for place, level in enumerate(levels):
             low, high = intervals.bounds(rows.predicted[mine], float(level))
             inside[place, mine] = (rows.price[mine] >= low) & (rows.price[mine] <= high)
-    return levels, inside
+    return CoverageDisplay(rows.price, inside, levels, rows.weight, judged.currency)
 
 
 def _read(folder: Path) -> Intervals:

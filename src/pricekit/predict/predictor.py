@@ -114,6 +114,11 @@ class Predictor:
         return self.members[0].preprocessor
 
     @property
+    def feature_names(self) -> list[tuple[str, ...]]:
+        """The names of the feature columns of each member."""
+        return [member.preprocessor.features.names for member in self.members]
+
+    @property
     def engine(self) -> str:
         """The name of the engine; the distinct names if the members use several."""
         return ", ".join(dict.fromkeys(member.engine.name for member in self.members))

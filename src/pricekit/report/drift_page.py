@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,17 @@ from pricekit.insight.alarms import ALARMS, MEASURES
 from pricekit.insight.drift import Drift
 from pricekit.plots.drawing import (
     DASHES,
-    PLAIN,
     SIZE,
     Display,
     axes_for,
+    clear_legend,
     heading,
     inks,
     label_axis,
-    legend,
     legend_below,
     number,
     plain,
+    show_as_is,
 )
 from pricekit.report.page import (
     MOST_CHARACTERS,
@@ -42,29 +42,32 @@ from pricekit.report.page import (
 )
 from pricekit.wording import printable, shorten
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 DRAWN = 15
 """Features in the picture, those with the highest PSI."""
 
 
-def drift_sections(found: Drift) -> list[Section]:
+def drift_sections(drift: Drift) -> list[Section]:
     """Return all sections of the page."""
     return sections_from(
         {
-            "Whether the table has drifted": _verdict(found),
-            "Features and prices": _features(found),
-            "Values, words and missing fields": _values(found),
-            "Rows least like the training rows": _outliers(found),
+            "Whether the table has drifted": _verdict(drift),
+            "Features and prices": _features(drift),
+            "Values, words and missing fields": _values(drift),
+            "Rows least like the training rows": _outliers(drift),
             "How to read this": _reading(),
         }
     )
 
 
-def _verdict(found: Drift) -> Iterator[Block]:
-    yield Paragraph(found.verdict, "warning" if found.alarms else "text")
-    yield from (Paragraph(sentence, "warning") for sentence in (*found.alarms, *found.failures))
-    yield from (Paragraph(sentence) for sentence in found.notes)
-    figures = [Figure("rows", f"{found.rows:,}", f"against {found.trained_on:,} training rows")]
-    for each in found.measures.values():
+def _verdict(drift: Drift) -> Iterator[Block]:
+    yield Paragraph(drift.verdict, "warning" if drift.alarms else "text")
+    yield from (Paragraph(sentence, "warning") for sentence in (*drift.alarms, *drift.failures))
+    yield from (Paragraph(sentence) for sentence in drift.notes)
+    figures = [Figure("rows", f"{drift.rows:,}", f"against {drift.trained_on:,} training rows")]
+    for each in drift.measures.values():
         if each.value is not None:
             both = "" if each.then is None else f"from {each.then:.3g} to {each.now:.3g}"
             figures.append(
@@ -73,24 +76,24 @@ def _verdict(found: Drift) -> Iterator[Block]:
     yield Figures(figures)
 
 
-def _features(found: Drift) -> Iterator[Block]:
+def _features(drift: Drift) -> Iterator[Block]:
     yield from picture(
-        lambda: _Shifts(found.features.head(DRAWN)).plot(),
+        lambda: _shifts(drift.features.head(DRAWN)),
         "The PSI of the features that differ most, less what chance gives. The dashed line is the limit of an alarm.",
     )
     yield from picture(
-        lambda: _Prices(found.price_bins).plot(),
+        lambda: _prices(drift.price_bins),
         "Predicted prices: the shares of rows in each tenth of the predictions for held-out rows, then and now.",
     )
     columns = ["name", "kind", "psi", "distance", "rank"]
-    yield _table("Features, fields and predicted prices", found.features[columns], texts=2)
+    yield _table("Features, fields and predicted prices", drift.features[columns], texts=2)
 
 
-def _values(found: Drift) -> Iterator[Block]:
+def _values(drift: Drift) -> Iterator[Block]:
     for caption, frame, texts in (
-        ("Values whose shares have changed", found.values, 2),
-        ("Words whose shares have changed most", found.words, 1),
-        ("Shares of rows without a field", found.missing, 1),
+        ("Values whose shares have changed", drift.values, 2),
+        ("Words whose shares have changed most", drift.words, 1),
+        ("Shares of rows without a field", drift.missing, 1),
     ):
         if len(frame):
             yield _table(caption, frame, texts=texts)
@@ -98,8 +101,8 @@ def _values(found: Drift) -> Iterator[Block]:
             yield Paragraph(f"{caption}: none.")
 
 
-def _outliers(found: Drift) -> Iterator[Block]:
-    if not len(found.outliers):
+def _outliers(drift: Drift) -> Iterator[Block]:
+    if not len(drift.outliers):
         yield Paragraph("Not shown: the rows cannot be compared with the training rows.")
         return
     yield Paragraph(
@@ -107,7 +110,7 @@ def _outliers(found: Drift) -> Iterator[Block]:
         "certain."
     )
     products = []
-    for row in found.outliers.to_dict("records"):
+    for row in drift.outliers.to_dict("records"):
         words = str(row["new_words"])
         factors = [f"words that training rows hardly had: {words}"] if words else []
         text, facts = Piece(str(row["text"])[:MOST_CHARACTERS]), [f"distance {row['distance']:.1f}"]
@@ -138,52 +141,47 @@ def _table(caption: str, frame: pd.DataFrame, *, texts: int) -> TableBlock:
     return TableBlock(caption, [str(name) for name in frame], rows, numeric)
 
 
-@dataclass(repr=False, eq=False)
-class _Shifts(Display):
-    """The PSI of features; arguments as of `Drift.features`."""
+class _Drawn(Display):
+    """A picture with its description."""
 
-    features: pd.DataFrame
-
-    def plot(self) -> _Shifts:
-        if not len(self.features):
-            raise DataError("no feature could be compared")
-        places = np.arange(len(self.features))
-        ax, ink = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(places))), inks()
-        ax.barh(places, self.features["psi"], color=ink.main)
-        ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
-        ax.set_yticks(places, labels=[plain(name) for name in self.features["name"]], **PLAIN)
-        ax.set_ylim(len(self.features) - 0.4, -0.6)
-        label_axis(ax, "x", "PSI")
-        heading(ax, "features and fields")
-        legend_below(ax, None, 1)
-        return self._drawn_on(ax)
+    def __init__(self, ax: Axes, description: str) -> None:
+        self._drawn_on(ax)
+        self._description = description
 
     def __repr__(self) -> str:
-        pairs = zip(self.features["name"][:3], self.features["psi"], strict=False)
-        return f"PSI: {', '.join(f'{shorten(printable(str(name)))} {psi:.2f}' for name, psi in pairs)}"
+        return self._description
 
 
-@dataclass(repr=False, eq=False)
-class _Prices(Display):
-    """Predicted prices then and now; arguments as of `Drift.price_bins`."""
+def _shifts(features: pd.DataFrame) -> _Drawn:
+    """Draw the PSI of features, as of `Drift.features`."""
+    if not len(features):
+        raise DataError("no feature could be compared")
+    names, psi, places = list(map(str, features["name"])), features["psi"], np.arange(len(features))
+    ax, ink = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(places))), inks()
+    ax.barh(places, psi, color=ink.main)
+    ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
+    ax.set_yticks(places, labels=list(map(plain, names)))
+    show_as_is(ax.get_yticklabels())
+    ax.set_ylim(len(places) - 0.4, -0.6)
+    label_axis(ax, "x", "PSI")
+    heading(ax, "features and fields")
+    legend_below(ax, 1)
+    first = (f"{shorten(printable(name))} {size:.2f}" for name, size in zip(names[:3], psi, strict=False))
+    return _Drawn(ax, f"PSI: {', '.join(first)}")
 
-    bins: pd.DataFrame
 
-    def plot(self) -> _Prices:
-        if not len(self.bins):
-            raise DataError("no prices could be compared")
-        ax, ink = axes_for(None), inks()
-        places = np.arange(len(self.bins))
-        for shift, name, colour in ((-0.2, "then", ink.several[0]), (0.2, "now", ink.several[1])):
-            ax.bar(places + shift, self.bins[name], 0.4, color=colour, label=name)
-        cuts = [number(float(f"{value:.3g}")) for value in self.bins["up_to"][:-1]]
-        labels = [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
-        ax.set_xticks(places, labels=labels, rotation=45, ha="right", **PLAIN)
-        label_axis(ax, "x", "predicted price")
-        label_axis(ax, "y", "share of rows")
-        legend(ax, frameon=False)
-        return self._drawn_on(ax)
-
-    def __repr__(self) -> str:
-        last = self.bins["now"].iloc[-1]
-        return f"shares of rows by predicted price; {last:.0%} are now above the highest cut"
+def _prices(bins: pd.DataFrame) -> _Drawn:
+    """Draw predicted prices then and now, as of `Drift.price_bins`."""
+    if not len(bins):
+        raise DataError("no prices could be compared")
+    ax, ink, places = axes_for(None), inks(), np.arange(len(bins))
+    for shift, name, colour in ((-0.2, "then", ink.several[0]), (0.2, "now", ink.several[1])):
+        ax.bar(places + shift, bins[name], 0.4, color=colour, label=name)
+    cuts = [number(float(f"{value:.3g}")) for value in bins["up_to"][:-1]]
+    labels = [*(f"to {cut}" for cut in cuts), f"above {cuts[-1]}" if cuts else "all"]
+    ax.set_xticks(places, labels=labels, rotation=45, ha="right")
+    label_axis(ax, "x", "predicted price")
+    label_axis(ax, "y", "share of rows")
+    clear_legend(ax.legend(frameon=False))
+    last = bins["now"].iloc[-1]
+    return _Drawn(ax, f"shares of rows by predicted price; {last:.0%} are now above the highest cut")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from babel import Locale, UnknownLocaleError
 
 import pricekit
-from pricekit.answers.evaluate import TRAINED_ON, columns_of, products_among, usable_rows
+from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.error_report import ErrorReport, find_errors
@@ -35,9 +35,8 @@ from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.output import kind_of
 from pricekit.metrics import Metric
-from pricekit.options import columns_over, names_of, read_options_of, rows_without_prices
+from pricekit.options import columns_over, read_options_of, rows_without_prices
 from pricekit.plots import (
-    CoverageDisplay,
     DecileDisplay,
     GroupDisplay,
     LearningCurveDisplay,
@@ -63,7 +62,7 @@ from pricekit.report.page import (
     sections_from,
 )
 from pricekit.runs.load import ModelReader
-from pricekit.table import Table, source_name
+from pricekit.table import Columns, Table, source_name
 from pricekit.wording import counted, shorten
 
 MOST_ROWS = 200_000
@@ -121,13 +120,7 @@ class Subject:
 
 
 def subject_of(
-    reader: ModelReader,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    against: Sequence[Path],
-    metric: str | None,
-    among: Any = None,
+    reader: ModelReader, table: Any, options: Mapping[str, Any], against: Sequence[Path] = ()
 ) -> Subject:
     """Read what a report is about.
 
@@ -137,69 +130,58 @@ def subject_of(
     Args:
         reader: of a bundle, a run, an ensemble or a cross-validation.
         table: a file or a frame with prices; None: the held-out rows.
-        options: options for reading the table.
+        options: of the report: the metric, by default that of the model; the products to compare with, by default those
+            of the bundle, or the table if it is the training's; and those for reading the table.
         against: other models of the same table, to compare with.
-        metric: that counts; None: that of the model.
-        among: a table of products to compare with; None: those of the bundle, or the table if it is the training's.
 
     Raises:
         PricekitError: as of `pricekit.Model.evaluate` and `pricekit.compare`.
     """
-    model = reader.path
+    model, kind, metric = reader.path, kind_of(reader.path), options.get("metric")
     judged_by = metric_of([model], metric)
     comparison = compare_folders([model, *against], metric) if against else None
-    products = None if among is None else products_among(reader, among)
-    chosen = _choose(reader, table, options)
-    if chosen.held_out:
+    products = products_among(reader, options)
+    notes: list[str] = []
+    if table is None or kind == "cross-validation":
+        rows, held_out = read_held_out(model), True
+        if table is not None:
+            notes.append(
+                "A cross-validation is judged by the rows that its folds held out; the table is only described."
+            )
+    else:
+        predictor = reader.open()
+        usable = usable_rows(predictor, table, options)
+        held_out = kind != "bundle" and count_shared_rows(rows := read_held_out(model), usable) > 0
+        if held_out:
+            notes.append(
+                f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
+            )
+            products = products or products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
+        else:
+            if len(usable) > MOST_ROWS:
+                notes.append(sampled(len(usable)))
+            usable = usable.take(some_rows(len(usable), MOST_ROWS))
+            rows = held_out_of(usable, predictor.predict(usable))
+            products = products or predictor.own_products()
+    if held_out:
         report_refit([model])
-    notes, rows = [chosen.note] if chosen.note else [], chosen.rows
     if len(rows) > MOST_ROWS:
         notes.append(sampled(len(rows)))
         rows = rows.take(some_rows(len(rows), MOST_ROWS))
+    described = (
+        None if table is None else describe_table(table, columns_over(columns_of(reader), options), options)
+    )
     return Subject(
         reader,
         facts_of(model),
         judged_by,
         rows,
-        chosen.held_out,
-        None if table is None else describe_table(reader, table, options),
+        held_out,
+        None if table is None else described,
         comparison,
         tuple(notes),
-        products or chosen.products,
+        products,
     )
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """The rows that are judged, the products to compare them with, and why these rows."""
-
-    rows: HeldOut
-    products: Products | None
-    held_out: bool
-    note: str = ""
-
-
-def _choose(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> _Chosen:
-    """Choose the held-out rows of a model without a table or with that of its training, else the rows of the table."""
-    model = reader.path
-    if table is None:
-        return _Chosen(read_held_out(model), None, True)
-    if kind_of(model) == "cross-validation":
-        note = (
-            "A cross-validation is judged by the rows that its folds held out; the table is only described."
-        )
-        return _Chosen(read_held_out(model), None, True, note)
-    predictor = reader.open()
-    usable = usable_rows(predictor, table, options)
-    if kind_of(model) != "bundle":
-        held_out = read_held_out(model)
-        if count_shared_rows(held_out, held_out_of(usable, usable.known_price)) >= TRAINED_ON * len(held_out):
-            note = f"{source_name(table)} is the table of the training, so only the held-out rows are judged."
-            products = products_of(usable.take(some_rows(len(usable), MOST_INDEXED)))
-            return _Chosen(held_out, products, True, note)
-    note = "" if len(usable) <= MOST_ROWS else sampled(len(usable))
-    some = usable.take(some_rows(len(usable), MOST_ROWS))
-    return _Chosen(held_out_of(some, predictor.predict(some)), predictor.own_products(), False, note)
 
 
 @dataclass(frozen=True)
@@ -235,35 +217,34 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
     return predictor.columns.price not in some.frame.columns
 
 
-def read_unpriced(
-    reader: ModelReader, table: Any, options: Mapping[str, Any], products: Products | None
-) -> Unpriced:
+def read_unpriced(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> Unpriced:
     """Read and price a table without prices; raises DataError if it has no row."""
-    predictor = reader.open()
+    predictor, products = reader.open(), products_among(reader, options)
     rows = rows_without_prices(table, predictor.columns, options)
     if not len(rows):
         raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
     rows = rows.take(some_rows(len(rows), MOST_ROWS))
-    products = products or predictor.own_products()
-    described = describe_table(reader, table, options, priced=False)
-    model = reader.path
     return Unpriced(
-        model, facts_of(model), predictor, rows, predictor.predict(rows), described, products, note
+        reader.path,
+        facts_of(reader.path),
+        predictor,
+        rows,
+        predictor.predict(rows),
+        describe_table(table, replace(columns_over(predictor.columns, options), price=None), options),
+        products or predictor.own_products(),
+        note,
     )
 
 
-def describe_table(
-    reader: ModelReader, table: Any, options: Mapping[str, Any], *, priced: bool = True
-) -> TableReport | None:
-    """Return the report on the table as the model reads it, with or without its prices; None if there is none."""
-    columns = columns_over(columns_of(reader), options)
+def describe_table(table: Any, columns: Columns, options: Mapping[str, Any]) -> TableReport | None:
+    """Return the report on the table as a model reads it; None if there is none."""
     try:
         return profile_table(
             table,
-            text=list(columns.text),
-            price=columns.price if priced else None,
-            id=names_of(options.get("id"), "id")[0] if options.get("id") else None,
+            text=columns.text,
+            price=columns.price,
+            id=options.get("id"),
             read_options=read_options_of(options),
             limit=options.get("limit"),
         )
@@ -307,29 +288,22 @@ COLOURS = (
 
 
 def sections_for(
-    reader: ModelReader,
-    table: Any,
-    options: Mapping[str, Any],
-    *,
-    against: Sequence[Path] = (),
-    metric: str | None = None,
-    among: Any = None,
+    reader: ModelReader, table: Any, options: Mapping[str, Any], against: Sequence[Path] = ()
 ) -> list[Section]:
-    """Return the sections; arguments and errors as of `pricekit.report.sections.subject_of`.
+    """Return the sections; arguments and errors as of `subject_of`.
 
     Raises:
         ConfigError: a table without prices is given together with what needs prices.
     """
     is_model = kind_of(reader.path) != "cross-validation"
     if table is not None and is_model and has_no_prices(reader.open(), table, options):
-        if needed := [name for name, value in (("against", against), ("metric", metric)) if value]:
+        if needed := "against" if against else "metric" if options.get("metric") else "":
             raise ConfigError(
-                f"the table has no prices, which {needed[0]} needs; give a table with prices, or leave it out",
-                parameters=(needed[0],),
+                f"the table has no prices, which {needed} needs; give a table with prices, or leave it out",
+                parameters=(needed,),
             )
-        products = None if among is None else products_among(reader, among)
-        return unpriced_sections(read_unpriced(reader, table, options, products))
-    return sections_of(subject_of(reader, table, options, against=against, metric=metric, among=among))
+        return unpriced_sections(read_unpriced(reader, table, options))
+    return sections_of(subject_of(reader, table, options, against))
 
 
 def sections_of(subject: Subject) -> list[Section]:
@@ -364,7 +338,7 @@ def _quality(subject: Subject) -> Iterator[Block]:
             Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
         )
     yield Figures(figures)
-    if metric(rows.predicted, rows.price, rows.weight) >= constant > 0:
+    if found[metric.name] >= constant > 0:
         yield Paragraph("The model is no better than a constant price.", "warning")
     if subject.comparison is not None:
         yield _comparison_table(subject.comparison)
@@ -450,7 +424,7 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
 
 def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
     positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    worst = errors.worst(count)
+    worst = errors.rows.head(count)
     compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
     for place, row in enumerate(worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
@@ -483,8 +457,7 @@ def _intervals(subject: Subject) -> Iterator[Block]:
             "case. A cross-validation, or a table of other rows, tests them."
         )
     predictor = None if subject.held_out else subject.predictor(0)
-    levels, inside = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
-    display = CoverageDisplay(rows.price, inside, levels, rows.weight, subject.currency)
+    display = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
     yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
     yield from picture(
         lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."

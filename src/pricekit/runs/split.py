@@ -12,7 +12,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.duplicates import irreducible_error, joined_groups, split_groups_of
+from pricekit.evaluation.duplicates import find_duplicates, joined_groups, split_groups_of
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
@@ -469,9 +469,9 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.warning(
             f"all prices are {table.known_price[0]:g}: the model can learn nothing but this one price"
         )
-    error = irreducible_error(equal_texts(table.text), table.known_price)
-    if error.rows:
-        logger.info(error.sentence())
+    duplicates = find_duplicates(equal_texts(table.text), table.known_price)
+    if duplicates.conflicting_rows:
+        logger.info(duplicates.sentence())
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
     found = find_leaks(table, named)
