@@ -15,7 +15,7 @@ from pricekit.cli.options import flag, optional_table, options_of, resume_hint
 from pricekit.cli.project import begin_training, interrupted_run, keep_settings, next_run
 from pricekit.cli.terminal import show_result
 from pricekit.io.log import logger
-from pricekit.io.record import continued
+from pricekit.io.record import continued, state_of
 from pricekit.options import TrainOptions
 from pricekit.wording import counted
 
@@ -96,9 +96,9 @@ def _dry_run(flags: dict[str, Any]) -> None:
     source = source_of(flags["table"], flags)
     init = model_path(flags["init"], "init") if flags["init"] else None
     out = Path(flags["out"] or interrupted_run()) if flags["resume"] else Path()
-    config, mode = config_to_train(out, source, flags, init, "resume" if flags["resume"] else "new")
-    out = continued(out) if mode == "resume" else out
-    resumed = [out, *out.glob("members/*")] if mode == "resume" else []
+    config = config_to_train(out, source, flags, init, "resume" if flags["resume"] else "new")
+    out = continued(out)
+    resumed = [out, *out.glob("members/*")] if flags["resume"] and state_of(out).begun else []
     run = out if resumed and not config.members else None
     seen = earlier_texts(config.init, *resumed)
     with nullcontext() if config.speed.progress else use_reporter_here(None):

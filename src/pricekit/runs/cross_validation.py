@@ -81,8 +81,9 @@ def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, folder: Folder
     """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
     out, resume = folder.path, folder.resumed
     processes, settings = Processes(), config.model_dump(mode="json", exclude_none=True)
-    facts = {"config": settings, "folds": plan.folds, "resumed": resume}
-    with observed("cross_validation", out, enabled=processes.main, **facts) as ended:
+    with observed(
+        "cross_validation", out, enabled=processes.main, config=settings, folds=plan.folds, resumed=resume
+    ) as ended:
         runs, predicted = [], np.empty(len(plan.table))
         with tracked("cross-validation", range(plan.folds)) as folds:
             for fold in folds:
@@ -121,22 +122,21 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
     return config.with_training(refit=False)
 
 
-def config_to_validate(
-    out: Path, source: Source, options: Mapping[str, Any], mode: Mode
-) -> tuple[RunConfig, Mode]:
-    """Return the configuration of the runs, and the mode: "new" if there is nothing to resume.
+def config_to_validate(out: Path, source: Source, options: Mapping[str, Any], mode: Mode) -> RunConfig:
+    """Return the configuration of the runs of a new cross-validation, or of the one to resume.
 
     Raises:
         TrainingError: what is to be resumed is damaged.
         ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
     """
-    if mode != "resume" or (folder := to_resume(out, "cross-validation")) is None:
-        return config_of_folds(options), "new" if mode == "resume" else mode
-    check_intact(folder, [CONFIG], "cross-validate again")
+    folder = to_resume(out, mode, "cross-validation")
+    if folder is None:
+        return config_of_folds(options)
+    check_intact(folder, [CONFIG, PLAN], "cross-validate again")
     config = in_budget(folder / CONFIG, options.get("time_budget"))
     check_agreement(folder / CONFIG, options)
     check_tables(source, folder / PLAN)
-    return config, mode
+    return config
 
 
 def _begin(source: Source, config: RunConfig, folder: Folder, folds: int | None) -> tuple[FoldPlan, Source]:

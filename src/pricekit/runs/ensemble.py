@@ -33,7 +33,7 @@ from pricekit.io.output import Mode, check_apart, check_intact, check_output, fi
 from pricekit.io.progress import tracked
 from pricekit.io.record import Record, advance_to, clear_away, state_of, write_record
 from pricekit.io.staging import new_or_replaced
-from pricekit.metrics import SMAPE, Metric, price_metrics
+from pricekit.metrics import SMAPE, Metric, metric_named, price_metrics
 from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,
@@ -98,8 +98,9 @@ def make_ensemble(
     with owned(out, "ensemble", TrainingError):
         check_apart(out, paths)
         check_output(out, "ensemble", mode)
-        _check_common_rows([_read_input(path) for path in paths])
-        combined = combine(paths, metric_of(paths, metric))
+        inputs = [_read_input(path) for path in paths]
+        _check_common_rows(inputs)
+        combined = combine(inputs, metric_of(paths, metric))
         _write_copies(out, combined)
         return combined.record | {"metrics": combined.facts["metrics"]}
 
@@ -139,19 +140,18 @@ class Combined:
         return [Path(member["path"]) for member in self.record["members"]]
 
 
-def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = None) -> Combined:
+def combine(inputs: Sequence[EnsembleInput], metric: Metric, max_latency: float | None = None) -> Combined:
     """Weigh finished runs or cross-validations on the rows that all of them hold out; errors as of `make_ensemble`.
 
     With fewer than `MIN_COMMON_ROWS` rows, the weights are equal.
 
     Args:
-        paths: runs or cross-validations.
+        inputs: runs or cross-validations.
         metric: to minimise.
         max_latency: seconds that the ensemble may need for one row; runs that cost more than they are worth are left
             out.
     """
-    inputs = [_read_input(path) for path in paths]
-    report_refit(paths)
+    report_refit([one.path for one in inputs])
     rows = shared_rows([one.held_out for one in inputs])
     predicted, chosen, latency = np.stack([one.predicted for one in rows], 1), list(range(len(inputs))), None
     if max_latency is not None:
@@ -515,8 +515,8 @@ def train_model(
 
 def config_to_train(
     out: Path, source: Source, options: Mapping[str, Any], init: Path | None, mode: Mode
-) -> tuple[RunConfig, Mode]:
-    """Return the configuration of a run or an ensemble to train, and the mode: "new" if there is nothing to resume.
+) -> RunConfig:
+    """Return the configuration of a run or an ensemble: a new one, or the one to resume with its new time budget.
 
     Args:
         out: its folder.
@@ -526,29 +526,13 @@ def config_to_train(
         mode: how to write it.
 
     Raises:
-        ConfigError, TrainingError, PluginError: as of `resumed_model` and `new_config`.
-    """
-    if mode == "resume" and (folder := to_resume(out, "run", "ensemble")) is not None:
-        return resumed_model(folder, source, options, init), mode
-    return new_config(options, init), "new" if mode == "resume" else mode
-
-
-def resumed_model(
-    folder: Path, source: Source, options: Mapping[str, Any], init: Path | None = None
-) -> RunConfig:
-    """Return the configuration of the run or the ensemble to resume, with a new time budget if one is given.
-
-    Args:
-        folder: of the run or the ensemble.
-        source: the tables that are given now.
-        options: that are given now, as of `pricekit.options.config_of`.
-        init: the folder to continue from that is given now.
-
-    Raises:
-        ConfigError: an option, a table or a folder differs from those that it was started with.
+        ConfigError: an option, a table or a folder is invalid, or differs from those of the run to resume.
         TrainingError: a file is damaged.
         PluginError: a plugin is not loaded.
     """
+    folder = to_resume(out, mode, "run", "ensemble")
+    if folder is None:
+        return new_config(options, init)
     budget = options.get("time_budget")
     if state_of(folder).kind == "run":
         config, saved, runs = resumed_config(folder, budget), "config.toml", [folder]
@@ -577,18 +561,24 @@ def resumed_model(
 def _train(source: Source, config: RunConfig, folder: Folder, started: float) -> dict[str, Any]:
     """Train the runs of all members in turn and combine them; return the content of `run.json`.
 
+    The runs of members without a weight are deleted at the end.
+
     A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
     """
     processes, configs, out = Processes(), _member_configs(config), folder.path
-    finished = None
-    if folder.state.name == "finished":
+    finished = folder.state.name == "finished"
+    if finished:
         check_intact(out, None)
-        finished = read_intact(out, "run.json")
     elif folder.resumed and processes.main:
         unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
     seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if folder.resumed else ()))
     split = load_split(source, config, checked=folder.resumed, seen=seen, folder=folder_for_files(out))
     source = replace(source, split=split)
+    if finished:
+        for name, member in configs.items():
+            if state_of(out / MEMBERS / name).name == "finished":  # those without a weight are deleted
+                train_unless_finished(source, member, out / MEMBERS / name, resume=True)
+        return read_intact(out, "run.json")
     if processes.main and not folder.resumed:
         folder.begin()
         (out / MEMBERS).mkdir(exist_ok=True)
@@ -596,14 +586,10 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
         list_files(out, [CONFIG])
         advance_to(out, "unfinished")
     processes.wait()
-    if finished is not None:
-        kept = [name for name in configs if state_of(out / MEMBERS / name).name == "finished"]
-        configs = {name: configs[name] for name in kept}
-    budget = None if finished is not None else config.training.time_budget
     left_out, longest = dict[str, str](), 0.0
     with tracked("members", configs.items()) as members:
         for number, (name, member) in enumerate(members, start=1):
-            left = processes.from_main(_seconds_left(budget, started))
+            left = processes.from_main(_seconds_left(config.training.time_budget, started))
             if left < longest:
                 left_out[name] = (
                     f"{duration(left)} of the time budget are left, and the longest training of a member took "
@@ -617,18 +603,11 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
                 run = out / MEMBERS / name
                 facts = train_unless_finished(source, member, run, resume=folder.resumed)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
-    if finished is None and processes.main:
-        names = [name for name in configs if name not in left_out]
-        return _combine(out, names, left_out, config.max_latency, started)
-    return finished or {}
-
-
-def _combine(
-    out: Path, names: list[str], left_out: dict[str, str], max_latency: float | None, started: float
-) -> dict[str, Any]:
-    """Fit the weights, write the files of the ensemble, and delete the runs of members without a weight."""
-    runs = [out / MEMBERS / name for name in names]
-    combined = combine(runs, metric_of(runs), max_latency)
+    if not processes.main:
+        return {}
+    names = [name for name in configs if name not in left_out]
+    inputs = [_read_input(out / MEMBERS / name) for name in names]
+    combined = combine(inputs, metric_named(config.metric), config.max_latency)
     combined.record["left_out"] = left_out
     combined.facts["seconds"] = round(time.perf_counter() - started, 1)
     kept = [run.name for run in combined.runs]

@@ -83,11 +83,16 @@ def make_plan(
     """Check rows for leaks and assign them to folds.
 
     Raises:
-        ConfigError: fewer than 2 folds, or more than rows.
+        ConfigError: there are more folds than rows.
         DataError: the price leaks, or there are too few groups of rows.
     """
-    price = table.known_price
-    check_folds(folds, len(price))
+    if folds > len(table):
+        raise ConfigError(
+            f"{len(table):,} rows cannot be divided into {folds:,} folds; use fewer folds",
+            parameters=("folds",),
+            folds=folds,
+            rows=len(table),
+        )
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
     if table.time is not None:
@@ -102,26 +107,9 @@ def make_plan(
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )
-        fold, groups = assign_folds(price, together, folds, config.seed), together
+        fold, groups = assign_folds(table.known_price, together, folds, config.seed), together
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
     return FoldPlan(table, rejected, fold, groups, leaks)
-
-
-def check_folds(folds: int, rows: int) -> None:
-    """Raise ConfigError for fewer than two folds or more folds than rows."""
-    if isinstance(folds, bool) or not isinstance(folds, int):
-        raise ConfigError(f"folds is {folds!r}; expected a whole number, at least 2", parameters=("folds",))
-    if folds < 2:
-        raise ConfigError(
-            f"cross-validation needs at least 2 folds; found {folds}", parameters=("folds",), folds=folds
-        )
-    if folds > rows:
-        raise ConfigError(
-            f"{rows:,} rows cannot be divided into {folds:,} folds; use fewer folds",
-            parameters=("folds",),
-            folds=folds,
-            rows=rows,
-        )
 
 
 def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
@@ -164,10 +152,8 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
         seed: the seed of the random assignment.
 
     Raises:
-        ConfigError: fewer than 2 folds, or more than rows.
         DataError: there are fewer groups than folds, or the groups are so large that a fold would be empty.
     """
-    check_folds(folds, len(price))
     distinct = len(np.unique(groups))
     if distinct < folds:
         raise DataError(

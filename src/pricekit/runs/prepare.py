@@ -278,7 +278,6 @@ class Pass:
         first: the results of the first pass, in a second one, which trains on all rows.
         reopened: it was started before.
         resumed: it has a checkpoint to continue from.
-        warm: the run that it continues; None if there is none, or a checkpoint has its weights.
     """
 
     folder: Path
@@ -288,7 +287,6 @@ class Pass:
     first: FirstPass | None = None
     reopened: bool = False
     resumed: bool = False
-    warm: WarmStart | None = None
 
     @property
     def rows(self) -> Table:
@@ -306,6 +304,7 @@ class Fitted:
         out_of_fold: training columns of features that use the price, float32 (N,) each, by name; NaN for rows from
             which nothing was learned, so that what the features return for them is out of fold.
         held_out: the same columns of the validation rows, if features have learned from these rows, too.
+        seen: the texts of the runs that this one continues.
         init: what was taken over from the run that this one continues; None if it starts from the beginning.
     """
 
@@ -313,6 +312,7 @@ class Fitted:
     architecture: State
     out_of_fold: Mapping[str, np.ndarray]
     held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seen: Seen = NOTHING
     init: Mapping[str, Any] | None = None
 
 
@@ -359,7 +359,16 @@ def continue_parts(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray
     preprocessor, facts = warm.fit(all_rows(split) if split.own else split.train)
     out_of_fold = known or warm.out_of_fold(split.train)
     held_out = warm.out_of_fold(split.valid) if split.own and not known else {}
-    return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
+    return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, warm.seen.as_earlier(), facts)
+
+
+def reopen_parts(part: Pass) -> Fitted:
+    """Read the parts of an unfinished run; raises TrainingError if it was started with other rows."""
+    out, split = part.folder, part.split
+    check_same_rows(out, split)
+    seen = NOTHING if part.setup.config.init is None else read_seen(out)
+    held_out = seen.columns_of(split.valid.text) if split.own and not part.first else {}
+    return Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out, seen)
 
 
 def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> PricedInputs:
@@ -370,15 +379,18 @@ def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> Pri
     return PricedInputs(inputs, table.known_price, weight)
 
 
-def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
+def new_model(part: Pass, fitted: Fitted, train: PricedInputs, warm: WarmStart | None) -> PriceModel:
     """Return a model with random or pretrained weights, its constants fitted on the training rows.
 
-    A run that continues another one has that run's weights and constants.
+    A run that continues another one, `warm`, has that run's weights and constants. With a checkpoint, all of these come
+    from it afterwards.
     """
     config, plugins = part.setup.config, part.setup.plugins
+    if part.resumed:
+        return build_model(plugins, config, fitted.preprocessor, fitted.architecture, None)
     torch.manual_seed(config.seed)
-    if part.warm is not None:
-        return part.warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
+    if warm is not None:
+        return warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
     model = build_model(plugins, config, fitted.preprocessor, fitted.architecture, train.inputs)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         features = train.inputs.features[some_rows(len(train.price))]
@@ -386,72 +398,24 @@ def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
     return model
 
 
-def job_of(
-    setup: Setup, fitted: Fitted, model: PriceModel, train: PricedInputs, valid: PricedInputs | None, run: str
-) -> Job:
-    """Return the job of these parts; raises the errors of `check_inputs`."""
-    for rows in [train, *([] if valid is None else [valid])]:
-        check_inputs(rows, fitted.preprocessor.features.names)
-    return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
-
-
-def prepare_new_run(part: Pass, files: InputFiles, seconds: float | None) -> Job:
-    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
-
-    `seconds` limits the time for features that learn from prices, unless the run continues another one.
-
-    Raises:
-        PluginError, ConfigError: a plugin or its settings are invalid; the folder is unchanged.
-        DataError: a feature reads a column that leaks the price.
-    """
-    setup, split, first, warm, rows = part.setup, part.split, part.first, part.warm, part.rows
-    with progress("preparing", 5) as advance:
-        advance(0, "tokenizer and features")
-        known = known_columns(part.folder.parent, split) if first else {}
-        if warm is None:
-            sample = Sample.of(rows)
-            if seconds is not None and first is None:
-                setup = replace(setup, config=without_slow_features(setup.config, sample, seconds))
-            fitted = fit_parts(setup, sample, known, files.cache)
-        else:
-            fitted = continue_parts(warm, split, known)
-        preprocessor, names = fitted.preprocessor, fitted.preprocessor.features.names
-        check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
-        advance(2, "inputs of the training rows")
-        train = inputs_of(fitted, rows, files, TRAIN)
-        # With the values of rows outside of the sample.
-        columns = {name: train.inputs.features[:, names.index(name)].copy() for name in fitted.out_of_fold}
-        fitted = replace(fitted, out_of_fold=columns)
-        if warm is not None:
-            train = replace(train, new=warm.seen.rows_of(rows.text) < 0)
-        advance(1, "inputs of the validation rows")
-        valid = None if first else inputs_of(fitted, split.valid, files, VALID)
-        advance(1, "model")
-        part = replace(part, setup=setup)
-        model = new_model(part, fitted, train)
-        job = job_of(setup, fitted, model, train, valid, secrets.token_hex(16))
-        check_plugins(job)
-    seen = NOTHING if warm is None else warm.seen.as_earlier()
-    for table, priced in [(rows, train), *([] if valid is None else [(split.valid, valid)])]:
-        features = priced.inputs.features
-        seen = seen.with_rows(table.text, {name: features[:, names.index(name)] for name in columns})
-    begin(part.folder, "run", second=first is not None)
-    files.publish()
-    _write_run(part, fitted, job.run, seen)
-    return job
-
-
-def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
+def _write_run(part: Pass, rows: Table, fitted: Fitted, job: Job) -> None:
     """Write the files of a new run, which is unfinished then."""
     out, config, split, preprocessor = part.folder, part.setup.config, part.split, fitted.preprocessor
     facts = part.source.facts(split)
-    facts |= {"run": run, "plugins": [entry.facts() for entry in plugins_of(config)]}
+    facts |= {"run": job.run, "plugins": [entry.facts() for entry in plugins_of(config)]}
     facts |= {} if part.first is None else part.first.to_json()
     facts |= {} if fitted.init is None else {"init": fitted.init}
     write_json(out / SOURCE, facts)
     if part.first is not None:
         take_over(out, part.first)
     write_text(out / "config.toml", config.to_toml())
+    # Not as fitted, but as in the inputs: with the values of rows outside of the sample.
+    names = preprocessor.features.names
+    columns = {name: job.train.inputs.features[:, names.index(name)] for name in fitted.out_of_fold}
+    seen = fitted.seen.with_rows(rows.text, columns)
+    if job.valid is not None:
+        features = job.valid.inputs.features
+        seen = seen.with_rows(split.valid.text, {name: features[:, names.index(name)] for name in columns})
     write_seen(out, seen)
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)
@@ -462,38 +426,11 @@ def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
     for name, content in assets.items():
         with write_atomically(out / name) as temporary:
             temporary.write_bytes(content)
-    if fitted.out_of_fold:
-        write_parquet(out / OUT_OF_FOLD, pd.DataFrame(fitted.out_of_fold))
+    if columns:
+        write_parquet(out / OUT_OF_FOLD, pd.DataFrame(columns))
     listed = (*STARTED, *(TAKEN_OVER if part.first else ()), *assets)
     write_listed(out, BACKBONE, fitted.architecture, listed, indent=1)
     advance_to(out, "unfinished")
-
-
-def reopen_run(part: Pass, files: InputFiles) -> Job:
-    """Open an unfinished run.
-
-    The weights come from its checkpoint afterwards; without a checkpoint the model is new.
-
-    Raises:
-        TrainingError: the rows differ from those that the run was started with.
-    """
-    out, setup, split, rows = part.folder, part.setup, part.split, part.rows
-    check_same_rows(out, split)
-    seen = None if setup.config.init is None else read_seen(out)
-    held_out = seen.columns_of(split.valid.text) if seen is not None and split.own and not part.first else {}
-    fitted = Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out)
-    with progress("preparing", 2) as advance:
-        advance(0, "inputs of the training rows")
-        train = inputs_of(fitted, rows, files, TRAIN)
-        if seen is not None:
-            train = replace(train, new=~seen.earlier_rows(rows.text))
-        advance(1, "inputs of the validation rows")
-        valid = None if part.first else inputs_of(fitted, split.valid, files, VALID)
-    if (out / LAST).exists():
-        model = build_model(setup.plugins, setup.config, fitted.preprocessor, fitted.architecture, None)
-    else:
-        model = new_model(part, fitted, train)
-    return job_of(setup, fitted, model, train, valid, run_id(out))
 
 
 def check_same_rows(out: Path, split: Split) -> None:
@@ -557,13 +494,14 @@ def prepare(
 def prepare_refit(before: Prepared, first: FirstPass) -> Prepared:
     """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
     torch.manual_seed(before.job.config.seed)
-    setup = replace(before.part.setup, config=before.job.config)
-    part = replace(before.part, folder=before.run / REFIT, setup=setup, first=first, reopened=False)
+    part = replace(before.part, folder=before.run / REFIT, first=first, reopened=False)
     return _prepare(part, before.run, None, None)
 
 
 def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | None) -> Prepared:
     """Prepare a pass: the first process starts a new one, and the others open it.
+
+    A new folder is written after every plugin has processed a batch.
 
     Args:
         part: the pass.
@@ -574,19 +512,69 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | N
     began, processes, init = time.perf_counter(), part.setup.processes, part.setup.config.init
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
-    resumed = part.reopened and (part.folder / LAST).exists()
-    part = replace(part, resumed=resumed)
-    warm = None if init is None or resumed else WarmStart.open(Path(init))
     new = not part.reopened and processes.main
-    with InputFiles(part.folder, new, processes.main, cache) as files:
-        opened = replace(part, warm=warm)
-        job = prepare_new_run(opened, files, feature_limit) if new else reopen_run(opened, files)
+    part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
+    warm = None if init is None or part.resumed else WarmStart.open(Path(init))
+    with InputFiles(part.folder, new, processes.main, cache) as files, progress("preparing", 5) as advance:
+        advance(0, "tokenizer and features")
+        rows = part.rows
+        if new:
+            part, fitted = _fit(part, rows, warm, feature_limit, cache)
+        else:
+            fitted = reopen_parts(part)
+        advance(2, "inputs of the training rows")
+        train = inputs_of(fitted, rows, files, TRAIN)
+        if init is not None:
+            train = replace(train, new=~fitted.seen.earlier_rows(rows.text))
+        advance(1, "inputs of the validation rows")
+        valid = None if part.first else inputs_of(fitted, part.split.valid, files, VALID)
+        for priced in [train, *([] if valid is None else [valid])]:
+            check_inputs(priced, fitted.preprocessor.features.names)
+        advance(1, "model")
+        setup, model = part.setup, new_model(part, fitted, train, warm)
+        identity = secrets.token_hex(16) if new else run_id(part.folder)
+        job = Job(model, setup.policy, setup.config, train, valid, processes, setup.precision, identity)
+        if new:
+            check_plugins(job)
+            begin(part.folder, "run", second=part.first is not None)
+            files.publish()
+            _write_run(part, rows, fitted, job)
     if processes.main and part.reopened:
         unlist_files(part.folder, REFIT_FINISHED if part.first else FINISHED)  # they are written again
     if processes.main:
         processes.wait()
-    if part.reopened and not resumed:
+    if part.reopened and not part.resumed:
         logger.info(
             f"{part.folder} has no checkpoint: its first epoch is repeated, with the same rows and settings"
         )
     return Prepared(run, part, job, time.perf_counter() - began)
+
+
+def _fit(
+    part: Pass, rows: Table, warm: WarmStart | None, feature_limit: float | None, cache: Path | None
+) -> tuple[Pass, Fitted]:
+    """Fit the parts of a new pass, or take them over; return the pass without features that would take too long.
+
+    Args:
+        part: the pass.
+        rows: to train on.
+        warm: the run that it continues, whose features are no slower than before.
+        feature_limit: as of `_prepare`.
+        cache: as of `prepare`.
+
+    Raises:
+        PluginError, ConfigError: a plugin or its settings are invalid.
+        DataError: a feature reads a column that leaks the price.
+    """
+    known = known_columns(part.folder.parent, part.split) if part.first else {}
+    if warm is not None:
+        fitted = continue_parts(warm, part.split, known)
+    else:
+        sample = Sample.of(rows)
+        if feature_limit is not None:
+            config = without_slow_features(part.setup.config, sample, feature_limit)
+            part = replace(part, setup=replace(part.setup, config=config))
+        fitted = fit_parts(part.setup, sample, known, cache)
+    preprocessor = fitted.preprocessor
+    check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), part.split.leaks)
+    return part, fitted

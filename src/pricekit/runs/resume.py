@@ -8,24 +8,14 @@ from typing import Any
 
 from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
-from pricekit.errors import ConfigError, TrainingError
-from pricekit.io.files import read_json
+from pricekit.errors import ConfigError
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact, check_output
+from pricekit.io.output import Mode, check_intact, check_output, read_intact
 from pricekit.io.record import continued, state_of
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
 from pricekit.table import source_name
-
-
-def read_started(saved: Path) -> dict[str, Any]:
-    """Return the content of a JSON file that was written at the start; raises TrainingError if it is damaged."""
-    check_intact(saved.parent, [saved.name], "start again")
-    try:
-        return dict(read_json(saved))
-    except (OSError, ValueError, TypeError) as error:  # of a run without digests
-        raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
 
 
 def check_tables(source: Source, saved: Path) -> None:
@@ -34,11 +24,11 @@ def check_tables(source: Source, saved: Path) -> None:
     Raises:
         TrainingError: the file with the names of the tables is damaged.
     """
-    facts = read_started(saved)
+    facts = read_intact(saved.parent, saved.name)
     for parameter, key in (("unpriced", "unpriced"), ("teacher", "teachers")):
         before = [Path(name).name for name in facts.get(key, [])]
-        given = [Path(source_name(one)).name for one in getattr(source, key)]
-        if given and given != before:
+        now = [Path(source_name(one)).name for one in getattr(source, key)]
+        if now and now != before:
             raise ConfigError(
                 f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
                 "train into a new folder",
@@ -69,12 +59,14 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
         )
 
 
-def to_resume(out: Path, *kinds: str) -> Path | None:
+def to_resume(out: Path, mode: Mode, *kinds: str) -> Path | None:
     """Return the folder to resume: `out`, or its unfinished replacement; None, with a log, if nothing has begun.
 
     Raises:
         TrainingError: it is damaged, or of another kind.
     """
+    if mode != "resume":
+        return None
     folder = continued(out)
     state = state_of(folder)
     if state.name == "absent":

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
 from pricekit.training.loop import fit
 from pricekit.training.parallel import Processes
-from pricekit.training.session import Job
+from pricekit.training.session import Job, Stage
 from pricekit.training.time_budget import first_pass_ends, training_ends
 from pricekit.wording import counted
 
@@ -117,8 +116,9 @@ def train(
         job, split = replace(prepared.job, watch=trial.watch), prepared.part.split
         settings = job.config.model_dump(mode="json", exclude_none=True)
         rows = {"train": len(split.train), "valid": len(split.valid)}
-        start = {"config": settings, "rows": rows, "resumed": folder.resumed}
-        with observed("run", folder.path, enabled=job.processes.main, **start) as facts:
+        with observed(
+            "run", folder.path, enabled=job.processes.main, config=settings, rows=rows, resumed=folder.resumed
+        ) as facts:
             facts |= _train(replace(prepared, job=job), started)
         job.processes.wait()
         return facts
@@ -156,8 +156,7 @@ def _train(prepared: Prepared, started: float) -> dict[str, Any]:
         ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(part.split))
         fits = bool(job.processes.from_main(float(fits)))
     job = first_job(job, part.split, ends) if fits else job_until(job, ends)
-    begins = partial(_mark_unfinished, prepared)
-    state = fit(job, prepared.run, resume=part.resumed, started=started, begins=begins)
+    state = fit(job, prepared.run, resume=part.resumed, started=started)
     facts = measure(prepared, state, started)
     if fits:
         first = FirstPass(facts, state.history, state.position, read_state(prepared.run / BEST)["step"])
@@ -168,12 +167,6 @@ def _train(prepared: Prepared, started: float) -> dict[str, Any]:
     if job.processes.main:
         complete_run(prepared.run, facts, job.model, FINISHED)
     return facts
-
-
-def _mark_unfinished(prepared: Prepared) -> None:
-    """Mark a finished run that is resumed as unfinished, before it is trained further."""
-    if prepared.job.processes.main:
-        advance_to(prepared.run, "unfinished")
 
 
 def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float) -> dict[str, Any]:
@@ -188,10 +181,9 @@ def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float)
         earlier: seconds of training in other processes, which a checkpoint of the second pass contains.
     """
     run, folder, budget = prepared.run, prepared.part.folder, prepared.job.config.training.time_budget
-    job = refit_job(prepared.job, first, run, training_ends(budget, prepared.seconds))
-    job = replace(job, stage=replace(job.stage, earlier_seconds=earlier))
-    begins = partial(_mark_unfinished, prepared)
-    state = fit(job, folder, resume=prepared.part.resumed, started=started, begins=begins)
+    stage = Stage(run, first.position, earlier, history=first.history)
+    job = refit_job(replace(prepared.job, stage=stage), first, training_ends(budget, prepared.seconds))
+    state = fit(job, folder, resume=prepared.part.resumed, started=started)
     seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
     done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}

@@ -11,19 +11,16 @@ pricekit.json            kind, format and state; written first and last
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from pricekit.config import RunConfig, parse_duration
-from pricekit.config.layers import read_saved_config
+from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.comparison import BETTER, compare
 from pricekit.evaluation.held_out import held_out_of
@@ -37,7 +34,7 @@ from pricekit.options import config_of
 from pricekit.runs.folder import Folder, writing
 from pricekit.runs.folds import check_from_start
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, read_started, to_resume
+from pricekit.runs.resume import check_agreement, in_budget, to_resume
 from pricekit.runs.split import Source
 from pricekit.runs.study import (
     BASE,
@@ -57,7 +54,7 @@ from pricekit.runs.study import (
     with_values,
 )
 from pricekit.runs.train import train_unless_finished
-from pricekit.runs.trials import CACHE, PRICES, RUNS, Limits, Task, read_prices, search
+from pricekit.runs.trials import CACHE, PRICES, RUNS, Order, Task, read_prices, search
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
 from pricekit.wording import duration
@@ -80,55 +77,14 @@ FIRST_PASS, SECOND_PASS = 0.95, 0.65
 fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the caller of a search asks for.
-
-    Attributes:
-        folds: number of folds; None: 3, or those of the search to resume.
-        seconds: the time budget.
-        trials: the most trials; None: as many as fit into the time.
-        processes: that run trials.
-        began: `time.perf_counter()` when the work began, from which the time counts.
-    """
-
-    folds: int | None
-    seconds: float
-    trials: int | None
-    processes: int
-    began: float
-
-    @classmethod
-    def checked(
-        cls, time: float | str | None, began: float, folds: int | None, trials: int | None, processes: int
-    ) -> Order:
-        """Return an order; raises ConfigError for values that make no sense. The default of the time is `HOUR`."""
-        for name, value in (("trials", trials), ("processes", processes)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ConfigError(
-                    f"{name} is {value!r}; expected a whole number, at least 1", parameters=(name,)
-                )
-        try:
-            seconds = parse_duration(HOUR if time is None else time)
-            if (
-                isinstance(seconds, bool)
-                or not isinstance(seconds, int | float)
-                or not 0 < seconds < math.inf
-            ):
-                raise ValueError("expected a time above 0, such as 2h, 90m or a number of seconds")
-        except ValueError as error:
-            raise ConfigError(f"time_budget is {time!r}; {error}", parameters=("time_budget",)) from None
-        return cls(folds, float(seconds), trials, processes, began)
-
-
 def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode = "new") -> dict[str, Any]:
     """Search for better settings than those of a configuration.
 
     Args:
         source: the table, without a validation table.
-        config: that the search starts from.
+        config: that the search starts from; its time budget, by default `HOUR`, is that of the search.
         out: the folder.
-        order: folds, time, trials, processes.
+        order: folds, trials, processes.
         mode: as for `pricekit.runs.train.train`; a finished search that is resumed is only read.
 
     Returns:
@@ -151,33 +107,35 @@ def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode 
             check_intact(folder.path, None)
             _delete_work(folder.path)  # a killed process may have left it
             return read_intact(folder.path, FACTS)
-        return _search(_begin(source, config, folder, order), order)
+        return _search(_begin(source, config, folder, order))
 
 
-def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> tuple[RunConfig, Mode]:
-    """Return the configuration that a search starts from, and the mode: "new" if there is nothing to resume.
+def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunConfig:
+    """Return the configuration that a new search starts from, or that the one to resume started from.
 
     Raises:
         TrainingError: what is to be resumed is damaged.
         ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
     """
-    if mode != "resume" or (folder := to_resume(out, "search")) is None:
-        return config_of(options), "new" if mode == "resume" else mode
+    folder = to_resume(out, mode, "search")
+    if folder is None:
+        return config_of(options)
     check_intact(folder, [START], "start again")
     check_agreement(folder / START, options)
-    return read_saved_config(folder / START), mode
+    return in_budget(folder / START, options.get("time_budget"))
 
 
 def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> Task:
     """Read the rows, and write the folder of a new search or open that of one to resume."""
     out = folder.path
     check_from_start(config)
-    config = with_values(config, {"training.time_budget": None})
+    seconds = config.training.time_budget or HOUR
+    config = config.with_training(time_budget=None)
     space = dimensions(config)
     saved: dict[str, Any] = {}
     if folder.resumed:
-        check_intact(out, [START], "start again")
-        saved = read_started(out / ROWS)
+        check_intact(out, [START, ROWS], "start again")
+        saved = read_intact(out, ROWS)
     folds = int(saved.get("folds", order.folds or 3))
     if order.folds not in (None, folds):
         raise ConfigError(
@@ -200,21 +158,20 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
         advance_to(out, "unfinished")
     repair(out)
     shutil.rmtree(out / RUNS, ignore_errors=True)
-    return Task(out, source.table_name, config, space, rows)
-
-
-def _search(task: Task, order: Order) -> dict[str, Any]:
-    """Run the trials and finish; return the content of `tune.json`."""
+    passes = FIRST_PASS + (SECOND_PASS if config.training.refit else 0.0)
+    models = passes * rows.growth() / folds
     began = time.time() - (time.perf_counter() - order.began)
-    passes = FIRST_PASS + (SECOND_PASS if task.config.training.refit else 0.0)
-    models = passes * task.rows.growth() / task.rows.plan.folds
-    limits = Limits(began, order.seconds, models, order.trials)
-    search(task, limits, order.processes)
+    return Task(out, source.table_name, config, space, rows, order, began, seconds, models)
+
+
+def _search(task: Task) -> dict[str, Any]:
+    """Run the trials and finish; return the content of `tune.json`."""
+    search(task)
     study = open_study(task.folder, task.config.seed)
-    if base_trial(study) is None or (count_trials(study) < 2 and order.trials != 1):
-        raise _too_short(study, task, limits)
+    if base_trial(study) is None or (count_trials(study) < 2 and task.order.trials != 1):
+        raise _too_short(study, task)
     facts = finish(task, study)
-    facts["seconds"] = round(time.perf_counter() - order.began, 1)
+    facts["seconds"] = round(time.time() - task.began, 1)
     write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
     advance_to(task.folder, "finished")
     _delete_work(task.folder)
@@ -227,9 +184,9 @@ def _delete_work(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
+def _too_short(study: Study, task: Task) -> ConfigError:
     """Return the error for a search without a finished trial besides the first one."""
-    base, budget = base_trial(study), duration(limits.budget)
+    base, budget = base_trial(study), duration(task.seconds)
     if base is not None:
         seconds = base.user_attrs[SECONDS]
         what = (
@@ -241,7 +198,7 @@ def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
         if part:
             seconds /= part
             what += f"; one takes about {duration(seconds)}"
-    advice = f"give at least {limits.least_budget(seconds)}" if seconds else "give more time"
+    advice = f"give at least {task.least_budget(seconds)}" if seconds else "give more time"
     return ConfigError(
         f"the time budget of {budget} is too short for a search: {what}. Resume it and {advice}, or use fewer rows "
         f"or folds; {task.folder} keeps what is done",
