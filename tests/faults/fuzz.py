@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 
 INSTRUMENTED = (
     "pricekit.table",
-    "pricekit.predict.bundle",
+    "pricekit.predict",
     "pricekit.features.preprocess",
     "pricekit.text.tokens",
 )

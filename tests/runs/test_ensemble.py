@@ -10,7 +10,8 @@ from conftest import tiny_config
 from pricekit.errors import BundleError, ExportError, TrainingError
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.export.export import export_run
-from pricekit.predict.bundle import MANIFEST, limits, open_bundle
+from pricekit.predict import limits
+from pricekit.predict.bundle import MANIFEST, open_bundle
 from pricekit.predict.members import read_bundle
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.ensemble import make_ensemble
