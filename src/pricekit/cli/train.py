@@ -90,7 +90,6 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.ensemble import config_to_train
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
-    from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
 
     source = source_of(flags["table"], flags)
@@ -100,9 +99,8 @@ def _dry_run(flags: dict[str, Any]) -> None:
     out = continued(out)
     resumed = [out, *out.glob("members/*")] if flags["resume"] and state_of(out).begun else []
     run = out if resumed and not config.members else None
-    seen = earlier_texts(config.init, *resumed)
     with nullcontext() if config.speed.progress else use_reporter_here(None):
-        split = load_split(source, config, checked=bool(resumed), seen=seen)
+        split = load_split(source, config, resumed)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
     members = f" {counted(len(config.members), 'model')}" if config.members else ""

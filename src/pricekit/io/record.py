@@ -64,7 +64,7 @@ LAYOUT: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "pretraining": (
         "config.json model.safetensors tokenizer.json pretrain.json files.json start.json",
-        {"checkpoint-[0-9]+|model": (WHOLE,)},
+        {"checkpoint-[0-9]+": (WHOLE,)},
     ),
     "bundle": (
         "manifest.json signature.json ([0-9]+-)?(model.onnx|tokenizer.json|preprocess.json) intervals.json sketch.json "

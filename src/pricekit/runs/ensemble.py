@@ -49,7 +49,6 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.opened import open_run, read_sample
 from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config, to_resume
-from pricekit.runs.seen import earlier_texts
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
@@ -571,9 +570,8 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
         check_intact(out, None)
     elif folder.resumed and processes.main:
         unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
-    seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if folder.resumed else ()))
-    split = load_split(source, config, checked=folder.resumed, seen=seen, folder=folder_for_files(out))
-    source = replace(source, split=split)
+    resumed = (out, *sorted((out / MEMBERS).glob("*"))) if folder.resumed else ()
+    source = replace(source, split=load_split(source, config, resumed, folder_for_files(out)))
     if finished:
         for name, member in configs.items():
             if state_of(out / MEMBERS / name).name == "finished":  # those without a weight are deleted

@@ -54,7 +54,7 @@ from pricekit.runs.folder import (
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import FirstPass, all_rows, known_columns, open_pass, take_over
-from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
+from pricekit.runs.seen import NOTHING, Seen, read_seen, write_seen
 from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
 from pricekit.table import Table
@@ -482,8 +482,8 @@ def prepare(
         recover_checkpoint(path, run_id(path))
     elif setup.processes.main:
         check_rates(config, setup.plugins.backbone)
-    seen = earlier_texts(config.init, *((path, folder.path) if reopened else ()))
-    split = load_split(source, config, checked=reopened, seen=seen, folder=folder_for_files(path))
+    resumed = (path, folder.path) if reopened else ()
+    split = load_split(source, config, resumed, folder_for_files(path))
     if split.pseudo_labelled is None:
         split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))

@@ -36,7 +36,7 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 from pricekit.features.preprocess import short_lines_first
 from pricekit.io.digests import write_listed
-from pricekit.io.files import read_json, temporary_path, write_atomically, write_json, write_text
+from pricekit.io.files import read_json, sync, temporary_path, write_json, write_text
 from pricekit.io.interrupts import defer_interrupts
 from pricekit.io.log import logger
 from pricekit.io.output import Mode, check_output, read_intact
@@ -164,7 +164,7 @@ _NOTE_STEPS = 20
 _PROBE_BYTES = 1 << 20
 
 _START = "start.json"
-_MODEL, _SAVED = "model", ("config.json", "model.safetensors")
+_SAVED = ("config.json", "model.safetensors")
 
 
 @dataclass(frozen=True)
@@ -349,12 +349,10 @@ def _log_result(facts: dict[str, Any]) -> None:
 
 def _publish(job: PretrainJob, work: Path, facts: dict[str, Any]) -> None:
     """Write the weights and what describes them, and delete what only the training needed."""
-    saved = work / _MODEL
     with quiet_transformers(), explain_write_errors(work):
-        job.model.save_pretrained(saved)
+        job.model.save_pretrained(work)
         for name in _SAVED:
-            with write_atomically(work / name) as temporary:
-                shutil.copyfile(saved / name, temporary)
+            sync(work / name)
     write_text(work / "tokenizer.json", job.tokenizer.to_str(pretty=True))
     write_listed(work, PRETRAINED, facts, [*_SAVED, "tokenizer.json"])
     advance_to(work, "finished")
@@ -364,7 +362,7 @@ def _publish(job: PretrainJob, work: Path, facts: dict[str, Any]) -> None:
 def _delete_work(work: Path) -> None:
     """Delete what only the training needs."""
     (work / _START).unlink(missing_ok=True)
-    for folder in [work / _MODEL, *work.glob("checkpoint-*")]:
+    for folder in work.glob("checkpoint-*"):
         shutil.rmtree(folder, ignore_errors=True)
 
 

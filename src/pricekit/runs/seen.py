@@ -7,7 +7,7 @@ columns for the earlier ones again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def hashes_of(text: pd.Series) -> np.ndarray:
     return np.concatenate([np.asarray(part, np.uint64) for part in parts])
 
 
-def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
+def earlier_texts(init: str | None, resumed: Iterable[Path]) -> Seen | None:
     """Return the texts of the runs that a run continues; None if it continues none.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pricekit.evaluation.duplicates import irreducible_error, joined_groups, spl
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.runs.seen import Seen
+from pricekit.runs.seen import Seen, earlier_texts
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -141,9 +142,7 @@ def columns_of(config: RunConfig) -> Columns:
 def load_split(
     source: Source,
     config: RunConfig,
-    *,
-    checked: bool = False,
-    seen: Seen | None = None,
+    resumed: Sequence[Path] = (),
     folder: Path | None = None,
 ) -> Split:
     """Return the rows of a source: read the tables, reject unusable rows, check for leaks, and split the rest.
@@ -153,8 +152,8 @@ def load_split(
     Args:
         source: the tables.
         config: of the run.
-        checked: skip the check for leaks, as in a resumed run.
-        seen: texts of earlier runs that this one continues; only other rows are validated on.
+        resumed: folders of the run to resume, or of its passes or members; its rows have been checked for leaks. If it
+            continues another run, only rows that are new to that one are validated on.
         folder: where the texts of a large table are stored; None: they are kept in memory.
 
     Raises:
@@ -163,7 +162,8 @@ def load_split(
     if source.split is not None:
         return source.split
     table, rejected = load_rows(source, config, folder)
-    leaks = () if checked else check_leaks(table, config, allow_leak=source.allow_leak)
+    leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
+    seen = earlier_texts(config.init, resumed)
     if source.valid is None:
         table = with_duplicates(table)
         parts = split_table(table, config, seen)
@@ -173,7 +173,7 @@ def load_split(
         return split
     valid, more = _read(source.valid, source, config, folder)
     require_same_currency(table.currency, valid.currency)
-    if not checked:
+    if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
         raise DataError(

@@ -181,10 +181,6 @@ class SearchRows:
     plan: FoldPlan
     final: Table
 
-    def fold(self, number: int) -> Split:
-        """Return the rows of a fold of a trial, which trains on the other folds, or on earlier rows."""
-        return self.plan.split(number)
-
     def whole(self, config: RunConfig) -> Split:
         """Return all rows that trials see, in the parts that `train` makes of a table."""
         plan = self.plan
@@ -193,7 +189,7 @@ class SearchRows:
 
     def growth(self) -> float:
         """Return how many times as many rows `whole` has as a fold trains on, in the mean."""
-        sizes = [len(self.fold(number).train) for number in range(self.plan.folds)]
+        sizes = [len(self.plan.split(number).train) for number in range(self.plan.folds)]
         return len(self.plan.table) / float(np.mean(sizes))
 
     def digest(self) -> str:
@@ -408,7 +404,7 @@ def progress_of(study: Study, config: RunConfig, rows: SearchRows) -> tuple[floa
     if not last.intermediate_values:
         return float(last.user_attrs[SECONDS]), 0.0
     fold, epoch = divmod(max(last.intermediate_values), _EPOCHS)
-    epochs = config.for_rows(len(rows.fold(fold).train)).training.epochs
+    epochs = config.for_rows(len(rows.plan.split(fold).train)).training.epochs
     done = fold + min(1.0, epoch / int(epochs))
     return float(last.user_attrs[SECONDS]), done / rows.plan.folds
 

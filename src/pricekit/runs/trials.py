@@ -209,7 +209,7 @@ def _score(
     plan, scores = task.rows.plan, list[float]()
     prices = np.full(len(plan.table), np.nan)
     for fold in range(plan.folds):
-        split = task.rows.fold(fold)
+        split = task.rows.plan.split(fold)
         own = config.for_rows(len(split.train))
         rows = int(np.isin(plan.fold, range(fold + 1)).sum())
         watch = _watch(study, trial, own, scores, rows)
