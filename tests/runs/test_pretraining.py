@@ -131,7 +131,7 @@ def test_an_unsupported_backbone_is_an_error_before_a_table_is_read(tmp_path, ra
     for name in ("bag", "lstm"):
         with raises(ConfigError, "backbone"):
             pretrain([tmp_path / "absent.csv"], PretrainSettings(name), tmp_path / "out")
-    with raises(ConfigError, "max_length", max_length=513, limit=512):
+    with raises(ConfigError, "max_length", max_length=513, longest=512):
         pretrain([tmp_path / "absent.csv"], replace(TINY, max_length=513), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -79,16 +79,21 @@ def cross_validate(
 
 def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, folder: Folder) -> Scores:
     """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
-    out, resume = folder.path, folder.resumed
-    processes, settings = Processes(), config.model_dump(mode="json", exclude_none=True)
+    out, processes = folder.path, Processes()
+    settings = config.model_dump(mode="json", exclude_none=True)
     with observed(
-        "cross_validation", out, enabled=processes.main, config=settings, folds=plan.folds, resumed=resume
+        "cross_validation",
+        out,
+        enabled=processes.main,
+        config=settings,
+        folds=plan.folds,
+        resumed=folder.resumed,
     ) as ended:
         runs, predicted = [], np.empty(len(plan.table))
         with tracked("cross-validation", range(plan.folds)) as folds:
             for fold in folds:
                 own = _fold_source(source, config, plan, fold)
-                run, predicted[plan.fold == fold] = _run_fold(own, config, plan, out / f"fold-{fold}", resume)
+                run, predicted[plan.fold == fold] = _run_fold(own, config, plan, out / f"fold-{fold}")
                 runs.append(run)
         scored = np.flatnonzero(plan.fold >= 0)
         held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
@@ -180,15 +185,15 @@ def _fold_source(source: Source, config: RunConfig, plan: FoldPlan, fold: int) -
 
 
 def _run_fold(
-    source: Source, config: RunConfig, plan: FoldPlan, folder: Path, resume: bool
+    source: Source, config: RunConfig, plan: FoldPlan, folder: Path
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
     fold = int(folder.name.removeprefix("fold-"))
     logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
     if config.members:
-        facts = train_model(source, config, folder, "resume" if resume else "new")
+        facts = train_model(source, config, folder, "resume")
     else:
-        facts = train_unless_finished(source, config, folder, resume=resume)
+        facts = train_unless_finished(source, config, folder)
     rows = plan.held_out(fold)
     prices = load_model(folder).predict(rows)
     metric = metric_named(config.metric)

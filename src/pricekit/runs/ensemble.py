@@ -124,19 +124,16 @@ class Combined:
     """Runs with their weights.
 
     Attributes:
+        runs: the folders of the members' runs.
         record: the content of `ensemble.json`.
         facts: the content of `run.json`.
         held_out: rows that no member was trained on, with the prices of the ensemble.
     """
 
+    runs: list[Path]
     record: dict[str, Any]
     facts: dict[str, Any]
     held_out: HeldOut
-
-    @property
-    def runs(self) -> list[Path]:
-        """The folders of the members' runs."""
-        return [Path(member["path"]) for member in self.record["members"]]
 
 
 def combine(inputs: Sequence[EnsembleInput], metric: Metric, max_latency: float | None = None) -> Combined:
@@ -160,9 +157,9 @@ def combine(inputs: Sequence[EnsembleInput], metric: Metric, max_latency: float 
     weights[chosen], mixed = choose_weights(predicted[:, chosen], rows[0], metric)
     held_out = replace(rows[0], predicted=mixed)
     record = _record(inputs, rows, weights, metric, latency)
-    members = [Path(member["path"]) for member in record["members"]]
-    _check_columns(members)
-    return Combined(record, _facts(members, held_out, metric), held_out)
+    runs = [Path(member["path"]) for member in record["members"]]
+    _check_columns(runs)
+    return Combined(runs, record, _facts(runs, held_out, metric), held_out)
 
 
 def _read_input(path: Path) -> EnsembleInput:
@@ -575,7 +572,7 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
     if finished:
         for name, member in configs.items():
             if state_of(out / MEMBERS / name).name == "finished":  # those without a weight are deleted
-                train_unless_finished(source, member, out / MEMBERS / name, resume=True)
+                train_unless_finished(source, member, out / MEMBERS / name)
         return read_intact(out, "run.json")
     if processes.main and not folder.resumed:
         folder.begin()
@@ -598,8 +595,7 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
                 logger.info(f"member {name}: {number} of {len(configs)}")
                 if left < np.inf:
                     member = member.with_training(time_budget=left)
-                run = out / MEMBERS / name
-                facts = train_unless_finished(source, member, run, resume=folder.resumed)
+                facts = train_unless_finished(source, member, out / MEMBERS / name)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
     if not processes.main:
         return {}

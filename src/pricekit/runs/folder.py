@@ -63,7 +63,7 @@ from pricekit.io.log import silence
 from pricekit.io.output import Mode, check_output
 from pricekit.io.progress import use_reporter_here
 from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
-from pricekit.io.staging import can_stage, keep_others, replacing
+from pricekit.io.staging import can_stage, replacing
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Split
 from pricekit.table import write_rejected
@@ -234,9 +234,3 @@ def writing(out: Path, kind: str, mode: Mode, *, shown: bool) -> Iterator[Folder
         with replacing(out, folder.path, enabled=processes.main):
             yield folder
         processes.wait()
-
-
-def keep_files_of_others(out: Path, folder: Path) -> None:
-    """Link the files that others wrote in the output into the folder that will replace it, for those who read them."""
-    if folder != out:
-        keep_others(out, folder)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ from pricekit.runs.warm_start import WarmStart
 from pricekit.table import Table
 from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import LAST, recover_checkpoint
+from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.training.policies import Quick
@@ -124,8 +124,9 @@ def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:
         rows: N rows.
         names: of the K feature columns.
     """
-    if not (np.isfinite(rows.price).all() and (rows.price > 0).all()):
-        row = int(np.flatnonzero(~(np.isfinite(rows.price) & (rows.price > 0)))[0])
+    usable = np.isfinite(rows.price) & (rows.price > 0)
+    if not usable.all():
+        row = int(np.argmin(usable))
         raise DataError(f"row {row} has the price {rows.price[row]}; expected a finite one above 0", row=row)
     for start in range(0, len(rows.price), _CHECKED_ROWS):
         wrong = ~np.isfinite(rows.inputs.features[start : start + _CHECKED_ROWS])
@@ -247,16 +248,20 @@ class Setup:
         policy = registry().create("policy", config.policy.name, config.policy.options)
         plugins_of(config)  # features, too, are known before the table is read
         precision = choose_precision(config.speed, processes.device)
-        longest = plugins.backbone.max_length
-        if longest is not None and config.max_length > longest:
-            raise ConfigError(
-                f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' accepts at most "
-                f"{longest}",
-                parameters=("max_length",),
-                found=config.max_length,
-                longest=longest,
-            )
+        check_length(plugins.backbone, config.backbone.name, config.max_length)
         return cls(config, plugins, policy, processes, precision)
+
+
+def check_length(backbone: Any, name: str, max_length: int) -> None:
+    """Raise ConfigError if a backbone accepts fewer tokens."""
+    longest = backbone.max_length
+    if longest is not None and max_length > longest:
+        raise ConfigError(
+            f"max_length is {max_length}, but the backbone '{name}' accepts at most {longest} tokens",
+            parameters=("max_length",),
+            max_length=max_length,
+            longest=longest,
+        )
 
 
 def plugins_of(config: RunConfig) -> list[Entry]:
@@ -264,6 +269,22 @@ def plugins_of(config: RunConfig) -> list[Entry]:
     chosen = [("feature", name) for name in config.features]
     chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
     return [registry().get(kind, name) for kind, name in chosen]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a search adds to the training of a trial.
+
+    Attributes:
+        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
+        cache: a folder in which several runs on the same rows have their tokens and features.
+    """
+
+    watch: Callable[[EpochResult], None] | None = None
+    cache: Path | None = None
+
+
+NO_TRIAL = Trial()
 
 
 @dataclass(frozen=True)
@@ -462,7 +483,7 @@ class Prepared:
 
 
 def prepare(
-    source: Source, config: RunConfig, folder: Folder, started: float, cache: Path | None = None
+    source: Source, config: RunConfig, folder: Folder, started: float, trial: Trial = NO_TRIAL
 ) -> Prepared:
     """Read the rows, then start a new run in a folder, or open the one that it contains.
 
@@ -471,7 +492,7 @@ def prepare(
         config: of the run.
         folder: of the run.
         started: `time.perf_counter()` when the work began, from which a time budget counts.
-        cache: a folder in which several runs on the same rows have their tokens and features; None: no cache.
+        trial: of a search.
 
     Raises:
         PricekitError: as of `pricekit.runs.train.train`.
@@ -488,17 +509,17 @@ def prepare(
         split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
     part = Pass(path, source, setup, split, first, reopened)
-    return _prepare(part, folder.path, feature_seconds(config, started), cache)
+    return _prepare(part, folder.path, feature_seconds(config, started), trial)
 
 
 def prepare_refit(before: Prepared, first: FirstPass) -> Prepared:
     """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
     torch.manual_seed(before.job.config.seed)
     part = replace(before.part, folder=before.run / REFIT, first=first, reopened=False)
-    return _prepare(part, before.run, None, None)
+    return _prepare(part, before.run, None, NO_TRIAL)
 
 
-def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | None) -> Prepared:
+def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -> Prepared:
     """Prepare a pass: the first process starts a new one, and the others open it.
 
     A new folder is written after every plugin has processed a batch.
@@ -507,7 +528,7 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | N
         part: the pass.
         run: the folder of the run.
         feature_limit: seconds for features that learn from prices; None: as long as they take.
-        cache: as of `prepare`.
+        trial: of a search.
     """
     began, processes, init = time.perf_counter(), part.setup.processes, part.setup.config.init
     if not processes.main:
@@ -515,11 +536,14 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | N
     new = not part.reopened and processes.main
     part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
     warm = None if init is None or part.resumed else WarmStart.open(Path(init))
-    with InputFiles(part.folder, new, processes.main, cache) as files, progress("preparing", 5) as advance:
+    with (
+        InputFiles(part.folder, new, processes.main, trial.cache) as files,
+        progress("preparing", 5) as advance,
+    ):
         advance(0, "tokenizer and features")
         rows = part.rows
         if new:
-            part, fitted = _fit(part, rows, warm, feature_limit, cache)
+            part, fitted = _fit(part, rows, warm, feature_limit, trial.cache)
         else:
             fitted = reopen_parts(part)
         advance(2, "inputs of the training rows")
@@ -533,7 +557,17 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | N
         advance(1, "model")
         setup, model = part.setup, new_model(part, fitted, train, warm)
         identity = secrets.token_hex(16) if new else run_id(part.folder)
-        job = Job(model, setup.policy, setup.config, train, valid, processes, setup.precision, identity)
+        job = Job(
+            model,
+            setup.policy,
+            setup.config,
+            train,
+            valid,
+            processes,
+            setup.precision,
+            identity,
+            watch=trial.watch,
+        )
         if new:
             check_plugins(job)
             begin(part.folder, "run", second=part.first is not None)
@@ -560,7 +594,7 @@ def _fit(
         rows: to train on.
         warm: the run that it continues, whose features are no slower than before.
         feature_limit: as of `_prepare`.
-        cache: as of `prepare`.
+        cache: of a search.
 
     Raises:
         PluginError, ConfigError: a plugin or its settings are invalid.

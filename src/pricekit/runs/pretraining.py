@@ -47,6 +47,7 @@ from pricekit.nets.inference import is_out_of_memory
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
 from pricekit.runs.folder import Folder, writing
+from pricekit.runs.prepare import check_length
 from pricekit.runs.resume import to_resume
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.text.tokens import Tokens, batches_by_length, encode, pad_id_of, pad_rows
@@ -465,13 +466,7 @@ def create_backbone(settings: PretrainSettings) -> Any:
             backbone=settings.backbone,
             candidates=able,
         )
-    if made.max_length is not None and settings.max_length > made.max_length:
-        raise ConfigError(
-            f"max_length is {settings.max_length}; '{settings.backbone}' accepts at most {made.max_length} tokens",
-            parameters=("max_length",),
-            max_length=settings.max_length,
-            limit=made.max_length,
-        )
+    check_length(made, settings.backbone, settings.max_length)
     return made
 
 

@@ -477,17 +477,16 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
     found = find_leaks(table, named)
     for name, share in found.columns.items():
         leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
-        if name not in columns.text:
-            logger.warning(f"{leak}; the model does not read it")
-        elif not allow_leak:
+        reads = name in columns.text
+        if reads and not allow_leak:
             raise DataError(
                 f"{leak}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
                 parameters=("text", "allow_leak"),
                 column=name,
                 share=share,
             )
-        else:
-            logger.warning(f"{leak}; the model reads it, because leaks are allowed")
+        consequence = "reads it, because leaks are allowed" if reads else "does not read it"
+        logger.warning(f"{leak}; the model {consequence}")
     if share := found.in_text:
         leak = (
             f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pricekit.io.log import logger
 from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.progress import progress
 from pricekit.io.record import advance_to, clear_away, state_of
-from pricekit.io.staging import publish_pass
+from pricekit.io.staging import keep_others, publish_pass
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
@@ -38,7 +38,6 @@ from pricekit.runs.folder import (
     INTERVALS,
     REFIT_FINISHED,
     SAMPLE_ROWS,
-    keep_files_of_others,
     read_preprocessor,
     read_sketch_of,
     read_source,
@@ -46,12 +45,20 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_files, read_sample
-from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare, prepare_refit
+from pricekit.runs.prepare import (
+    NO_TRIAL,
+    Prepared,
+    Trial,
+    check_same_rows,
+    plugins_of,
+    prepare,
+    prepare_refit,
+)
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit_job, refits, share_of_first
 from pricekit.runs.split import Source, load_split
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
+from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
 from pricekit.training.loop import fit
 from pricekit.training.parallel import Processes
 from pricekit.training.session import Job, Stage
@@ -60,22 +67,6 @@ from pricekit.wording import counted
 
 ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a search adds to the training of a trial.
-
-    Attributes:
-        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
-        cache: a folder in which several runs on the same rows have their tokens and features.
-    """
-
-    watch: Callable[[EpochResult], None] | None = None
-    cache: Path | None = None
-
-
-NO_TRIAL = Trial()
 
 
 def train(
@@ -110,35 +101,34 @@ def train(
     """
     started = time.perf_counter() if started is None else started
     with writing(out, "run", mode, shown=config.speed.progress) as folder:
-        prepared = prepare(source, config, folder, started, trial.cache)
-        if prepared.job.processes.main:
-            keep_files_of_others(out, folder.path)
-        job, split = replace(prepared.job, watch=trial.watch), prepared.part.split
+        prepared = prepare(source, config, folder, started, trial)
+        job, split = prepared.job, prepared.part.split
+        if job.processes.main and folder.path != out:  # for observers, who read their files
+            keep_others(out, folder.path)
         settings = job.config.model_dump(mode="json", exclude_none=True)
         rows = {"train": len(split.train), "valid": len(split.valid)}
         with observed(
             "run", folder.path, enabled=job.processes.main, config=settings, rows=rows, resumed=folder.resumed
         ) as facts:
-            facts |= _train(replace(prepared, job=job), started)
+            facts |= _train(prepared, started)
         job.processes.wait()
         return facts
 
 
-def train_unless_finished(source: Source, config: RunConfig, folder: Path, *, resume: bool) -> dict[str, Any]:
+def train_unless_finished(source: Source, config: RunConfig, folder: Path) -> dict[str, Any]:
     """Train a run that is a part of something larger, or continue it; return its facts.
 
     Args:
         source: the tables and the rows.
         config: of the run.
-        folder: of the run.
-        resume: continue it, if it has begun; a finished one is only checked.
+        folder: of the run; a finished one is only checked.
 
     Raises:
         PricekitError: as `train`; or a finished run is damaged or has other rows.
     """
     processes = Processes()
-    if not (resume and processes.from_main(float(state_of(folder).name == "finished"))):
-        return train(source, config, folder, "resume" if resume else "new")
+    if not processes.from_main(float(state_of(folder).name == "finished")):
+        return train(source, config, folder, "resume")
     with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
         check_intact(folder, (*FILES, *assets_in(folder)))
         check_same_rows(folder, add_pseudo_labels(source, load_split(source, config), config, folder))

@@ -30,6 +30,7 @@ from pricekit.io.files import write_atomically
 from pricekit.io.log import logger, quiet, silence
 from pricekit.io.progress import Advance, progress, use_reporter_here
 from pricekit.metrics import metric_named
+from pricekit.runs.prepare import Trial
 from pricekit.runs.split import Source, Split
 from pricekit.runs.study import (
     BASE,
@@ -51,7 +52,7 @@ from pricekit.runs.study import (
     uncached_seconds,
     with_values,
 )
-from pricekit.runs.train import Trial, train
+from pricekit.runs.train import train
 from pricekit.training.checkpoint import EpochResult
 from pricekit.wording import counted, duration
 

@@ -119,7 +119,8 @@ def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunCo
     """
     folder = to_resume(out, mode, "search")
     if folder is None:
-        return config_of(options)
+        config: RunConfig = config_of(options)
+        return config
     check_intact(folder, [START], "start again")
     check_agreement(folder / START, options)
     return in_budget(folder / START, options.get("time_budget"))
@@ -280,7 +281,7 @@ def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
         clear_away(run)
     which = "original" if config == task.config else "chosen"
     logger.info(f"training with the {which} settings: {run}")
-    train_unless_finished(Source(Path(task.table), split=split), config, run, resume=True)
+    train_unless_finished(Source(Path(task.table), split=split), config, run)
     return np.asarray(load_model(run).predict(task.rows.final), np.float64)
 
 
