@@ -158,7 +158,7 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun, 
     frame = pd.read_csv(table)
     frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
     frame.to_csv(tmp_path / "other.csv", index=False)
-    with raises(TrainingError, "table", "out"):
+    with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
         cross_validate(Source(tmp_path / "other.csv"), config(), out, mode="resume")
 
 

@@ -171,7 +171,7 @@ def test_a_resumed_search_keeps_its_settings_folds_and_rows(frame, tmp_path, mon
         pk.tune(frame, out=out, resume=True, epochs=3)
     with raises(ConfigError, "folds"):
         pk.tune(frame, out=out, resume=True, folds=3)
-    with raises(TrainingError, "table", "out"):
+    with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
         pk.tune(frame.head(100), out=out, resume=True)
     found = pk.tune(frame, out=out, resume=True, trials=2, time_budget="30m")
     assert len(found.trials) == 2

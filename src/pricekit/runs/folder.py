@@ -123,6 +123,17 @@ def read_kept(path: Path, name: str) -> bytes:
         ) from None
 
 
+def check_same_rows(path: Path, same: bool) -> None:
+    """Raise TrainingError if the rows are not the same as those that a folder was started with."""
+    if not same:
+        raise TrainingError(
+            f"the rows differ from those that {path} was started with; use the same tables and the same options for "
+            "reading them, or choose a new folder",
+            parameters=("table", "valid", "encoding", "decimal", "out"),
+            path=str(path),
+        )
+
+
 def require_plugins(path: Path) -> None:
     """Raise PluginError if a plugin of a run is not loaded."""
     for plugin in read_source(path)["plugins"]:

@@ -19,6 +19,7 @@ from pricekit.io.log import logger
 from pricekit.io.output import check_intact
 from pricekit.io.record import state_of
 from pricekit.io.storage import Address
+from pricekit.runs.folder import check_same_rows
 from pricekit.runs.split import (
     Source,
     Split,
@@ -213,13 +214,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
             parameters=("overwrite",),
             path=str(out),
         ) from None
-    if not same:
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
-            "cross-validate into a new folder",
-            parameters=("table", "out"),
-            path=str(out),
-        )
+    check_same_rows(out, same)
     return plan, paths
 
 

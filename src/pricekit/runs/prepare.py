@@ -22,7 +22,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, Policy, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
@@ -45,6 +45,7 @@ from pricekit.runs.folder import (
     STARTED,
     TAKEN_OVER,
     Folder,
+    check_same_rows,
     read_out_of_fold,
     read_preprocessor,
     read_source,
@@ -386,7 +387,7 @@ def continue_parts(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray
 def reopen_parts(part: Pass) -> Fitted:
     """Read the parts of an unfinished run; raises TrainingError if it was started with other rows."""
     out, split = part.folder, part.split
-    check_same_rows(out, split)
+    check_same_rows(out, read_source(out)["digest"] == split.digest())
     seen = NOTHING if part.setup.config.init is None else read_seen(out)
     held_out = seen.columns_of(split.valid.text) if split.own and not part.first else {}
     return Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out, seen)
@@ -454,17 +455,6 @@ def _write_run(part: Pass, rows: Table, fitted: Fitted, job: Job) -> None:
     advance_to(out, "unfinished")
 
 
-def check_same_rows(out: Path, split: Split) -> None:
-    """Raise TrainingError if the rows differ from those that a run was started with."""
-    if read_source(out)["digest"] != split.digest():
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same tables and the same options for "
-            "reading them, or train into a new folder",
-            parameters=("table", "valid", "encoding", "decimal", "out"),
-            path=str(out),
-        )
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A pass of a run that is ready to train.
@@ -505,8 +495,7 @@ def prepare(
         check_rates(config, setup.plugins.backbone)
     resumed = (path, folder.path) if reopened else ()
     split = load_split(source, config, resumed, folder_for_files(path))
-    if split.pseudo_labelled is None:
-        split = add_pseudo_labels(source, split, config, path if reopened else None)
+    split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
     part = Pass(path, source, setup, split, first, reopened)
     return _prepare(part, folder.path, feature_seconds(config, started), trial)

@@ -432,7 +432,7 @@ def read_texts(
     Raises:
         DataError: a table cannot be read, or there are too few distinct texts.
     """
-    columns = Columns(tuple(settings.text), None, None)
+    columns = Columns(settings.text, None, None)
     rows, texts = 0, dict[str, None]()
     for table in tables:
         for part in iter_table(table, columns, limit=settings.limit, read_options=read_options):

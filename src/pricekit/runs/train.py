@@ -38,6 +38,7 @@ from pricekit.runs.folder import (
     INTERVALS,
     REFIT_FINISHED,
     SAMPLE_ROWS,
+    check_same_rows,
     read_preprocessor,
     read_sketch_of,
     read_source,
@@ -49,7 +50,6 @@ from pricekit.runs.prepare import (
     NO_TRIAL,
     Prepared,
     Trial,
-    check_same_rows,
     plugins_of,
     prepare,
     prepare_refit,
@@ -131,7 +131,8 @@ def train_unless_finished(source: Source, config: RunConfig, folder: Path) -> di
         return train(source, config, folder, "resume")
     with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
         check_intact(folder, (*FILES, *assets_in(folder)))
-        check_same_rows(folder, add_pseudo_labels(source, load_split(source, config), config, folder))
+        split = add_pseudo_labels(source, load_split(source, config), config, folder)
+        check_same_rows(folder, read_source(folder)["digest"] == split.digest())
         return read_intact(folder, "run.json")
 
 

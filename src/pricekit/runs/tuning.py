@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.errors import ConfigError
 from pricekit.evaluation.comparison import BETTER, compare
 from pricekit.evaluation.held_out import held_out_of
 from pricekit.io.digests import list_files, unlist_files, write_listed
@@ -31,7 +31,7 @@ from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.record import advance_to, clear_away
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
-from pricekit.runs.folder import Folder, writing
+from pricekit.runs.folder import Folder, check_same_rows, writing
 from pricekit.runs.folds import check_from_start
 from pricekit.runs.load import load_model
 from pricekit.runs.resume import check_agreement, in_budget, to_resume
@@ -143,14 +143,9 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
             f"a resumed search keeps its {folds} folds; found {order.folds}", parameters=("folds",)
         )
     rows = load_search_rows(source, config, folds, allow_leak=source.allow_leak or folder.resumed)
-    if folder.resumed and saved["digest"] != rows.digest():
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
-            "search into a new folder",
-            parameters=("table", "out"),
-            path=str(out),
-        )
-    if not folder.resumed:
+    if folder.resumed:
+        check_same_rows(out, saved["digest"] == rows.digest())
+    else:
         folder.begin()
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
         write_json(out / ROWS, facts)
