@@ -45,10 +45,11 @@ from pricekit.runs.folder import (
     SOURCE,
     Folder,
     read_sketch_of,
+    require_plugins,
     writing,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config, to_resume
+from pricekit.runs.resume import check_tables, saved_config, to_resume
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
@@ -306,7 +307,7 @@ def fit_weights(
         metric: to minimise.
         counts: how much each row counts, (N,); None: equally.
     """
-    return _without_small(np.log(predicted), lambda found: metric(found, price, counts))
+    return _without_small(np.log(predicted), lambda prices: metric(prices, price, counts))
 
 
 def cross_fitted(
@@ -327,7 +328,7 @@ def cross_fitted(
     """
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
-    found = np.empty(len(price))
+    prices = np.empty(len(price))
     with tracked("fitting ensemble weights", np.unique(fold).tolist()) as folds:
         for held in folds:
             others = fold != held
@@ -335,8 +336,8 @@ def cross_fitted(
                 others = ~others
             counted = None if counts is None or not counts[others].any() else counts[others]
             weights = fit_weights(predicted[others], price[others], metric, counted)
-            found[fold == held] = weighted(predicted[fold == held], weights)
-    return found
+            prices[fold == held] = weighted(predicted[fold == held], weights)
+    return prices
 
 
 def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -349,9 +350,9 @@ def _without_small(log_predicted: np.ndarray, score: Callable[[np.ndarray], floa
     kept = weights >= min(MIN_WEIGHT, weights.max())
     if kept.all():
         return weights
-    found = np.zeros(len(weights))
-    found[kept] = _without_small(log_predicted[:, kept], score)
-    return found
+    result = np.zeros(len(weights))
+    result[kept] = _without_small(log_predicted[:, kept], score)
+    return result
 
 
 def _fit(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
@@ -529,9 +530,10 @@ def config_to_train(
     folder = to_resume(out, mode, "run", "ensemble")
     if folder is None:
         return new_config(options, init)
-    budget = options.get("time_budget")
     if state_of(folder).kind == "run":
-        config, saved, runs = resumed_config(folder, budget), "config.toml", [folder]
+        check_intact(folder, [SOURCE])
+        require_plugins(folder)
+        file, runs = folder / "config.toml", [folder]
     else:
         check_intact(folder, [CONFIG])
         if not (folder / CONFIG).is_file():
@@ -540,9 +542,8 @@ def config_to_train(
                 parameters=("resume",),
                 path=str(folder),
             )
-        config, saved = in_budget(folder / CONFIG, budget), CONFIG
-        runs = [run for run in (folder / MEMBERS).glob("*") if state_of(run).begun]
-    check_agreement(folder / saved, options)
+        file, runs = folder / CONFIG, [run for run in (folder / MEMBERS).glob("*") if state_of(run).begun]
+    config = saved_config(file, options)
     if init is not None and str(init.absolute()) != config.init:
         raise ConfigError(
             f"a resumed run continues from the run with which it was started, {config.init or 'none'}, not from "
@@ -620,13 +621,13 @@ def _member_configs(config: RunConfig) -> dict[str, RunConfig]:
     Raises:
         ConfigError: a member differs from the ensemble in a setting that all share.
     """
-    found: dict[str, RunConfig] = {}
+    configs: dict[str, RunConfig] = {}
     for name, member in member_configs(config).items():
-        if same := [other for other, kept in found.items() if kept == member]:
+        if same := [other for other, kept in configs.items() if kept == member]:
             logger.info(f"the member {name} has the same settings as {same[0]}, so it is left out")
         else:
-            found[name] = member
-    for name, member in found.items():
+            configs[name] = member
+    for name, member in configs.items():
         for setting in _SHARED:
             if getattr(member, setting) != getattr(config, setting):
                 raise ConfigError(
@@ -635,7 +636,7 @@ def _member_configs(config: RunConfig) -> dict[str, RunConfig]:
                     parameters=("settings",),
                     setting=f"members.{name}.{setting}",
                 )
-    return found
+    return configs
 
 
 def _seconds_left(budget: float | None, started: float) -> float:

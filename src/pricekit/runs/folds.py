@@ -132,15 +132,15 @@ def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
     """
     times, place, rows = np.unique(time, return_inverse=True, return_counts=True)
     middle = np.cumsum(rows) - rows / 2
-    found = np.unique((middle * (folds + 1) / len(time)).astype(np.int64), return_inverse=True)[1]
-    if found[-1] < folds:
+    parts = np.unique((middle * (folds + 1) / len(time)).astype(np.int64), return_inverse=True)[1]
+    if parts[-1] < folds:
         raise DataError(
             f"{len(times):,} different times are too few for {folds} folds, each of which follows earlier rows; use "
-            f"fewer folds{f', at most {found[-1]}' if found[-1] > 1 else ''}",
+            f"fewer folds{f', at most {parts[-1]}' if parts[-1] > 1 else ''}",
             parameters=("folds", "time"),
             times=len(times),
         )
-    return np.asarray(found[place] - 1, np.int64)
+    return np.asarray(parts[place] - 1, np.int64)
 
 
 def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -163,13 +163,13 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
             parameters=("folds",),
             groups=distinct,
         )
-    found = stratified_folds(price, groups, folds, seed)
-    if len(np.unique(found)) < folds:
+    fold = stratified_folds(price, groups, folds, seed)
+    if len(np.unique(fold)) < folds:
         raise DataError(
             f"the groups of equal texts are so large that they fill fewer than {folds} folds; use fewer folds",
             parameters=("folds",),
         )
-    return found
+    return fold
 
 
 def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:

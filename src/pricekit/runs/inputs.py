@@ -83,8 +83,8 @@ class InputFiles:
             with path.open("w+b") as file:
                 return write(file, path)
         path = self.folder / name
-        if not self.new and (found := open_inputs(path, preprocessor, len(table))) is not None:
-            return found
+        if not self.new and (kept := open_inputs(path, preprocessor, len(table))) is not None:
+            return kept
         if self.new or not self.own:
             with nameless_file(table.folder) as file:
                 return write(file, table.folder)
@@ -138,9 +138,9 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None)
         logger.warning(f"{_UNCACHED}: a column cannot be hashed ({error})")
         return preprocessor(table)
     path = folder / f"{digest.hexdigest()}.safetensors"
-    found = read_entry(path)
-    if found.keys() >= {"ids", "offsets", "features"}:
-        return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
+    cached = read_entry(path)
+    if cached.keys() >= {"ids", "offsets", "features"}:
+        return Inputs(Tokens(cached["ids"], cached["offsets"]), cached["features"], preprocessor.pad_id)
     inputs = preprocessor(table)
     arrays = {"ids": inputs.tokens.ids, "offsets": inputs.tokens.offsets, "features": inputs.features}
     write_entry(path, arrays, _UNCACHED)

@@ -210,12 +210,12 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
         )
 
 
-def _require(good: bool, kind: str, name: str, expected: str, found: object) -> None:
+def _require(good: bool, kind: str, name: str, expected: str, value: object) -> None:
     if not good:
         shape = (
-            f"{found.dtype} of shape {tuple(found.shape)}"
-            if isinstance(found, Tensor)
-            else type(found).__name__
+            f"{value.dtype} of shape {tuple(value.shape)}"
+            if isinstance(value, Tensor)
+            else type(value).__name__
         )
         raise PluginError(
             f"the {kind} '{name}' returned {shape}, expected {expected}; report it to the plugin's author"
@@ -425,11 +425,12 @@ def _write_run(part: Pass, rows: Table, fitted: Fitted, job: Job) -> None:
     out, config, split, preprocessor = part.folder, part.setup.config, part.split, fitted.preprocessor
     facts = part.source.facts(split)
     facts |= {"run": job.run, "plugins": [entry.facts() for entry in plugins_of(config)]}
-    facts |= {} if part.first is None else part.first.to_json()
-    facts |= {} if fitted.init is None else {"init": fitted.init}
-    write_json(out / SOURCE, facts)
     if part.first is not None:
         take_over(out, part.first)
+        facts |= part.first.to_json()
+    if fitted.init is not None:
+        facts["init"] = fitted.init
+    write_json(out / SOURCE, facts)
     write_text(out / "config.toml", config.to_toml())
     # Not as fitted, but as in the inputs: with the values of rows outside of the sample.
     names = preprocessor.features.names

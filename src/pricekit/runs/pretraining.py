@@ -97,10 +97,10 @@ class Masking:
 
 def make_masking(tokenizer: Tokenizer) -> Masking:
     """Return the masking for a tokenizer; adds a mask token with a new id if it has none."""
-    found = [token for token in _MASKS if tokenizer.token_to_id(token) is not None]
-    if not found:
+    known = [token for token in _MASKS if tokenizer.token_to_id(token) is not None]
+    if not known:
         tokenizer.add_special_tokens([AddedToken(_MASKS[0], special=True)])
-    mask_id = tokenizer.get_vocab()[(found or _MASKS)[0]]
+    mask_id = tokenizer.get_vocab()[(known or _MASKS)[0]]
     added = tokenizer.get_added_tokens_decoder().items()
     special = [mask_id, pad_id_of(tokenizer), *(number for number, token in added if token.special)]
     ordinary = torch.ones(max(tokenizer.get_vocab().values()) + 1, dtype=torch.bool)
@@ -412,10 +412,10 @@ class PretrainJob:
 
     def digest(self) -> str:
         """Return a hash of the settings and tokens."""
-        found = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
+        whole = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
         for part in (self.train, self.held_out):
-            found.update(part.ids.tobytes() + part.offsets.tobytes())
-        return found.hexdigest()
+            whole.update(part.ids.tobytes() + part.offsets.tobytes())
+        return whole.hexdigest()
 
     def facts(self) -> dict[str, Any]:
         """Return the counts of texts and tokens, and the settings."""
@@ -472,15 +472,15 @@ def create_backbone(settings: PretrainSettings) -> Any:
 
 def _pretrainable() -> list[str]:
     """Return the names of the backbones that can be pretrained."""
-    found = []
+    names = []
     for entry in registry().of_kind("backbone"):
         try:
             made = registry().create("backbone", entry.name)
         except PricekitError:  # a backbone that cannot be created cannot be pretrained
             continue
         if hasattr(made, "masked_language_model"):
-            found.append(entry.name)
-    return found
+            names.append(entry.name)
+    return names
 
 
 def with_defaults(backbone: Any, settings: PretrainSettings) -> PretrainSettings:

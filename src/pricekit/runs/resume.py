@@ -13,7 +13,6 @@ from pricekit.io.log import logger
 from pricekit.io.output import Mode, check_intact, check_output, read_intact
 from pricekit.io.record import continued, state_of
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
 from pricekit.table import source_name
 
@@ -36,18 +35,26 @@ def check_tables(source: Source, saved: Path) -> None:
             )
 
 
-def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if an option differs from the saved configuration, which a resumed run keeps.
+def saved_config(file: Path, options: Mapping[str, Any], remedy: str = "train again") -> RunConfig:
+    """Return the configuration with which something to resume was started, with a new time budget if one is given.
 
     Args:
-        saved: the `config.toml` of a run, or the `cv.toml` of a cross-validation.
+        file: the configuration, such as the `config.toml` of a run.
         options: as of `config_of`.
+        remedy: what to do if the file is damaged, for the message.
+
+    Raises:
+        TrainingError: the file is damaged.
+        ConfigError: an option differs from it.
     """
-    own, differences = by_dotted_name(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
+    check_intact(file.parent, [file.name], remedy)
+    time_budget = options.get("time_budget")
+    config = read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))
+    own, differences = by_dotted_name(read_saved_config(file).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
         layers = [] if name in RESUMABLE else list(filter(None, layers_of({name: value})))
-        config = read_saved_config(saved, *layers).model_dump(mode="json") if layers else {}
-        for key, new in by_dotted_name(config).items():
+        changed = read_saved_config(file, *layers).model_dump(mode="json") if layers else {}
+        for key, new in by_dotted_name(changed).items():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
     if differences:
@@ -57,6 +64,7 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
             parameters=tuple(differences),
             differences=differences,
         )
+    return config
 
 
 def to_resume(out: Path, mode: Mode, *kinds: str) -> Path | None:
@@ -74,20 +82,3 @@ def to_resume(out: Path, mode: Mode, *kinds: str) -> Path | None:
         return None
     check_output(folder, state.kind if state.kind in kinds else kinds[0], "resume")
     return folder
-
-
-def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration of the run in a folder, with a new time budget if one is given.
-
-    Raises:
-        TrainingError: it is damaged.
-        PluginError: a plugin that it was started with is not loaded.
-    """
-    check_intact(folder, ["config.toml", SOURCE])
-    require_plugins(folder)
-    return in_budget(folder / "config.toml", time_budget)
-
-
-def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
-    return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))

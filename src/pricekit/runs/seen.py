@@ -68,11 +68,13 @@ class Seen:
             columns: the columns of these rows, float32 (N,) each, by name; the same names as those of earlier rows.
         """
         hashes = np.concatenate([hashes_of(text), self.text])
-        found, first = np.unique(hashes, return_index=True)
-        was = np.isin(found, self.text[self.earlier])
+        distinct, first = np.unique(hashes, return_index=True)
+        was = np.isin(distinct, self.text[self.earlier])
         none = np.zeros(0, np.float32)
-        joined = {name: np.concatenate([new, self.columns.get(name, none)]) for name, new in columns.items()}
-        return Seen(found, was, {name: values[first] for name, values in joined.items()})
+        joined = {
+            name: np.concatenate([new, self.columns.get(name, none)])[first] for name, new in columns.items()
+        }
+        return Seen(distinct, was, joined)
 
 
 NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, bool), {})

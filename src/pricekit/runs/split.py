@@ -366,7 +366,7 @@ def stratified_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: in
     order = np.random.RandomState(seed).permutation(len(names))
     order = order[np.argsort(-counts[order].std(axis=1), kind="stable")]
     filled, one = np.zeros((folds, len(size))), np.eye(folds)[:, :, None]
-    found = np.zeros(len(names), np.int64)
+    fold_of = np.zeros(len(names), np.int64)
     for group in order:
         shares = (filled + one * counts[group]) / size  # of each fold, with the group in each of them
         uneven, rows, best = shares.std(axis=1).mean(axis=1).tolist(), filled.sum(axis=1).tolist(), 0
@@ -375,8 +375,8 @@ def stratified_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: in
             if uneven[fold] < uneven[best] or (equal and rows[fold] < rows[best]):
                 best = fold
         filled[best] += counts[group]
-        found[group] = best
-    return found[of_group]
+        fold_of[group] = best
+    return fold_of[of_group]
 
 
 def split_whole_groups(
@@ -474,8 +474,8 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.info(error.sentence())
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
-    found = find_leaks(table, named)
-    for name, share in found.columns.items():
+    findings = find_leaks(table, named)
+    for name, share in findings.columns.items():
         leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
         reads = name in columns.text
         if reads and not allow_leak:
@@ -487,7 +487,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
             )
         consequence = "reads it, because leaks are allowed" if reads else "does not read it"
         logger.warning(f"{leak}; the model {consequence}")
-    if share := found.in_text:
+    if share := findings.in_text:
         leak = (
             f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
         )
@@ -496,7 +496,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
                 f"{leak}. Remove it from the text, {ALLOW_LEAK}", parameters=("allow_leak",), share=share
             )
         logger.warning(f"{leak}; the model reads it, because leaks are allowed")
-    return () if allow_leak else tuple(found.columns)
+    return () if allow_leak else tuple(findings.columns)
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

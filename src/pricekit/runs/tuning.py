@@ -34,7 +34,7 @@ from pricekit.options import config_of
 from pricekit.runs.folder import Folder, check_same_rows, writing
 from pricekit.runs.folds import check_from_start
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, in_budget, to_resume
+from pricekit.runs.resume import saved_config, to_resume
 from pricekit.runs.split import Source
 from pricekit.runs.study import (
     BASE,
@@ -121,9 +121,7 @@ def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunCo
     if folder is None:
         config: RunConfig = config_of(options)
         return config
-    check_intact(folder, [START], "start again")
-    check_agreement(folder / START, options)
-    return in_budget(folder / START, options.get("time_budget"))
+    return saved_config(folder / START, options, "start again")
 
 
 def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> Task:
@@ -214,7 +212,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         The content of `tune.json`, without the seconds.
     """
     metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
-    chosen, found = choose(task, study, metric)
+    chosen, comparison = choose(task, study, metric)
     base, best = base_trial(study), best_trial(study)
     assert base is not None
     unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
@@ -222,7 +220,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
     start = "the settings that the search started from"
     if better:
         logger.info(f"trial {chosen.number} is better on the folds than {start}, beyond chance")
-    elif found is None:
+    elif comparison is None:
         logger.info(f"no trial is better on the folds than {start}: they are kept")
     else:
         logger.info(
@@ -259,7 +257,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         "best": best.number,
         "default_score": base.value,
         "best_score": best.value,
-        "on_folds": found,
+        "on_folds": comparison,
         "on_final_rows": final,
         "settings": {
             each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
@@ -311,6 +309,6 @@ def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[
     if BASE in best.user_attrs:
         return base, None
     scored = np.flatnonzero(task.rows.plan.fold >= 0)
-    found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
-    result = difference(metric, task.rows.plan.table.take(scored), found, other)
+    tuned, default = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
+    result = difference(metric, task.rows.plan.table.take(scored), tuned, default)
     return (best if result["verdict"] == BETTER else base), result
