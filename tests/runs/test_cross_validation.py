@@ -129,7 +129,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
         return call(*args, **named)
 
     monkeypatch.setattr(runs, "train", train)
-    monkeypatch.setattr(folds, "with_duplicates", None)  # the folds are those that were written
+    monkeypatch.setattr(folds, "duplicates_in", None)  # the folds are those that were written
     cross_validate(Source(table), config(), out, mode="resume")
     assert called == ["fold-1", "fold-2"]
     whole, mine = read_held_out(done[0]), read_held_out(out)

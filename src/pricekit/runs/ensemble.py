@@ -307,7 +307,12 @@ def fit_weights(
         metric: to minimise.
         counts: how much each row counts, (N,); None: equally.
     """
-    return _without_small(np.log(predicted), lambda prices: metric(prices, price, counts))
+    weights = _fit(np.log(predicted), lambda prices: metric(prices, price, counts))
+    kept = weights >= min(MIN_WEIGHT, weights.max())
+    if not kept.all():
+        weights = np.zeros(len(weights))
+        weights[kept] = fit_weights(predicted[:, kept], price, metric, counts)
+    return weights
 
 
 def cross_fitted(
@@ -343,16 +348,6 @@ def cross_fitted(
 def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return exp(Σ w·log p) of prices (N, M), float64 (N,)."""
     return np.asarray(np.exp(np.log(predicted) @ weights))
-
-
-def _without_small(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
-    weights = _fit(log_predicted, score)
-    kept = weights >= min(MIN_WEIGHT, weights.max())
-    if kept.all():
-        return weights
-    result = np.zeros(len(weights))
-    result[kept] = _without_small(log_predicted[:, kept], score)
-    return result
 
 
 def _fit(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:

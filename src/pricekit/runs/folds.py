@@ -26,9 +26,9 @@ from pricekit.runs.split import (
     check_leaks,
     check_weights,
     digest_of,
+    duplicates_in,
     split_table,
     stratified_folds,
-    with_duplicates,
 )
 from pricekit.table import Table, source_name
 
@@ -40,10 +40,9 @@ class FoldPlan:
     """The rows of a cross-validation and their folds.
 
     Attributes:
-        table: the usable rows.
+        table: the usable rows; duplicates, which stay `together`, share a fold.
         rejected: the other rows, with the reason.
         fold: the fold that holds out each row, int64 (N,); -1 for the earliest rows of folds by time.
-        groups: of duplicate rows, which share a fold, int64 (N,).
         leaks: columns that no feature may read.
 
     By time, the folds follow each other, and each trains on the rows before it.
@@ -52,7 +51,6 @@ class FoldPlan:
     table: Table
     rejected: pd.DataFrame
     fold: np.ndarray
-    groups: np.ndarray
     leaks: tuple[str, ...]
 
     @property
@@ -72,7 +70,7 @@ class FoldPlan:
         epoch; a refit then trains on it, too. The weights of an ensemble's members are fitted on such a part.
         """
         others = np.flatnonzero(self.fold != fold if self.table.time is None else self.fold < fold)
-        parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
+        parts = self.table.take(others), self.held_out(fold)
         if config is not None and (config.training.keep == "best" or config.members):
             parts = split_table(parts[0], config)
         return Split(*parts, [self.rejected], self.leaks, own=True)
@@ -97,20 +95,19 @@ def make_plan(
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
     if table.time is not None:
-        fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
+        fold, together = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        together = with_duplicates(table).together
-        assert together is not None
+        together = duplicates_in(table)
         sizes = [rows for rows in np.bincount(together) if rows > 1]
         if sizes:
             alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )
-        fold, groups = assign_folds(table.known_price, together, folds, config.seed), together
+        fold = assign_folds(table.known_price, together, folds, config.seed)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
-    return FoldPlan(table, rejected, fold, groups, leaks)
+    return FoldPlan(replace(table, together=together), rejected, fold, leaks)
 
 
 def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
@@ -185,7 +182,7 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_json(out / PLAN, facts)
-    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.groups}
+    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.table.together}
     write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
@@ -201,10 +198,9 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
         facts = read_json(out / PLAN)
         paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
         plan = FoldPlan(
-            table,
+            replace(table, together=frame["together"].to_numpy(np.int64)),
             rejected,
             frame["fold"].to_numpy(np.int64),
-            frame["together"].to_numpy(np.int64),
             tuple(facts["leaks"]),
         )
         same = facts["digest"] == digest_of(table) and np.array_equal(frame["row"], plan.table.row_numbers)

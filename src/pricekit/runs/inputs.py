@@ -48,13 +48,11 @@ class InputFiles:
     Attributes:
         folder: of the run.
         new: the folder is not written yet.
-        own: False in all but the first of several processes, whose files have no names.
         cache: folder of a cache that several runs share, for tables in memory; None: no cache.
     """
 
     folder: Path
     new: bool
-    own: bool
     cache: Path | None
     _beside: dict[str, Path] = field(default_factory=dict)
 
@@ -82,12 +80,12 @@ class InputFiles:
             self._beside[name] = path
             with path.open("w+b") as file:
                 return write(file, path)
-        path = self.folder / name
-        if not self.new and (kept := open_inputs(path, preprocessor, len(table))) is not None:
-            return kept
-        if self.new or not self.own:
+        if self.new:
             with nameless_file(table.folder) as file:
                 return write(file, table.folder)
+        path = self.folder / name
+        if (kept := open_inputs(path, preprocessor, len(table))) is not None:
+            return kept
         with write_atomically(path) as temporary, temporary.open("w+b") as file:
             return write(file, path)
 

@@ -527,7 +527,7 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -
     part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
     warm = None if init is None or part.resumed else WarmStart.open(Path(init))
     with (
-        InputFiles(part.folder, new, processes.main, trial.cache) as files,
+        InputFiles(part.folder, new, trial.cache) as files,
         progress("preparing", 5) as advance,
     ):
         advance(0, "tokenizer and features")

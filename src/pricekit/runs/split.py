@@ -165,7 +165,7 @@ def load_split(
     leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
-        table = with_duplicates(table)
+        table = replace(table, together=duplicates_in(table))
         parts = split_table(table, config, seen)
         split = Split(*parts, [rejected], leaks, own=True)
         check_weights(split.train, split.valid)
@@ -242,16 +242,10 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
     return table, rejected
 
 
-def with_duplicates(table: Table) -> Table:
-    """Return the table with the rows that a split keeps together: duplicates, and the groups that the user named.
-
-    Args:
-        table: N rows.
-    """
+def duplicates_in(table: Table) -> np.ndarray:
+    """Return equal numbers for the rows that a split keeps together, int64 (N,): duplicates, and the user's groups."""
     together = split_groups_of(table.text, table.known_price, folder=table.folder)
-    if table.group is not None:
-        together = joined_groups(together, table.group)
-    return replace(table, together=together)
+    return together if table.group is None else joined_groups(together, table.group)
 
 
 def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tuple[Table, Table]:

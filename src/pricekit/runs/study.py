@@ -36,9 +36,9 @@ from pricekit.runs.split import (
     Split,
     check_weights,
     digest_of,
+    duplicates_in,
     load_rows,
     split_table,
-    with_duplicates,
 )
 from pricekit.table import Table
 
@@ -182,7 +182,7 @@ class SearchRows:
     def whole(self, config: RunConfig) -> Split:
         """Return all rows that trials see, in the parts that `train` makes of a table."""
         plan = self.plan
-        parts = split_table(replace(plan.table, together=plan.groups), config)
+        parts = split_table(plan.table, config)
         return Split(*parts, [plan.rejected], plan.leaks, own=True)
 
     def growth(self) -> float:
@@ -207,7 +207,7 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
         ConfigError: the number of folds is invalid.
     """
     table, rejected = load_rows(source, config)
-    table = with_duplicates(table)
+    table = replace(table, together=duplicates_in(table))
     seen, final = split_table(table, config)
     check_weights(seen, final)
     which = "latest " if table.time is not None else ""

@@ -204,6 +204,9 @@ def _too_short(study: Study, task: Task) -> ConfigError:
 def finish(task: Task, study: Study) -> dict[str, Any]:
     """Choose, train both models, score them on the final rows, and write the files of the result.
 
+    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
+    better than it is, so a smaller difference is none.
+
     Args:
         task: the search.
         study: with the finished trial of the configuration that it started from.
@@ -212,11 +215,12 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         The content of `tune.json`, without the seconds.
     """
     metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
-    chosen, comparison = choose(task, study, metric)
     base, best = base_trial(study), best_trial(study)
     assert base is not None
+    comparison = None if BASE in best.user_attrs else _on_folds(task, best, base, metric)
+    better = comparison is not None and comparison["verdict"] == BETTER
+    chosen = best if better else base
     unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
-    better = BASE not in chosen.user_attrs
     start = "the settings that the search started from"
     if better:
         logger.info(f"trial {chosen.number} is better on the folds than {start}, beyond chance")
@@ -293,22 +297,8 @@ def difference(metric: Metric, table: Table, tuned: np.ndarray, default: np.ndar
     return {"tuned": new.score, "default": base.score, "interval": interval, "verdict": new.verdict}
 
 
-def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[str, Any] | None]:
-    """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
-
-    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
-    better than it is, so a smaller difference is none.
-
-    Args:
-        task: the search.
-        study: with the finished trial of the base.
-        metric: of the search.
-    """
-    base, best = base_trial(study), best_trial(study)
-    assert base is not None
-    if BASE in best.user_attrs:
-        return base, None
+def _on_folds(task: Task, best: FrozenTrial, base: FrozenTrial, metric: Metric) -> dict[str, Any]:
+    """Return how the best trial differs from the base on the rows of the folds, as of `difference`."""
     scored = np.flatnonzero(task.rows.plan.fold >= 0)
     tuned, default = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
-    result = difference(metric, task.rows.plan.table.take(scored), tuned, default)
-    return (best if result["verdict"] == BETTER else base), result
+    return difference(metric, task.rows.plan.table.take(scored), tuned, default)
