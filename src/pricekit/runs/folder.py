@@ -163,7 +163,9 @@ def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
     sample = split.valid.take(np.sort(chosen))
     write_rejected(out / "rejected.parquet", split.rejected)
     write_parquet(out / "split.parquet", pd.concat(parts))
-    write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
+    frame = sample.frame.copy()
+    frame[str(price)] = sample.known_price
+    write_parquet(out / "sample.parquet", frame)
 
 
 def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:

@@ -104,7 +104,8 @@ def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str
     for name in leaks:
         if name not in sample.frame:
             continue
-        other = sample.frame.assign(**{name: np.roll(sample.frame[name].to_numpy(object), 1)})
+        other = sample.frame.copy()
+        other[name] = np.roll(sample.frame[name].to_numpy(object), 1)
         other = other.astype({name: sample.frame[name].dtype})
         before, after = (features.transform(replace(sample, frame=frame)) for frame in (sample.frame, other))
         changed = (before != after).any(axis=0)
@@ -159,14 +160,15 @@ def check_plugins(job: Job) -> None:
     model, config, train = job.model, job.config, job.train
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     batch = to_tensors(train.inputs.batch(np.arange(min(ROWS, len(train.price)))))
+    inputs = batch["input_ids"], batch["attention_mask"], batch["features"]
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
     with plugin_call("backbone", config.backbone.name, "encoding a batch"):
-        _check_encoder(model.eval(), config, batch)
+        _check_encoder(model.eval(), config, *inputs[:2])
     name = config.loss.name
     with plugin_call("loss", name, "turning raw outputs into prices"):
         with torch.no_grad():
-            prices = model(**batch)
-        fits = isinstance(prices, Tensor) and prices.shape == (len(batch["features"]),)
+            prices = model(*inputs)
+        fits = isinstance(prices, Tensor) and prices.shape == (len(inputs[0]),)
         usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
         _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
     with plugin_call("loss", name, "computing the loss of a batch"):
@@ -177,7 +179,7 @@ def check_plugins(job: Job) -> None:
                 parameters=("weight", "loss"),
             )
         weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
-        loss = model.train().training_loss(**batch, price=price, weight=weight)
+        loss = model.train().training_loss(*inputs, price, weight)
         _require(loss.ndim == 0 and loss.requires_grad, "loss", name, "a scalar with a gradient", loss)
         loss.backward()  # type: ignore[no-untyped-call]
     with plugin_call("policy", config.policy.name, "taking an optimizer step on this backbone"):
@@ -186,9 +188,9 @@ def check_plugins(job: Job) -> None:
     model.load_state_dict(saved)
 
 
-def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor]) -> None:
+def _check_encoder(model: PriceModel, config: RunConfig, ids: Tensor, mask: Tensor) -> None:
     name, room = config.backbone.name, max(0, min(PADDED, config.max_length - 1))
-    ids, mask = (batch[key][:, : config.max_length - room] for key in ("input_ids", "attention_mask"))
+    ids, mask = (each[:, : config.max_length - room] for each in (ids, mask))
     encoder: Any = model.encoder
     with torch.no_grad():
         encoding = encoder(ids, mask)

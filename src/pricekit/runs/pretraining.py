@@ -251,6 +251,7 @@ def pretrain(
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
     started, backbone = time.perf_counter(), create_backbone(settings)  # fails before the tables are read
+    settings = with_defaults(backbone, settings)
     if Processes().count > 1:
         raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
     to_resume(out, mode, "pretraining")
@@ -258,7 +259,7 @@ def pretrain(
         work = folder.path
         if folder.state.name == "finished":
             facts = read_intact(work, PRETRAINED)
-            if facts["settings"] != json.loads(json.dumps(asdict(with_defaults(backbone, settings)))):
+            if facts["settings"] != json.loads(json.dumps(asdict(settings))):
                 check_output(out, "pretraining", "new")  # refuses
             logger.info(f"the pretraining {out} is finished already")
             _delete_work(work)  # a killed process may have left it
@@ -503,7 +504,6 @@ def prepare_job(
         ConfigError: the backbone's weights cannot be loaded.
         PluginError: its tokenizer cannot be created.
     """
-    settings = with_defaults(backbone, settings)
     with plugin_call("backbone", settings.backbone, "making its tokenizer"):
         tokenizer = backbone.tokenizer(texts)
     masking = make_masking(tokenizer)

@@ -177,16 +177,17 @@ def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float)
     state = fit(job, folder, resume=prepared.part.resumed, started=started)
     seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
-    done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
-    facts = first.facts | done | {"seconds": seconds}
-    if not complete and folder == run:
+    facts = first.facts | {"seconds": seconds}
+    if complete:
+        facts["refit"] = {"rows": len(job.train.price), "epochs": state.epoch}
+    elif folder == run:
         raise TrainingError(
             f"the time budget leaves {counted(state.step, 'step')} for the second pass of {run}, and the weights of "
             "the first one no longer exist; give more time",
             parameters=("time_budget",),
             path=str(run),
         )
-    if not complete:
+    else:
         logger.warning(
             f"the time budget leaves {counted(state.step, 'step')} for the refit, and the first pass took "
             f"{first.best_steps:,} until its best epoch: its weights are kept, and no row of the validation is trained "
