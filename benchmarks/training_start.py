@@ -31,7 +31,7 @@ REPLACED, RESPELLED, REPEATED, NOISE = 0.2, 0.004, 0.05, 0.3
 STAGES = {
     "read the table": ("pricekit.runs.split", "load_rows"),
     "search for leaks": ("pricekit.runs.split", "check_leaks"),
-    "search for duplicates": ("pricekit.runs.split", "with_duplicates"),
+    "search for duplicates": ("pricekit.runs.split", "duplicates_in"),
     "split": ("pricekit.runs.split", "split_table"),
     "tokenizer and features": ("pricekit.runs.prepare", "fit_parts"),
     "  of these, features": ("pricekit.runs.prepare", "fit_features"),

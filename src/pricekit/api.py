@@ -149,7 +149,7 @@ def train(table: TableSource, **options: Unpack[TrainOptions]) -> Model:
         from pricekit.runs.ensemble import config_to_train, train_model
 
         before = None if init is None else model_path(init, "init")
-        config, mode = config_to_train(folder, source, options, before, mode)
+        config = config_to_train(folder, source, options, before, mode)
         train_model(source, config, folder, mode, started=started)
         return owning(Model(folder), out)
 
@@ -181,7 +181,7 @@ def cross_validate(table: TableSource, **options: Unpack[CrossValidationOptions]
         from pricekit.runs.cross_validation import config_to_validate
         from pricekit.runs.cross_validation import cross_validate as run_folds
 
-        config, mode = config_to_validate(folder, source, options, mode)
+        config = config_to_validate(folder, source, options, mode)
         run_folds(source, config, folder, options["folds"], mode)
         return owning(CrossValidation(folder), out)
 
@@ -249,12 +249,12 @@ def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
     started = began()
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder:
-        from pricekit.runs.tuning import Order, config_to_search
+        from pricekit.runs.trials import Order
+        from pricekit.runs.tuning import config_to_search
         from pricekit.runs.tuning import tune as run_search
 
-        budget, folds, trials = options.pop("time_budget"), options["folds"], options["trials"]
-        order = Order.checked(budget, started, folds, trials, options["processes"])
-        config, mode = config_to_search(folder, options, mode)
+        config = config_to_search(folder, options, mode)
+        order = Order(options["folds"], options["trials"], options["processes"], started)
         run_search(source, config, folder, order, mode)
         return owning(Tuning(folder), out)
 
@@ -298,7 +298,7 @@ def pretrain(
     target = path_of(out, "out")
     run(
         paths,
-        pretraining_of(options["backbone"], options),
+        pretraining_of(options),
         target,
         mode_of(options | {"out": out}),
         read_options_of(options),

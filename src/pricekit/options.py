@@ -219,7 +219,7 @@ class CrossValidationOptions(TeacherOptions, total=False):
     """Options of `pricekit.cross_validate`."""
 
     folds: Annotated[
-        int | None, Option(help="number of folds; default: 5, or the original number with `resume`")
+        int | None, Option(help="number of folds; default: 5, or the original number with `resume`", least=2)
     ]
 
 
@@ -227,14 +227,18 @@ class TuneOptions(FitOptions, total=False):
     """Options of `pricekit.tune`."""
 
     trials: Annotated[
-        int | None, Option(help="maximum number of trials; default: as many as fit into the time")
+        int | None, Option(help="maximum number of trials; default: as many as fit into the time", least=1)
     ]
     folds: Annotated[
         int | None,
-        Option(help="number of folds that score a trial; default: 3, or the original number with `resume`"),
+        Option(
+            help="number of folds that score a trial; default: 3, or the original number with `resume`",
+            least=2,
+        ),
     ]
     processes: Annotated[
-        int, Option(help="run this number of trials at a time, each on its part of the CPUs", default=1)
+        int,
+        Option(help="run this number of trials at a time, each on its part of the CPUs", default=1, least=1),
     ]
 
 

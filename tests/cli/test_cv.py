@@ -73,7 +73,7 @@ def test_the_printed_command_continues_an_interrupted_cross_validation(
 @pytest.mark.parametrize(
     ("flags", "message", "expected"),
     [
-        (["--folds", 1], "at least 2 folds; found 1. Check --folds.", 2),
+        (["--folds", 1], "'--folds': folds is 1; expected a whole number, at least 2", 2),
         (["--folds", 61], "cannot be divided into 61 folds", 2),
         (["--limit", 9], "9 usable rows", 1),
         (["--price", "cost"], "no column 'cost'", 1),

@@ -93,9 +93,10 @@ a cross-validation, in a fold | after replace cv/fold-1/last.safetensors 2 | unf
 a cross-validation, before it is finished | before replace cv/pricekit.json 3 | unfinished | first | no | no | cv | --resume
 a search, in a trial | after replace tuned/trials/0-1/last.safetensors 1 | unfinished | first | no | no | search | --resume
 a search, before it is finished | before replace tuned/pricekit.json 3 | unfinished | first | no | no | search | --resume
-a pretraining, before a checkpoint | after replace .weights.new/pricekit.json 1 | absent | first | no | no | pretrain | --resume
-a pretraining, with a checkpoint | after replace .weights.new/pricekit.json 2 | absent | first | no | yes | pretrain | --resume
-a pretraining, after its weights | before rmtree .weights.new 2 | finished | first | no | yes | pretrain | --resume
+a pretraining, before a checkpoint | after replace weights/pricekit.json 1 | absent | first | no | no | pretrain | --resume
+a pretraining, with a checkpoint | after replace weights/pricekit.json 2 | unfinished | first | no | no | pretrain | --resume
+a pretraining, before it is finished | before replace weights/pricekit.json 3 | unfinished | first | no | no | pretrain | --resume
+a pretraining, after its weights | after replace weights/pricekit.json 3 | finished | first | no | no | pretrain | --resume
 a bundle, before its name | before rename bundle 1 | absent | first | no | no | export |
 a bundle, after its name | after rename bundle 1 | finished | first | no | no | export | --overwrite
 """  # noqa: E501

@@ -129,7 +129,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
         return call(*args, **named)
 
     monkeypatch.setattr(runs, "train", train)
-    monkeypatch.setattr(folds, "with_duplicates", None)  # the folds are those that were written
+    monkeypatch.setattr(folds, "duplicates_in", None)  # the folds are those that were written
     cross_validate(Source(table), config(), out, mode="resume")
     assert called == ["fold-1", "fold-2"]
     whole, mine = read_held_out(done[0]), read_held_out(out)
@@ -158,7 +158,7 @@ def test_a_different_table_is_not_resumed(done, table, tmp_path, change, begun, 
     frame = pd.read_csv(table)
     frame = frame.head(70) if change == "fewer rows" else frame.assign(price=frame["price"] * 2)
     frame.to_csv(tmp_path / "other.csv", index=False)
-    with raises(TrainingError, "table", "out"):
+    with raises(TrainingError, "table", "valid", "encoding", "decimal", "out"):
         cross_validate(Source(tmp_path / "other.csv"), config(), out, mode="resume")
 
 

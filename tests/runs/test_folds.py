@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pricekit as pk
 from pricekit.errors import ConfigError, DataError
 from pricekit.runs.folds import assign_folds
 
@@ -45,18 +46,13 @@ def test_ten_rows_have_five_assign_folds_two(price):
     assert np.bincount(assign_folds(price, np.arange(10), 5, 0)).tolist() == [2] * 5
 
 
-@pytest.mark.parametrize("folds", [-1, 0, 1])
-def test_fewer_than_two_folds_are_an_error(folds, raises):
+@pytest.mark.parametrize("folds", [-1, 0, 1, 2.5, "5", True])
+@pytest.mark.parametrize("function", [pk.cross_validate, pk.tune])
+def test_folds_are_a_whole_number_and_at_least_two(function, folds, raises):
     with raises(ConfigError, "folds"):
-        assign_folds(np.ones(10), np.arange(10), folds, 0)
+        function(pk.make_catalog(10), folds=folds)
 
 
 def test_more_folds_than_groups_are_refused(raises):
     with raises(DataError, "folds", groups=3):
         assign_folds(np.ones(30), np.arange(30) % 3, 4, 0)
-
-
-@pytest.mark.parametrize("folds", [2.5, "5", True])
-def test_folds_are_a_whole_number(folds, raises):
-    with raises(ConfigError, "folds"):
-        assign_folds(np.ones(10), np.arange(10), folds, 0)

@@ -9,8 +9,9 @@ import torch
 from conftest import tiny_config
 from pricekit.runs.inputs import cached_inputs
 from pricekit.runs.opened import open_run
+from pricekit.runs.prepare import Trial
 from pricekit.runs.split import Source, load_split
-from pricekit.runs.train import Trial, train
+from pricekit.runs.train import train
 
 
 def _weights(run):

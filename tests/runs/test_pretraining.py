@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from pricekit.cli.common import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.io.record import Record, write_record
+from pricekit.io.record import state_of
 from pricekit.nets.pretrained import PRETRAINED, find_weights
 from pricekit.nets.transformer import (
     SmallTransformer,
@@ -111,16 +111,16 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
         patch.setattr(PretrainCallback, "on_step_end", interrupted)
         with pytest.raises(KeyboardInterrupt):
             pretrain([table], TINY, out)
-    assert not out.exists()
-    assert (tmp_path / ".again.new" / "checkpoint-11").is_dir()
-    with raises(TrainingError, "resume", "overwrite"):
+    assert state_of(out).name == "unfinished"
+    assert (out / "checkpoint-11").is_dir()
+    with raises(TrainingError, "resume", "overwrite", "out"):
         pretrain([table], TINY, out)
     with raises(TrainingError, "resume", "overwrite"):
         pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
-    damaged = out.with_name(".again.new") / "checkpoint-99"  # killed while it was written
+    damaged = out / "checkpoint-99"  # killed while it was written
     damaged.mkdir()
     facts = pretrain([table], TINY, out, mode="resume")
-    assert list(tmp_path.iterdir()) == [out]
+    assert {path.name for path in out.iterdir()} == FILES
     expected, found = (load_file(folder / "model.safetensors") for folder in (pretrained[0], out))
     assert all(torch.equal(expected[name], tensor) for name, tensor in found.items())
     assert facts["loss_before"] == pretrained[1]["loss_before"]
@@ -131,7 +131,7 @@ def test_an_unsupported_backbone_is_an_error_before_a_table_is_read(tmp_path, ra
     for name in ("bag", "lstm"):
         with raises(ConfigError, "backbone"):
             pretrain([tmp_path / "absent.csv"], PretrainSettings(name), tmp_path / "out")
-    with raises(ConfigError, "max_length", max_length=513, limit=512):
+    with raises(ConfigError, "max_length", max_length=513, longest=512):
         pretrain([tmp_path / "absent.csv"], replace(TINY, max_length=513), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -139,7 +139,7 @@ def test_an_unsupported_backbone_is_an_error_before_a_table_is_read(tmp_path, ra
 def test_too_few_texts_and_a_folder_that_is_taken(table, pretrained, tmp_path, raises):
     with raises(DataError, "text", texts=5, rows=5):
         pretrain([table], replace(TINY, limit=5), tmp_path / "out")
-    with raises(TrainingError, "overwrite", "out"):
+    with raises(TrainingError, "resume", "overwrite", "out"):
         pretrain([table], TINY, pretrained[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -165,13 +165,12 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
     assert "to resume yet; a new one starts" in caplog.text
     weights = (out / "model.safetensors").read_bytes()
     assert weights == (pretrained[0] / "model.safetensors").read_bytes()
-    left = out.with_name(".out.new")  # a process was killed after it had published the weights
-    left.mkdir()
-    write_record(left, Record("pretraining", "unfinished"))
+    (out / "checkpoint-9").mkdir()  # a process was killed after it had published the weights
+    (out / "start.json").touch()
     facts = pretrain([table], TINY, out, mode="resume")
     assert "is finished already" in caplog.text
     assert facts == json.loads((out / "pretrain.json").read_text())
-    assert not left.exists()
+    assert {path.name for path in out.iterdir()} == FILES
     with raises(TrainingError, "overwrite", "out"):
         pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
 
@@ -196,14 +195,14 @@ def test_a_full_disk_is_reported_with_a_fix(table, tmp_path, monkeypatch, broken
         patch.setattr(broken, full)
         with raises(TrainingError):
             pretrain([table], replace(TINY, epochs=epochs, limit=20), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert state_of(tmp_path / "out").name == "absent"
     pretrain([table], replace(TINY, epochs=1, limit=20), tmp_path / "out")
 
 
 def test_training_continues_after_a_full_disk(table, tmp_path, monkeypatch, raises):
     settings = replace(TINY, epochs=2, limit=20)
     with monkeypatch.context() as patch:
-        patch.setattr("pricekit.runs.pretraining._files", _unwritten)
+        patch.setattr("pricekit.runs.pretraining._publish", _unwritten)
         with raises(TrainingError, "resume"):
             pretrain([table], settings, tmp_path / "out")
     pretrain([table], settings, tmp_path / "out", mode="resume")
@@ -249,7 +248,7 @@ def test_an_overwriting_that_was_interrupted_is_continued(table, tmp_path, monke
     pretrain([table], settings, out)
     old = (out / "model.safetensors").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("pricekit.runs.pretraining._files", _unwritten)
+        patch.setattr("pricekit.runs.pretraining._publish", _unwritten)
         with raises(TrainingError, "resume"):
             pretrain([other], settings, out, mode="overwrite")
     assert (out / "model.safetensors").read_bytes() == old

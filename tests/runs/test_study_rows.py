@@ -38,7 +38,7 @@ def test_each_row_is_in_one_part_and_no_trial_sees_the_final_rows():
     assert len(rows.final) == pytest.approx(0.15 * 150, abs=3)
     held_out = []
     for fold in range(3):
-        split = rows.fold(fold)
+        split = rows.plan.split(fold)
         assert _ids(split.train) | _ids(split.valid) == seen
         held_out += split.valid.ids.tolist()
     assert sorted(held_out) == sorted(seen)
@@ -49,7 +49,7 @@ def test_each_row_is_in_one_part_and_no_trial_sees_the_final_rows():
 
 def test_sizes_of_one_product_are_on_one_side():
     rows = _rows()
-    for part in (rows.final, rows.fold(0).valid, rows.whole(tiny_config()).valid):
+    for part in (rows.final, rows.plan.split(0).valid, rows.whole(tiny_config()).valid):
         ids = _ids(part)
         assert all((1000 + each in ids) == (each in ids) for each in range(100, 120) if each in ids)
         assert any(each >= 1000 for each in ids)
@@ -58,7 +58,10 @@ def test_sizes_of_one_product_are_on_one_side():
 def test_groups_are_on_one_side():
     config = tiny_config({"columns": {"group": "shop"}})
     rows = _rows({"columns": {"group": "shop"}})
-    pairs = [(rows.final, rows.plan.table), *((rows.fold(n).train, rows.fold(n).valid) for n in range(3))]
+    pairs = [
+        (rows.final, rows.plan.table),
+        *((rows.plan.split(n).train, rows.plan.split(n).valid) for n in range(3)),
+    ]
     whole = rows.whole(config)
     for one, other in [*pairs, (whole.train, whole.valid)]:
         assert not set(one.group) & set(other.group)
@@ -69,7 +72,7 @@ def test_later_rows_score_earlier_ones():
     rows = _rows(layer)
     assert rows.plan.table.time.max() < rows.final.time.min()
     for fold in range(3):
-        split = rows.fold(fold)
+        split = rows.plan.split(fold)
         assert split.train.time.max() < split.valid.time.min()
     whole = rows.whole(tiny_config(layer))
     assert whole.train.time.max() < whole.valid.time.min()
@@ -85,8 +88,6 @@ def test_the_digest_tells_rows_and_folds_apart():
     assert rows.digest() != replace(rows, final=text).digest()
 
 
-def test_too_few_rows_or_folds_are_an_error(raises):
-    with raises(ConfigError, "folds", folds=1):
-        _rows(folds=1)
+def test_more_folds_than_rows_are_an_error(raises):
     with raises(ConfigError, "folds", folds=12, rows=11):
         load_search_rows(Source(make_catalog(12)), tiny_config(), 12, allow_leak=False)

@@ -12,7 +12,7 @@ import click
 from pricekit.cli.common import again, call
 from pricekit.cli.options import FOLDER, TABLE, options_of
 from pricekit.cli.terminal import begin, show_result
-from pricekit.io.record import state_of
+from pricekit.io.record import continued, state_of
 from pricekit.options import PretrainingOptions
 
 
@@ -38,7 +38,7 @@ def pretrain(**flags: Any) -> None:
     try:
         call(pk.pretrain, flags)
     except KeyboardInterrupt:
-        if state_of(Path(out)).replacement:
+        if state_of(continued(Path(out))).name == "unfinished":
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
             show_result("continue with: " + shlex.join(["pricekit", *words, "--resume"]))
         raise

@@ -15,7 +15,7 @@ from pricekit.cli.options import flag, optional_table, options_of
 from pricekit.cli.project import begin_training, interrupted_run, next_run, run_training
 from pricekit.cli.terminal import show_result
 from pricekit.io.log import logger
-from pricekit.io.record import continued
+from pricekit.io.record import continued, state_of
 from pricekit.options import TrainOptions
 from pricekit.wording import counted
 
@@ -88,19 +88,17 @@ def _dry_run(flags: dict[str, Any]) -> None:
     from pricekit.runs.ensemble import config_to_train
     from pricekit.runs.pseudo_labels import add_pseudo_labels
     from pricekit.runs.refit import refits
-    from pricekit.runs.seen import earlier_texts
     from pricekit.runs.split import load_split
 
     source = source_of(flags["table"], flags)
     init = model_path(flags["init"], "init") if flags["init"] else None
     out = Path(flags["out"] or interrupted_run()) if flags["resume"] else Path()
-    config, mode = config_to_train(out, source, flags, init, "resume" if flags["resume"] else "new")
-    out = continued(out) if mode == "resume" else out
-    resumed = [out, *out.glob("members/*")] if mode == "resume" else []
+    config = config_to_train(out, source, flags, init, "resume" if flags["resume"] else "new")
+    out = continued(out)
+    resumed = [out, *out.glob("members/*")] if flags["resume"] and state_of(out).begun else []
     run = out if resumed and not config.members else None
-    seen = earlier_texts(config.init, *resumed)
     with nullcontext() if config.speed.progress else use_reporter_here(None):
-        split = load_split(source, config, checked=bool(resumed), seen=seen)
+        split = load_split(source, config, resumed)
     split = add_pseudo_labels(source, split, config, run)
     second = "; then a second pass on all of them" if refits(config, source) else ""
     members = f" {counted(len(config.members), 'model')}" if config.members else ""

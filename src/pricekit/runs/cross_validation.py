@@ -46,7 +46,7 @@ from pricekit.runs.folds import (
     write_plan,
 )
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, check_tables, in_budget, to_resume
+from pricekit.runs.resume import check_tables, saved_config, to_resume
 from pricekit.runs.split import Source, load_rows
 from pricekit.runs.train import train_unless_finished, warn_if_useless
 from pricekit.training.parallel import Processes
@@ -79,15 +79,14 @@ def cross_validate(
 
 def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, folder: Folder) -> Scores:
     """Train and score the runs of all folds, and notify observers; return the scores of all rows."""
-    out, resume = folder.path, folder.resumed
-    processes, settings = Processes(), config.model_dump(mode="json", exclude_none=True)
-    facts = {"config": settings, "folds": plan.folds, "resumed": resume}
+    out, processes = folder.path, Processes()
+    settings = config.model_dump(mode="json", exclude_none=True)
+    facts = {"config": settings, "folds": plan.folds, "resumed": folder.resumed}
     with observed("cross_validation", out, facts, enabled=processes.main) as ended:
         runs, predicted = [], np.empty(len(plan.table))
         with tracked("cross-validation", range(plan.folds)) as folds:
             for fold in folds:
-                own = _fold_source(source, config, plan, fold)
-                run, predicted[plan.fold == fold] = _run_fold(own, config, plan, out / f"fold-{fold}", resume)
+                run, predicted[plan.fold == fold] = _run_fold(source, config, plan, out, fold)
                 runs.append(run)
         scored = np.flatnonzero(plan.fold >= 0)
         held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
@@ -121,22 +120,20 @@ def config_of_folds(options: Mapping[str, Any]) -> RunConfig:
     return config.with_training(refit=False)
 
 
-def config_to_validate(
-    out: Path, source: Source, options: Mapping[str, Any], mode: Mode
-) -> tuple[RunConfig, Mode]:
-    """Return the configuration of the runs, and the mode: "new" if there is nothing to resume.
+def config_to_validate(out: Path, source: Source, options: Mapping[str, Any], mode: Mode) -> RunConfig:
+    """Return the configuration of the runs of a new cross-validation, or of the one to resume.
 
     Raises:
         TrainingError: what is to be resumed is damaged.
         ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
     """
-    if mode != "resume" or (folder := to_resume(out, "cross-validation")) is None:
-        return config_of_folds(options), "new" if mode == "resume" else mode
-    check_intact(folder, [CONFIG], "cross-validate again")
-    config = in_budget(folder / CONFIG, options.get("time_budget"))
-    check_agreement(folder / CONFIG, options)
+    folder = to_resume(out, mode, "cross-validation")
+    if folder is None:
+        return config_of_folds(options)
+    config = saved_config(folder / CONFIG, options, "cross-validate again")
+    check_intact(folder, [PLAN], "cross-validate again")
     check_tables(source, folder / PLAN)
-    return config, mode
+    return config
 
 
 def _begin(source: Source, config: RunConfig, folder: Folder, folds: int | None) -> tuple[FoldPlan, Source]:
@@ -173,22 +170,18 @@ def _begin(source: Source, config: RunConfig, folder: Folder, folds: int | None)
     return plan, source
 
 
-def _fold_source(source: Source, config: RunConfig, plan: FoldPlan, fold: int) -> Source:
-    """Return the rows of a fold's run, and the teachers that were not trained on the rows that it is scored on."""
-    teachers = tuple(path / f"fold-{fold}" for path in source.teachers)
-    return replace(source, teachers=teachers, split=plan.split(fold, config))
-
-
 def _run_fold(
-    source: Source, config: RunConfig, plan: FoldPlan, folder: Path, resume: bool
+    source: Source, config: RunConfig, plan: FoldPlan, out: Path, fold: int
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
-    fold = int(folder.name.removeprefix("fold-"))
+    folder = out / f"fold-{fold}"
+    teachers = tuple(path / folder.name for path in source.teachers)  # that were not trained on these rows
+    source = replace(source, teachers=teachers, split=plan.split(fold, config))
     logger.info(f"{folder.name}: fold {fold + 1} of {plan.folds}")
     if config.members:
-        facts = train_model(source, config, folder, "resume" if resume else "new")
+        facts = train_model(source, config, folder, "resume")
     else:
-        facts = train_unless_finished(source, config, folder, resume=resume)
+        facts = train_unless_finished(source, config, folder)
     rows = plan.held_out(fold)
     prices = load_model(folder).predict(rows)
     metric = metric_named(config.metric)

@@ -33,7 +33,7 @@ from pricekit.io.output import Mode, check_apart, check_intact, check_output, fi
 from pricekit.io.progress import tracked
 from pricekit.io.record import Record, advance_to, clear_away, state_of, write_record
 from pricekit.io.staging import new_or_replaced
-from pricekit.metrics import SMAPE, Metric, price_metrics
+from pricekit.metrics import SMAPE, Metric, metric_named, price_metrics
 from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
     CONFIG,
@@ -45,11 +45,11 @@ from pricekit.runs.folder import (
     SOURCE,
     Folder,
     read_sketch_of,
+    require_plugins,
     writing,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.resume import check_agreement, check_tables, in_budget, resumed_config, to_resume
-from pricekit.runs.seen import earlier_texts
+from pricekit.runs.resume import check_tables, saved_config, to_resume
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
@@ -98,8 +98,9 @@ def make_ensemble(
     with owned(out, "ensemble", TrainingError):
         check_apart(out, paths)
         check_output(out, "ensemble", mode)
-        _check_common_rows([_read_input(path) for path in paths])
-        combined = combine(paths, metric_of(paths, metric))
+        inputs = [_read_input(path) for path in paths]
+        _check_common_rows(inputs)
+        combined = combine(inputs, metric_of(paths, metric))
         _write_copies(out, combined)
         return combined.record | {"metrics": combined.facts["metrics"]}
 
@@ -124,34 +125,30 @@ class Combined:
     """Runs with their weights.
 
     Attributes:
+        runs: the folders of the members' runs.
         record: the content of `ensemble.json`.
         facts: the content of `run.json`.
         held_out: rows that no member was trained on, with the prices of the ensemble.
     """
 
+    runs: list[Path]
     record: dict[str, Any]
     facts: dict[str, Any]
     held_out: HeldOut
 
-    @property
-    def runs(self) -> list[Path]:
-        """The folders of the members' runs."""
-        return [Path(member["path"]) for member in self.record["members"]]
 
-
-def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = None) -> Combined:
+def combine(inputs: Sequence[EnsembleInput], metric: Metric, max_latency: float | None = None) -> Combined:
     """Weigh finished runs or cross-validations on the rows that all of them hold out; errors as of `make_ensemble`.
 
     With fewer than `MIN_COMMON_ROWS` rows, the weights are equal.
 
     Args:
-        paths: runs or cross-validations.
+        inputs: runs or cross-validations.
         metric: to minimise.
         max_latency: seconds that the ensemble may need for one row; runs that cost more than they are worth are left
             out.
     """
-    inputs = [_read_input(path) for path in paths]
-    report_refit(paths)
+    report_refit([one.path for one in inputs])
     rows = shared_rows([one.held_out for one in inputs])
     predicted, chosen, latency = np.stack([one.predicted for one in rows], 1), list(range(len(inputs))), None
     if max_latency is not None:
@@ -161,9 +158,9 @@ def combine(paths: Sequence[Path], metric: Metric, max_latency: float | None = N
     weights[chosen], mixed = choose_weights(predicted[:, chosen], rows[0], metric)
     held_out = replace(rows[0], predicted=mixed)
     record = _record(inputs, rows, weights, metric, latency)
-    members = [Path(member["path"]) for member in record["members"]]
-    _check_columns(members)
-    return Combined(record, _facts(members, held_out, metric), held_out)
+    runs = [Path(member["path"]) for member in record["members"]]
+    _check_columns(runs)
+    return Combined(runs, record, _facts(runs, held_out, metric), held_out)
 
 
 def _read_input(path: Path) -> EnsembleInput:
@@ -310,7 +307,12 @@ def fit_weights(
         metric: to minimise.
         counts: how much each row counts, (N,); None: equally.
     """
-    return _without_small(np.log(predicted), lambda found: metric(found, price, counts))
+    weights = _fit(np.log(predicted), lambda prices: metric(prices, price, counts))
+    kept = weights >= min(MIN_WEIGHT, weights.max())
+    if not kept.all():
+        weights = np.zeros(len(weights))
+        weights[kept] = fit_weights(predicted[:, kept], price, metric, counts)
+    return weights
 
 
 def cross_fitted(
@@ -331,7 +333,7 @@ def cross_fitted(
     """
     if len(np.unique(fold)) == 1:
         fold = np.random.default_rng(0).permutation(len(price)) % min(PARTS, len(price))
-    found = np.empty(len(price))
+    prices = np.empty(len(price))
     with tracked("fitting ensemble weights", np.unique(fold).tolist()) as folds:
         for held in folds:
             others = fold != held
@@ -339,23 +341,13 @@ def cross_fitted(
                 others = ~others
             counted = None if counts is None or not counts[others].any() else counts[others]
             weights = fit_weights(predicted[others], price[others], metric, counted)
-            found[fold == held] = weighted(predicted[fold == held], weights)
-    return found
+            prices[fold == held] = weighted(predicted[fold == held], weights)
+    return prices
 
 
 def weighted(predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return exp(Σ w·log p) of prices (N, M), float64 (N,)."""
     return np.asarray(np.exp(np.log(predicted) @ weights))
-
-
-def _without_small(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
-    weights = _fit(log_predicted, score)
-    kept = weights >= min(MIN_WEIGHT, weights.max())
-    if kept.all():
-        return weights
-    found = np.zeros(len(weights))
-    found[kept] = _without_small(log_predicted[:, kept], score)
-    return found
 
 
 def _fit(log_predicted: np.ndarray, score: Callable[[np.ndarray], float]) -> np.ndarray:
@@ -515,8 +507,8 @@ def train_model(
 
 def config_to_train(
     out: Path, source: Source, options: Mapping[str, Any], init: Path | None, mode: Mode
-) -> tuple[RunConfig, Mode]:
-    """Return the configuration of a run or an ensemble to train, and the mode: "new" if there is nothing to resume.
+) -> RunConfig:
+    """Return the configuration of a run or an ensemble: a new one, or the one to resume with its new time budget.
 
     Args:
         out: its folder.
@@ -526,32 +518,17 @@ def config_to_train(
         mode: how to write it.
 
     Raises:
-        ConfigError, TrainingError, PluginError: as of `resumed_model` and `new_config`.
-    """
-    if mode == "resume" and (folder := to_resume(out, "run", "ensemble")) is not None:
-        return resumed_model(folder, source, options, init), mode
-    return new_config(options, init), "new" if mode == "resume" else mode
-
-
-def resumed_model(
-    folder: Path, source: Source, options: Mapping[str, Any], init: Path | None = None
-) -> RunConfig:
-    """Return the configuration of the run or the ensemble to resume, with a new time budget if one is given.
-
-    Args:
-        folder: of the run or the ensemble.
-        source: the tables that are given now.
-        options: that are given now, as of `pricekit.options.config_of`.
-        init: the folder to continue from that is given now.
-
-    Raises:
-        ConfigError: an option, a table or a folder differs from those that it was started with.
+        ConfigError: an option, a table or a folder is invalid, or differs from those of the run to resume.
         TrainingError: a file is damaged.
         PluginError: a plugin is not loaded.
     """
-    budget = options.get("time_budget")
+    folder = to_resume(out, mode, "run", "ensemble")
+    if folder is None:
+        return new_config(options, init)
     if state_of(folder).kind == "run":
-        config, saved, runs = resumed_config(folder, budget), "config.toml", [folder]
+        check_intact(folder, [SOURCE])
+        require_plugins(folder)
+        file, runs = folder / "config.toml", [folder]
     else:
         check_intact(folder, [CONFIG])
         if not (folder / CONFIG).is_file():
@@ -560,9 +537,8 @@ def resumed_model(
                 parameters=("resume",),
                 path=str(folder),
             )
-        config, saved = in_budget(folder / CONFIG, budget), CONFIG
-        runs = [run for run in (folder / MEMBERS).glob("*") if state_of(run).begun]
-    check_agreement(folder / saved, options)
+        file, runs = folder / CONFIG, [run for run in (folder / MEMBERS).glob("*") if state_of(run).begun]
+    config = saved_config(file, options)
     if init is not None and str(init.absolute()) != config.init:
         raise ConfigError(
             f"a resumed run continues from the run with which it was started, {config.init or 'none'}, not from "
@@ -577,18 +553,23 @@ def resumed_model(
 def _train(source: Source, config: RunConfig, folder: Folder, started: float) -> dict[str, Any]:
     """Train the runs of all members in turn and combine them; return the content of `run.json`.
 
+    The runs of members without a weight are deleted at the end.
+
     A member may take the time that is left of the budget. So the first ones, which are worth most, are complete.
     """
     processes, configs, out = Processes(), _member_configs(config), folder.path
-    finished = None
-    if folder.state.name == "finished":
+    finished = folder.state.name == "finished"
+    if finished:
         check_intact(out, None)
-        finished = read_intact(out, "run.json")
     elif folder.resumed and processes.main:
         unlist_files(out, ENSEMBLE_FINISHED)  # they are written again
-    seen = earlier_texts(config.init, *(sorted((out / MEMBERS).glob("*")) if folder.resumed else ()))
-    split = load_split(source, config, checked=folder.resumed, seen=seen, folder=folder_for_files(out))
-    source = replace(source, split=split)
+    resumed = (out, *sorted((out / MEMBERS).glob("*"))) if folder.resumed else ()
+    source = replace(source, split=load_split(source, config, resumed, folder_for_files(out)))
+    if finished:
+        for name, member in configs.items():
+            if state_of(out / MEMBERS / name).name == "finished":  # those without a weight are deleted
+                train_unless_finished(source, member, out / MEMBERS / name)
+        return read_intact(out, "run.json")
     if processes.main and not folder.resumed:
         folder.begin()
         (out / MEMBERS).mkdir(exist_ok=True)
@@ -596,14 +577,10 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
         list_files(out, [CONFIG])
         advance_to(out, "unfinished")
     processes.wait()
-    if finished is not None:
-        kept = [name for name in configs if state_of(out / MEMBERS / name).name == "finished"]
-        configs = {name: configs[name] for name in kept}
-    budget = None if finished is not None else config.training.time_budget
     left_out, longest = dict[str, str](), 0.0
     with tracked("members", configs.items()) as members:
         for number, (name, member) in enumerate(members, start=1):
-            left = processes.from_main(_seconds_left(budget, started))
+            left = processes.from_main(_seconds_left(config.training.time_budget, started))
             if left < longest:
                 left_out[name] = (
                     f"{duration(left)} of the time budget are left, and the longest training of a member took "
@@ -614,21 +591,13 @@ def _train(source: Source, config: RunConfig, folder: Folder, started: float) ->
                 logger.info(f"member {name}: {number} of {len(configs)}")
                 if left < np.inf:
                     member = member.with_training(time_budget=left)
-                run = out / MEMBERS / name
-                facts = train_unless_finished(source, member, run, resume=folder.resumed)
+                facts = train_unless_finished(source, member, out / MEMBERS / name)
                 longest = max(longest, processes.from_main(float(facts["seconds"])))
-    if finished is None and processes.main:
-        names = [name for name in configs if name not in left_out]
-        return _combine(out, names, left_out, config.max_latency, started)
-    return finished or {}
-
-
-def _combine(
-    out: Path, names: list[str], left_out: dict[str, str], max_latency: float | None, started: float
-) -> dict[str, Any]:
-    """Fit the weights, write the files of the ensemble, and delete the runs of members without a weight."""
-    runs = [out / MEMBERS / name for name in names]
-    combined = combine(runs, metric_of(runs), max_latency)
+    if not processes.main:
+        return {}
+    names = [name for name in configs if name not in left_out]
+    inputs = [_read_input(out / MEMBERS / name) for name in names]
+    combined = combine(inputs, metric_named(config.metric), config.max_latency)
     combined.record["left_out"] = left_out
     combined.facts["seconds"] = round(time.perf_counter() - started, 1)
     kept = [run.name for run in combined.runs]
@@ -647,13 +616,13 @@ def _member_configs(config: RunConfig) -> dict[str, RunConfig]:
     Raises:
         ConfigError: a member differs from the ensemble in a setting that all share.
     """
-    found: dict[str, RunConfig] = {}
+    configs: dict[str, RunConfig] = {}
     for name, member in member_configs(config).items():
-        if same := [other for other, kept in found.items() if kept == member]:
+        if same := [other for other, kept in configs.items() if kept == member]:
             logger.info(f"the member {name} has the same settings as {same[0]}, so it is left out")
         else:
-            found[name] = member
-    for name, member in found.items():
+            configs[name] = member
+    for name, member in configs.items():
         for setting in _SHARED:
             if getattr(member, setting) != getattr(config, setting):
                 raise ConfigError(
@@ -662,7 +631,7 @@ def _member_configs(config: RunConfig) -> dict[str, RunConfig]:
                     parameters=("settings",),
                     setting=f"members.{name}.{setting}",
                 )
-    return found
+    return configs
 
 
 def _seconds_left(budget: float | None, started: float) -> float:

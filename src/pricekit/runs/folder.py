@@ -63,7 +63,7 @@ from pricekit.io.log import silence
 from pricekit.io.output import Mode, check_output
 from pricekit.io.progress import use_reporter_here
 from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
-from pricekit.io.staging import can_stage, keep_others, replacing
+from pricekit.io.staging import can_stage, replacing
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Split
 from pricekit.table import write_rejected
@@ -123,6 +123,17 @@ def read_kept(path: Path, name: str) -> bytes:
         ) from None
 
 
+def check_same_rows(path: Path, same: bool) -> None:
+    """Raise TrainingError if the rows are not the same as those that a folder was started with."""
+    if not same:
+        raise TrainingError(
+            f"the rows differ from those that {path} was started with; use the same tables and the same options for "
+            "reading them, or choose a new folder",
+            parameters=("table", "valid", "encoding", "decimal", "out"),
+            path=str(path),
+        )
+
+
 def require_plugins(path: Path) -> None:
     """Raise PluginError if a plugin of a run is not loaded."""
     for plugin in read_source(path)["plugins"]:
@@ -152,7 +163,9 @@ def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
     sample = split.valid.take(np.sort(chosen))
     write_rejected(out / "rejected.parquet", split.rejected)
     write_parquet(out / "split.parquet", pd.concat(parts))
-    write_parquet(out / "sample.parquet", sample.frame.assign(**{str(price): sample.known_price}))
+    frame = sample.frame.copy()
+    frame[str(price)] = sample.known_price
+    write_parquet(out / "sample.parquet", frame)
 
 
 def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
@@ -234,9 +247,3 @@ def writing(out: Path, kind: str, mode: Mode, *, shown: bool) -> Iterator[Folder
         with replacing(out, folder.path, enabled=processes.main):
             yield folder
         processes.wait()
-
-
-def keep_files_of_others(out: Path, folder: Path) -> None:
-    """Link the files that others wrote in the output into the folder that will replace it, for those who read them."""
-    if folder != out:
-        keep_others(out, folder)

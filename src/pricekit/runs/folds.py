@@ -19,15 +19,16 @@ from pricekit.io.log import logger
 from pricekit.io.output import check_intact
 from pricekit.io.record import state_of
 from pricekit.io.storage import Address
+from pricekit.runs.folder import check_same_rows
 from pricekit.runs.split import (
     Source,
     Split,
     check_leaks,
     check_weights,
     digest_of,
+    duplicates_in,
     split_table,
     stratified_folds,
-    with_duplicates,
 )
 from pricekit.table import Table, source_name
 
@@ -39,10 +40,9 @@ class FoldPlan:
     """The rows of a cross-validation and their folds.
 
     Attributes:
-        table: the usable rows.
+        table: the usable rows; duplicates, which stay `together`, share a fold.
         rejected: the other rows, with the reason.
         fold: the fold that holds out each row, int64 (N,); -1 for the earliest rows of folds by time.
-        groups: of duplicate rows, which share a fold, int64 (N,).
         leaks: columns that no feature may read.
 
     By time, the folds follow each other, and each trains on the rows before it.
@@ -51,7 +51,6 @@ class FoldPlan:
     table: Table
     rejected: pd.DataFrame
     fold: np.ndarray
-    groups: np.ndarray
     leaks: tuple[str, ...]
 
     @property
@@ -71,7 +70,7 @@ class FoldPlan:
         epoch; a refit then trains on it, too. The weights of an ensemble's members are fitted on such a part.
         """
         others = np.flatnonzero(self.fold != fold if self.table.time is None else self.fold < fold)
-        parts = replace(self.table, together=self.groups).take(others), self.held_out(fold)
+        parts = self.table.take(others), self.held_out(fold)
         if config is not None and (config.training.keep == "best" or config.members):
             parts = split_table(parts[0], config)
         return Split(*parts, [self.rejected], self.leaks, own=True)
@@ -83,45 +82,32 @@ def make_plan(
     """Check rows for leaks and assign them to folds.
 
     Raises:
-        ConfigError: fewer than 2 folds, or more than rows.
+        ConfigError: there are more folds than rows.
         DataError: the price leaks, or there are too few groups of rows.
     """
-    price = table.known_price
-    check_folds(folds, len(price))
+    if folds > len(table):
+        raise ConfigError(
+            f"{len(table):,} rows cannot be divided into {folds:,} folds; use fewer folds",
+            parameters=("folds",),
+            folds=folds,
+            rows=len(table),
+        )
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
     if table.time is not None:
-        fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
+        fold, together = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        together = with_duplicates(table).together
-        assert together is not None
+        together = duplicates_in(table)
         sizes = [rows for rows in np.bincount(together) if rows > 1]
         if sizes:
             alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )
-        fold, groups = assign_folds(price, together, folds, config.seed), together
+        fold = assign_folds(table.known_price, together, folds, config.seed)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
-    return FoldPlan(table, rejected, fold, groups, leaks)
-
-
-def check_folds(folds: int, rows: int) -> None:
-    """Raise ConfigError for fewer than two folds or more folds than rows."""
-    if isinstance(folds, bool) or not isinstance(folds, int):
-        raise ConfigError(f"folds is {folds!r}; expected a whole number, at least 2", parameters=("folds",))
-    if folds < 2:
-        raise ConfigError(
-            f"cross-validation needs at least 2 folds; found {folds}", parameters=("folds",), folds=folds
-        )
-    if folds > rows:
-        raise ConfigError(
-            f"{rows:,} rows cannot be divided into {folds:,} folds; use fewer folds",
-            parameters=("folds",),
-            folds=folds,
-            rows=rows,
-        )
+    return FoldPlan(replace(table, together=together), rejected, fold, leaks)
 
 
 def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
@@ -143,15 +129,15 @@ def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
     """
     times, place, rows = np.unique(time, return_inverse=True, return_counts=True)
     middle = np.cumsum(rows) - rows / 2
-    found = np.unique((middle * (folds + 1) / len(time)).astype(np.int64), return_inverse=True)[1]
-    if found[-1] < folds:
+    parts = np.unique((middle * (folds + 1) / len(time)).astype(np.int64), return_inverse=True)[1]
+    if parts[-1] < folds:
         raise DataError(
             f"{len(times):,} different times are too few for {folds} folds, each of which follows earlier rows; use "
-            f"fewer folds{f', at most {found[-1]}' if found[-1] > 1 else ''}",
+            f"fewer folds{f', at most {parts[-1]}' if parts[-1] > 1 else ''}",
             parameters=("folds", "time"),
             times=len(times),
         )
-    return np.asarray(found[place] - 1, np.int64)
+    return np.asarray(parts[place] - 1, np.int64)
 
 
 def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -164,10 +150,8 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
         seed: the seed of the random assignment.
 
     Raises:
-        ConfigError: fewer than 2 folds, or more than rows.
         DataError: there are fewer groups than folds, or the groups are so large that a fold would be empty.
     """
-    check_folds(folds, len(price))
     distinct = len(np.unique(groups))
     if distinct < folds:
         raise DataError(
@@ -176,13 +160,13 @@ def assign_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: int) -
             parameters=("folds",),
             groups=distinct,
         )
-    found = stratified_folds(price, groups, folds, seed)
-    if len(np.unique(found)) < folds:
+    fold = stratified_folds(price, groups, folds, seed)
+    if len(np.unique(fold)) < folds:
         raise DataError(
             f"the groups of equal texts are so large that they fill fewer than {folds} folds; use fewer folds",
             parameters=("folds",),
         )
-    return found
+    return fold
 
 
 def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
@@ -198,7 +182,7 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_json(out / PLAN, facts)
-    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.groups}
+    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.table.together}
     write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
@@ -214,10 +198,9 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
         facts = read_json(out / PLAN)
         paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
         plan = FoldPlan(
-            table,
+            replace(table, together=frame["together"].to_numpy(np.int64)),
             rejected,
             frame["fold"].to_numpy(np.int64),
-            frame["together"].to_numpy(np.int64),
             tuple(facts["leaks"]),
         )
         same = facts["digest"] == digest_of(table) and np.array_equal(frame["row"], plan.table.row_numbers)
@@ -227,13 +210,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
             parameters=("overwrite",),
             path=str(out),
         ) from None
-    if not same:
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
-            "cross-validate into a new folder",
-            parameters=("table", "out"),
-            path=str(out),
-        )
+    check_same_rows(out, same)
     return plan, paths
 
 

@@ -47,13 +47,11 @@ class InputFiles:
     Attributes:
         folder: of the run.
         new: the folder is not written yet.
-        own: False in all but the first of several processes, whose files have no names.
         cache: folder of a cache that several runs share, for tables in memory; None: no cache.
     """
 
     folder: Path
     new: bool
-    own: bool
     cache: Path | None
     _beside: dict[str, Path] = field(default_factory=dict)
 
@@ -81,12 +79,12 @@ class InputFiles:
             self._beside[name] = path
             with path.open("w+b") as file:
                 return write(file, path)
-        path = self.folder / name
-        if not self.new and (found := open_inputs(path, preprocessor, len(table))) is not None:
-            return found
-        if self.new or not self.own:
+        if self.new:
             with nameless_file(table.folder) as file:
                 return write(file, table.folder)
+        path = self.folder / name
+        if (kept := open_inputs(path, preprocessor, len(table))) is not None:
+            return kept
         with write_atomically(path) as temporary, temporary.open("w+b") as file:
             return write(file, path)
 
@@ -135,9 +133,9 @@ def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None)
     if digest is None:
         return preprocessor(table)
     path = folder / f"{digest.hexdigest()}.safetensors"
-    found = read_entry(path)
-    if found.keys() >= {"ids", "offsets", "features"}:
-        return Inputs(Tokens(found["ids"], found["offsets"]), found["features"], preprocessor.pad_id)
+    cached = read_entry(path)
+    if cached.keys() >= {"ids", "offsets", "features"}:
+        return Inputs(Tokens(cached["ids"], cached["offsets"]), cached["features"], preprocessor.pad_id)
     inputs = preprocessor(table)
     arrays = {"ids": inputs.tokens.ids, "offsets": inputs.tokens.offsets, "features": inputs.features}
     write_entry(path, arrays, _UNCACHED)

@@ -184,9 +184,8 @@ def _open_ensemble(path: Path) -> Ensemble:
         for name, _ in members:
             if name in ("", ".", "..") or Path(name).name != name:
                 raise ValueError(f"{name!r} is not the name of a folder")
-        facts = read_json(path / "run.json")
-        intervals = (path / INTERVALS).read_text("utf-8")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
-    return Ensemble(path, runs, facts, read_intervals(intervals, path), read_sketch_of(path))
+    intervals = read_intervals(read_kept(path, INTERVALS), path)
+    return Ensemble(path, runs, read_intact(path, "run.json"), intervals, read_sketch_of(path))

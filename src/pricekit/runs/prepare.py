@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Backbone, Policy, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
@@ -45,6 +45,7 @@ from pricekit.runs.folder import (
     STARTED,
     TAKEN_OVER,
     Folder,
+    check_same_rows,
     read_out_of_fold,
     read_preprocessor,
     read_source,
@@ -54,13 +55,13 @@ from pricekit.runs.folder import (
 from pricekit.runs.inputs import TRAIN, VALID, InputFiles
 from pricekit.runs.pseudo_labels import add_pseudo_labels, write_pseudo_labelled
 from pricekit.runs.refit import FirstPass, all_rows, known_columns, open_pass, take_over
-from pricekit.runs.seen import NOTHING, Seen, earlier_texts, read_seen, write_seen
+from pricekit.runs.seen import NOTHING, Seen, read_seen, write_seen
 from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
 from pricekit.table import Table
 from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import LAST, recover_checkpoint
+from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.training.policies import Quick
@@ -103,7 +104,8 @@ def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str
     for name in leaks:
         if name not in sample.frame:
             continue
-        other = sample.frame.assign(**{name: np.roll(sample.frame[name].to_numpy(object), 1)})
+        other = sample.frame.copy()
+        other[name] = np.roll(sample.frame[name].to_numpy(object), 1)
         other = other.astype({name: sample.frame[name].dtype})
         before, after = (features.transform(replace(sample, frame=frame)) for frame in (sample.frame, other))
         changed = (before != after).any(axis=0)
@@ -124,8 +126,9 @@ def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:
         rows: N rows.
         names: of the K feature columns.
     """
-    if not (np.isfinite(rows.price).all() and (rows.price > 0).all()):
-        row = int(np.flatnonzero(~(np.isfinite(rows.price) & (rows.price > 0)))[0])
+    usable = np.isfinite(rows.price) & (rows.price > 0)
+    if not usable.all():
+        row = int(np.argmin(usable))
         raise DataError(f"row {row} has the price {rows.price[row]}; expected a finite one above 0", row=row)
     for start in range(0, len(rows.price), _CHECKED_ROWS):
         wrong = ~np.isfinite(rows.inputs.features[start : start + _CHECKED_ROWS])
@@ -157,14 +160,15 @@ def check_plugins(job: Job) -> None:
     model, config, train = job.model, job.config, job.train
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     batch = to_tensors(train.inputs.batch(np.arange(min(ROWS, len(train.price)))))
+    inputs = batch["input_ids"], batch["attention_mask"], batch["features"]
     price = torch.from_numpy(train.price[:ROWS].astype(np.float32))
     with plugin_call("backbone", config.backbone.name, "encoding a batch"):
-        _check_encoder(model.eval(), config, batch)
+        _check_encoder(model.eval(), config, *inputs[:2])
     name = config.loss.name
     with plugin_call("loss", name, "turning raw outputs into prices"):
         with torch.no_grad():
-            prices = model(**batch)
-        fits = isinstance(prices, Tensor) and prices.shape == (len(batch["features"]),)
+            prices = model(*inputs)
+        fits = isinstance(prices, Tensor) and prices.shape == (len(inputs[0]),)
         usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
         _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
     with plugin_call("loss", name, "computing the loss of a batch"):
@@ -175,7 +179,7 @@ def check_plugins(job: Job) -> None:
                 parameters=("weight", "loss"),
             )
         weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
-        loss = model.train().training_loss(**batch, price=price, weight=weight)
+        loss = model.train().training_loss(*inputs, price, weight)
         _require(loss.ndim == 0 and loss.requires_grad, "loss", name, "a scalar with a gradient", loss)
         loss.backward()  # type: ignore[no-untyped-call]
     with plugin_call("policy", config.policy.name, "taking an optimizer step on this backbone"):
@@ -184,9 +188,9 @@ def check_plugins(job: Job) -> None:
     model.load_state_dict(saved)
 
 
-def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor]) -> None:
+def _check_encoder(model: PriceModel, config: RunConfig, ids: Tensor, mask: Tensor) -> None:
     name, room = config.backbone.name, max(0, min(PADDED, config.max_length - 1))
-    ids, mask = (batch[key][:, : config.max_length - room] for key in ("input_ids", "attention_mask"))
+    ids, mask = (each[:, : config.max_length - room] for each in (ids, mask))
     encoder: Any = model.encoder
     with torch.no_grad():
         encoding = encoder(ids, mask)
@@ -208,12 +212,12 @@ def _check_encoder(model: PriceModel, config: RunConfig, batch: dict[str, Tensor
         )
 
 
-def _require(good: bool, kind: str, name: str, expected: str, found: object) -> None:
+def _require(good: bool, kind: str, name: str, expected: str, value: object) -> None:
     if not good:
         shape = (
-            f"{found.dtype} of shape {tuple(found.shape)}"
-            if isinstance(found, Tensor)
-            else type(found).__name__
+            f"{value.dtype} of shape {tuple(value.shape)}"
+            if isinstance(value, Tensor)
+            else type(value).__name__
         )
         raise PluginError(
             f"the {kind} '{name}' returned {shape}, expected {expected}; report it to the plugin's author"
@@ -247,16 +251,20 @@ class Setup:
         policy = registry().create("policy", config.policy.name, config.policy.options)
         plugins_of(config)  # features, too, are known before the table is read
         precision = choose_precision(config.speed, processes.device)
-        longest = plugins.backbone.max_length
-        if longest is not None and config.max_length > longest:
-            raise ConfigError(
-                f"max_length is {config.max_length}, but the backbone '{config.backbone.name}' accepts at most "
-                f"{longest}",
-                parameters=("max_length",),
-                found=config.max_length,
-                longest=longest,
-            )
+        check_length(plugins.backbone, config.backbone.name, config.max_length)
         return cls(config, plugins, policy, processes, precision)
+
+
+def check_length(backbone: Any, name: str, max_length: int) -> None:
+    """Raise ConfigError if a backbone accepts fewer tokens."""
+    longest = backbone.max_length
+    if longest is not None and max_length > longest:
+        raise ConfigError(
+            f"max_length is {max_length}, but the backbone '{name}' accepts at most {longest} tokens",
+            parameters=("max_length",),
+            max_length=max_length,
+            longest=longest,
+        )
 
 
 def plugins_of(config: RunConfig) -> list[Entry]:
@@ -264,6 +272,22 @@ def plugins_of(config: RunConfig) -> list[Entry]:
     chosen = [("feature", name) for name in config.features]
     chosen += [("backbone", config.backbone.name), ("loss", config.loss.name), ("policy", config.policy.name)]
     return [registry().get(kind, name) for kind, name in chosen]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a search adds to the training of a trial.
+
+    Attributes:
+        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
+        cache: a folder in which several runs on the same rows have their tokens and features.
+    """
+
+    watch: Callable[[EpochResult], None] | None = None
+    cache: Path | None = None
+
+
+NO_TRIAL = Trial()
 
 
 @dataclass(frozen=True)
@@ -278,7 +302,6 @@ class Pass:
         first: the results of the first pass, in a second one, which trains on all rows.
         reopened: it was started before.
         resumed: it has a checkpoint to continue from.
-        warm: the run that it continues; None if there is none, or a checkpoint has its weights.
     """
 
     folder: Path
@@ -288,7 +311,6 @@ class Pass:
     first: FirstPass | None = None
     reopened: bool = False
     resumed: bool = False
-    warm: WarmStart | None = None
 
     @property
     def rows(self) -> Table:
@@ -306,6 +328,7 @@ class Fitted:
         out_of_fold: training columns of features that use the price, float32 (N,) each, by name; NaN for rows from
             which nothing was learned, so that what the features return for them is out of fold.
         held_out: the same columns of the validation rows, if features have learned from these rows, too.
+        seen: the texts of the runs that this one continues.
         init: what was taken over from the run that this one continues; None if it starts from the beginning.
     """
 
@@ -313,6 +336,7 @@ class Fitted:
     architecture: State
     out_of_fold: Mapping[str, np.ndarray]
     held_out: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seen: Seen = NOTHING
     init: Mapping[str, Any] | None = None
 
 
@@ -359,7 +383,16 @@ def continue_parts(warm: WarmStart, split: Split, known: Mapping[str, np.ndarray
     preprocessor, facts = warm.fit(all_rows(split) if split.own else split.train)
     out_of_fold = known or warm.out_of_fold(split.train)
     held_out = warm.out_of_fold(split.valid) if split.own and not known else {}
-    return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, facts)
+    return Fitted(preprocessor, warm.architecture, out_of_fold, held_out, warm.seen.as_earlier(), facts)
+
+
+def reopen_parts(part: Pass) -> Fitted:
+    """Read the parts of an unfinished run; raises TrainingError if it was started with other rows."""
+    out, split = part.folder, part.split
+    check_same_rows(out, read_source(out)["digest"] == split.digest())
+    seen = NOTHING if part.setup.config.init is None else read_seen(out)
+    held_out = seen.columns_of(split.valid.text) if split.own and not part.first else {}
+    return Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out, seen)
 
 
 def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> PricedInputs:
@@ -370,15 +403,18 @@ def inputs_of(fitted: Fitted, table: Table, files: InputFiles, name: str) -> Pri
     return PricedInputs(inputs, table.known_price, weight)
 
 
-def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
+def new_model(part: Pass, fitted: Fitted, train: PricedInputs, warm: WarmStart | None) -> PriceModel:
     """Return a model with random or pretrained weights, its constants fitted on the training rows.
 
-    A run that continues another one has that run's weights and constants.
+    A run that continues another one, `warm`, has that run's weights and constants. With a checkpoint, all of these come
+    from it afterwards.
     """
     config, plugins = part.setup.config, part.setup.plugins
+    if part.resumed:
+        return build_model(plugins, config, fitted.preprocessor, fitted.architecture, None)
     torch.manual_seed(config.seed)
-    if part.warm is not None:
-        return part.warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
+    if warm is not None:
+        return warm.model(plugins, config, fitted.preprocessor, train.inputs.tokens)
     model = build_model(plugins, config, fitted.preprocessor, fitted.architecture, train.inputs.tokens)
     with plugin_call("loss", config.loss.name, "fitting to the training prices"):
         features = train.inputs.features[some_rows(len(train.price))]
@@ -386,72 +422,25 @@ def new_model(part: Pass, fitted: Fitted, train: PricedInputs) -> PriceModel:
     return model
 
 
-def job_of(
-    setup: Setup, fitted: Fitted, model: PriceModel, train: PricedInputs, valid: PricedInputs | None, run: str
-) -> Job:
-    """Return the job of these parts; raises the errors of `check_inputs`."""
-    for rows in [train, *([] if valid is None else [valid])]:
-        check_inputs(rows, fitted.preprocessor.features.names)
-    return Job(model, setup.policy, setup.config, train, valid, setup.processes, setup.precision, run)
-
-
-def prepare_new_run(part: Pass, files: InputFiles, seconds: float | None) -> Job:
-    """Fit the preprocessor, build the model, check every plugin on a batch, then write the folder.
-
-    `seconds` limits the time for features that learn from prices, unless the run continues another one.
-
-    Raises:
-        PluginError, ConfigError: a plugin or its settings are invalid; the folder is unchanged.
-        DataError: a feature reads a column that leaks the price.
-    """
-    setup, split, first, warm, rows = part.setup, part.split, part.first, part.warm, part.rows
-    with progress("preparing", 5) as advance:
-        advance(0, "tokenizer and features")
-        known = known_columns(part.folder.parent, split) if first else {}
-        if warm is None:
-            sample = Sample.of(rows)
-            if seconds is not None and first is None:
-                setup = replace(setup, config=without_slow_features(setup.config, sample, seconds))
-            fitted = fit_parts(setup, sample, known, files.cache)
-        else:
-            fitted = continue_parts(warm, split, known)
-        preprocessor, names = fitted.preprocessor, fitted.preprocessor.features.names
-        check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), split.leaks)
-        advance(2, "inputs of the training rows")
-        train = inputs_of(fitted, rows, files, TRAIN)
-        # With the values of rows outside of the sample.
-        columns = {name: train.inputs.features[:, names.index(name)].copy() for name in fitted.out_of_fold}
-        fitted = replace(fitted, out_of_fold=columns)
-        if warm is not None:
-            train = replace(train, new=warm.seen.rows_of(rows.text) < 0)
-        advance(1, "inputs of the validation rows")
-        valid = None if first else inputs_of(fitted, split.valid, files, VALID)
-        advance(1, "model")
-        part = replace(part, setup=setup)
-        model = new_model(part, fitted, train)
-        job = job_of(setup, fitted, model, train, valid, secrets.token_hex(16))
-        check_plugins(job)
-    seen = NOTHING if warm is None else warm.seen.as_earlier()
-    for table, priced in [(rows, train), *([] if valid is None else [(split.valid, valid)])]:
-        features = priced.inputs.features
-        seen = seen.with_rows(table.text, {name: features[:, names.index(name)] for name in columns})
-    begin(part.folder, "run", second=first is not None)
-    files.publish()
-    _write_run(part, fitted, job.run, seen)
-    return job
-
-
-def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
+def _write_run(part: Pass, rows: Table, fitted: Fitted, job: Job) -> None:
     """Write the files of a new run, which is unfinished then."""
     out, config, split, preprocessor = part.folder, part.setup.config, part.split, fitted.preprocessor
     facts = part.source.facts(split)
-    facts |= {"run": run, "plugins": [entry.facts() for entry in plugins_of(config)]}
-    facts |= {} if part.first is None else part.first.to_json()
-    facts |= {} if fitted.init is None else {"init": fitted.init}
-    write_json(out / SOURCE, facts)
+    facts |= {"run": job.run, "plugins": [entry.facts() for entry in plugins_of(config)]}
     if part.first is not None:
         take_over(out, part.first)
+        facts |= part.first.to_json()
+    if fitted.init is not None:
+        facts["init"] = fitted.init
+    write_json(out / SOURCE, facts)
     write_text(out / "config.toml", config.to_toml())
+    # Not as fitted, but as in the inputs: with the values of rows outside of the sample.
+    names = preprocessor.features.names
+    columns = {name: job.train.inputs.features[:, names.index(name)] for name in fitted.out_of_fold}
+    seen = fitted.seen.with_rows(rows.text, columns)
+    if job.valid is not None:
+        features = job.valid.inputs.features
+        seen = seen.with_rows(split.valid.text, {name: features[:, names.index(name)] for name in columns})
     write_seen(out, seen)
     if split.pseudo_labelled is not None:
         write_pseudo_labelled(out, split.pseudo_labelled)
@@ -462,49 +451,11 @@ def _write_run(part: Pass, fitted: Fitted, run: str, seen: Seen) -> None:
     for name, content in assets.items():
         with write_atomically(out / name) as temporary:
             temporary.write_bytes(content)
-    if fitted.out_of_fold:
-        write_parquet(out / OUT_OF_FOLD, pd.DataFrame(fitted.out_of_fold))
+    if columns:
+        write_parquet(out / OUT_OF_FOLD, pd.DataFrame(columns))
     listed = (*STARTED, *(TAKEN_OVER if part.first else ()), *assets)
     write_listed(out, BACKBONE, fitted.architecture, listed, indent=1)
     advance_to(out, "unfinished")
-
-
-def reopen_run(part: Pass, files: InputFiles) -> Job:
-    """Open an unfinished run.
-
-    The weights come from its checkpoint afterwards; without a checkpoint the model is new.
-
-    Raises:
-        TrainingError: the rows differ from those that the run was started with.
-    """
-    out, setup, split, rows = part.folder, part.setup, part.split, part.rows
-    check_same_rows(out, split)
-    seen = None if setup.config.init is None else read_seen(out)
-    held_out = seen.columns_of(split.valid.text) if seen is not None and split.own and not part.first else {}
-    fitted = Fitted(read_preprocessor(out), read_intact(out, BACKBONE), read_out_of_fold(out), held_out)
-    with progress("preparing", 2) as advance:
-        advance(0, "inputs of the training rows")
-        train = inputs_of(fitted, rows, files, TRAIN)
-        if seen is not None:
-            train = replace(train, new=~seen.earlier_rows(rows.text))
-        advance(1, "inputs of the validation rows")
-        valid = None if part.first else inputs_of(fitted, split.valid, files, VALID)
-    if (out / LAST).exists():
-        model = build_model(setup.plugins, setup.config, fitted.preprocessor, fitted.architecture, None)
-    else:
-        model = new_model(part, fitted, train)
-    return job_of(setup, fitted, model, train, valid, run_id(out))
-
-
-def check_same_rows(out: Path, split: Split) -> None:
-    """Raise TrainingError if the rows differ from those that a run was started with."""
-    if read_source(out)["digest"] != split.digest():
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same tables and the same options for "
-            "reading them, or train into a new folder",
-            parameters=("table", "valid", "encoding", "decimal", "out"),
-            path=str(out),
-        )
 
 
 @dataclass(frozen=True)
@@ -525,7 +476,7 @@ class Prepared:
 
 
 def prepare(
-    source: Source, config: RunConfig, folder: Folder, started: float, cache: Path | None = None
+    source: Source, config: RunConfig, folder: Folder, started: float, trial: Trial = NO_TRIAL
 ) -> Prepared:
     """Read the rows, then start a new run in a folder, or open the one that it contains.
 
@@ -534,7 +485,7 @@ def prepare(
         config: of the run.
         folder: of the run.
         started: `time.perf_counter()` when the work began, from which a time budget counts.
-        cache: a folder in which several runs on the same rows have their tokens and features; None: no cache.
+        trial: of a search.
 
     Raises:
         PricekitError: as of `pricekit.runs.train.train`.
@@ -545,48 +496,111 @@ def prepare(
         recover_checkpoint(path, run_id(path))
     elif setup.processes.main:
         check_rates(config, setup.plugins.backbone)
-    seen = earlier_texts(config.init, *((path, folder.path) if reopened else ()))
-    split = load_split(source, config, checked=reopened, seen=seen, folder=folder_for_files(path))
-    if split.pseudo_labelled is None:
-        split = add_pseudo_labels(source, split, config, path if reopened else None)
+    resumed = (path, folder.path) if reopened else ()
+    split = load_split(source, config, resumed, folder_for_files(path))
+    split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
     part = Pass(path, source, setup, split, first, reopened)
-    return _prepare(part, folder.path, feature_seconds(config, started), cache)
+    return _prepare(part, folder.path, feature_seconds(config, started), trial)
 
 
 def prepare_refit(before: Prepared, first: FirstPass) -> Prepared:
     """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
     torch.manual_seed(before.job.config.seed)
-    setup = replace(before.part.setup, config=before.job.config)
-    part = replace(before.part, folder=before.run / REFIT, setup=setup, first=first, reopened=False)
-    return _prepare(part, before.run, None, None)
+    part = replace(before.part, folder=before.run / REFIT, first=first, reopened=False)
+    return _prepare(part, before.run, None, NO_TRIAL)
 
 
-def _prepare(part: Pass, run: Path, feature_limit: float | None, cache: Path | None) -> Prepared:
+def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -> Prepared:
     """Prepare a pass: the first process starts a new one, and the others open it.
+
+    A new folder is written after every plugin has processed a batch.
 
     Args:
         part: the pass.
         run: the folder of the run.
         feature_limit: seconds for features that learn from prices; None: as long as they take.
-        cache: as of `prepare`.
+        trial: of a search.
     """
     began, processes, init = time.perf_counter(), part.setup.processes, part.setup.config.init
     if not processes.main:
         processes.wait()  # for the main process, which writes the folder
-    resumed = part.reopened and (part.folder / LAST).exists()
-    part = replace(part, resumed=resumed)
-    warm = None if init is None or resumed else WarmStart.open(Path(init))
     new = not part.reopened and processes.main
-    with InputFiles(part.folder, new, processes.main, cache) as files:
-        opened = replace(part, warm=warm)
-        job = prepare_new_run(opened, files, feature_limit) if new else reopen_run(opened, files)
+    part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
+    warm = None if init is None or part.resumed else WarmStart.open(Path(init))
+    with (
+        InputFiles(part.folder, new, trial.cache) as files,
+        progress("preparing", 5) as advance,
+    ):
+        advance(0, "tokenizer and features")
+        rows = part.rows
+        if new:
+            part, fitted = _fit(part, rows, warm, feature_limit, trial.cache)
+        else:
+            fitted = reopen_parts(part)
+        advance(2, "inputs of the training rows")
+        train = inputs_of(fitted, rows, files, TRAIN)
+        if init is not None:
+            train = replace(train, new=~fitted.seen.earlier_rows(rows.text))
+        advance(1, "inputs of the validation rows")
+        valid = None if part.first else inputs_of(fitted, part.split.valid, files, VALID)
+        for priced in [train, *([] if valid is None else [valid])]:
+            check_inputs(priced, fitted.preprocessor.features.names)
+        advance(1, "model")
+        setup, model = part.setup, new_model(part, fitted, train, warm)
+        identity = secrets.token_hex(16) if new else run_id(part.folder)
+        job = Job(
+            model,
+            setup.policy,
+            setup.config,
+            train,
+            valid,
+            processes,
+            setup.precision,
+            identity,
+            watch=trial.watch,
+        )
+        if new:
+            check_plugins(job)
+            begin(part.folder, "run", second=part.first is not None)
+            files.publish()
+            _write_run(part, rows, fitted, job)
     if processes.main and part.reopened:
         unlist_files(part.folder, REFIT_FINISHED if part.first else FINISHED)  # they are written again
     if processes.main:
         processes.wait()
-    if part.reopened and not resumed:
+    if part.reopened and not part.resumed:
         logger.info(
             f"{part.folder} has no checkpoint: its first epoch is repeated, with the same rows and settings"
         )
     return Prepared(run, part, job, time.perf_counter() - began)
+
+
+def _fit(
+    part: Pass, rows: Table, warm: WarmStart | None, feature_limit: float | None, cache: Path | None
+) -> tuple[Pass, Fitted]:
+    """Fit the parts of a new pass, or take them over; return the pass without features that would take too long.
+
+    Args:
+        part: the pass.
+        rows: to train on.
+        warm: the run that it continues, whose features are no slower than before.
+        feature_limit: as of `_prepare`.
+        cache: of a search.
+
+    Raises:
+        PluginError, ConfigError: a plugin or its settings are invalid.
+        DataError: a feature reads a column that leaks the price.
+    """
+    known = known_columns(part.folder.parent, part.split) if part.first else {}
+    if warm is not None:
+        fitted = continue_parts(warm, part.split, known)
+    else:
+        sample = Sample.of(rows)
+        if feature_limit is not None:
+            config = without_slow_features(part.setup.config, sample, feature_limit)
+            part = replace(part, setup=replace(part.setup, config=config))
+        fitted = fit_parts(part.setup, sample, known, cache)
+    preprocessor = fitted.preprocessor
+    check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), part.split.leaks)
+    return part, fitted

@@ -36,18 +36,19 @@ from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError, PricekitError, TrainingError
 from pricekit.features.preprocess import short_lines_first
 from pricekit.io.causes import lacks_memory
-from pricekit.io.digests import LISTING, listing_of
-from pricekit.io.files import RECORD, read_json, temporary_path, write_text
+from pricekit.io.digests import write_listed
+from pricekit.io.files import read_json, sync, temporary_path, write_json, write_text
 from pricekit.io.interrupts import defer_interrupts
-from pricekit.io.locks import owned
 from pricekit.io.log import logger
-from pricekit.io.output import Mode, check_output, kind_of
+from pricekit.io.output import Mode, check_output, read_intact
 from pricekit.io.progress import Advance, progress
-from pricekit.io.record import Record, advance_to, record_of, staging_of, state_of, write_record
-from pricekit.io.staging import new_or_replaced
+from pricekit.io.record import advance_to
 from pricekit.nets.encoder import FLOAT32_ONLY
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
+from pricekit.runs.folder import Folder, writing
+from pricekit.runs.prepare import check_length
+from pricekit.runs.resume import to_resume
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.text.tokens import Tokens, batches_by_length, encode, pad_id_of, pad_rows
 from pricekit.training.batches import epoch_batches
@@ -96,10 +97,10 @@ class Masking:
 
 def make_masking(tokenizer: Tokenizer) -> Masking:
     """Return the masking for a tokenizer; adds a mask token with a new id if it has none."""
-    found = [token for token in _MASKS if tokenizer.token_to_id(token) is not None]
-    if not found:
+    known = [token for token in _MASKS if tokenizer.token_to_id(token) is not None]
+    if not known:
         tokenizer.add_special_tokens([AddedToken(_MASKS[0], special=True)])
-    mask_id = tokenizer.get_vocab()[(found or _MASKS)[0]]
+    mask_id = tokenizer.get_vocab()[(known or _MASKS)[0]]
     added = tokenizer.get_added_tokens_decoder().items()
     special = [mask_id, pad_id_of(tokenizer), *(number for number, token in added if token.special)]
     ordinary = torch.ones(max(tokenizer.get_vocab().values()) + 1, dtype=torch.bool)
@@ -152,32 +153,6 @@ def total_loss(
     return cross_entropy(head(states[selected]).float(), input_ids[selected], reduction="sum")
 
 
-def held_out_loss(model: Any, masking: Masking, tokens: Tokens, pad_id: int, seed: int) -> float:
-    """Return the mean cross-entropy of masked tokens, in nats; calls with the same seed mask the same tokens.
-
-    Args:
-        model: a ForMaskedLM model of transformers.
-        masking: of its tokenizer.
-        tokens: of the texts.
-        pad_id: id of the padding token.
-        seed: of the masks.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    total, count = 0.0, 0
-    was, device = model.training, next(model.parameters()).device
-    model.eval()
-    with torch.inference_mode(), progress("measuring the held-out loss", len(tokens)) as advance:
-        for rows in batches_by_length(tokens.lengths, np.arange(len(tokens)), _ROWS):
-            ids, mask = map(torch.from_numpy, pad_rows(tokens, rows, pad_id))
-            masked, selected = masking.apply(ids, generator)
-            batch = (tensor.to(device) for tensor in (masked, mask, ids, selected))
-            total += float(total_loss(model, *batch))
-            count += int(selected.sum())
-            advance(len(rows))
-    model.train(was)
-    return total / max(count, 1)
-
-
 MIN_TEXTS = 10
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
 _FROM_SCRATCH, _PRETRAINED = (10, 1e-3), (3, 1e-4)
@@ -222,7 +197,7 @@ class PretrainSettings:
     limit: int | None = None
 
 
-def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSettings:
+def pretraining_of(options: Mapping[str, Any]) -> PretrainSettings:
     """Return the `PretrainSettings` for the options; raises ConfigError."""
     layer: dict[str, Any] = {}
     for more in settings_layers(options.get("settings")):
@@ -234,13 +209,19 @@ def pretraining_of(backbone: str, options: Mapping[str, Any]) -> PretrainSetting
             + wrong[0],
             parameters=("settings",),
         )
-    names = ("max_length", "epochs", "batch_size", "learning_rate", "seed", "limit")
-    given = {name: options[name] for name in names if options.get(name) is not None}
-    if text := names_of(options.get("text"), "text"):
-        given["text"] = tuple(text)
-    weights = option_layer({name: options.get(name) for name in ("weights", "random_weights")})
-    chosen = dict(layer.get("backbone", {})) | weights.get("backbone", {})
-    return PretrainSettings(backbone, chosen, facts_first=layer.get("facts_first", False), **given)
+    weights = option_layer({name: options[name] for name in ("weights", "random_weights")})
+    return PretrainSettings(
+        options["backbone"],
+        dict(layer.get("backbone", {})) | weights.get("backbone", {}),
+        tuple(names_of(options["text"], "text")) or PretrainSettings.text,
+        options["max_length"] or PretrainSettings.max_length,
+        layer.get("facts_first", False),
+        options["epochs"],
+        options["batch_size"] or PretrainSettings.batch_size,
+        options["learning_rate"],
+        options["seed"] or PretrainSettings.seed,
+        options["limit"],
+    )
 
 
 def pretrain(
@@ -255,9 +236,8 @@ def pretrain(
     Args:
         tables: files or frames; equal texts count once.
         settings: the backbone and the training.
-        out: the folder; it is written atomically.
-        mode: "new": it is new or empty; "resume": the last checkpoint is continued, and nothing is done if `out` is
-            finished; "overwrite": `out` is replaced, and the checkpoints of an unfinished pretraining are deleted.
+        out: the folder.
+        mode: as for `pricekit.runs.train.train`; nothing is done if a finished pretraining is resumed.
         read_options: how to read the tables; options that are not set are detected.
 
     Returns:
@@ -270,76 +250,41 @@ def pretrain(
             pretraining.
         KeyboardInterrupt: training was interrupted; a checkpoint was saved.
     """
-    with owned(out, "pretraining", TrainingError):
-        started, work, processes = time.perf_counter(), staging_of(out), Processes()
-        backbone = create_backbone(settings)  # fails before the tables are read
-        if mode == "resume" and (done := _finished(out, work, with_defaults(backbone, settings))) is not None:
+    started, backbone = time.perf_counter(), create_backbone(settings)  # fails before the tables are read
+    settings = with_defaults(backbone, settings)
+    if Processes().count > 1:
+        raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
+    to_resume(out, mode, "pretraining")
+    with writing(out, "pretraining", mode, shown=True) as folder:
+        work = folder.path
+        if folder.state.name == "finished":
+            facts = read_intact(work, PRETRAINED)
+            if facts["settings"] != json.loads(json.dumps(asdict(settings))):
+                check_output(out, "pretraining", "new")  # refuses
             logger.info(f"the pretraining {out} is finished already")
-            shutil.rmtree(work, ignore_errors=True)
-            return done
-        unfinished = state_of(out).replacement
-        if unfinished and kind_of(work) != "pretraining":
-            raise TrainingError(
-                f"{work} is an unfinished {kind_of(work)} that replaces {out}; complete it, or delete it",
-                parameters=("out",),
-                path=str(work),
-            )
-        resume = mode == "resume" and unfinished
-        if mode == "resume" and not unfinished:
-            logger.info(f"there is no pretraining in {out} to resume yet; a new one starts")
-            mode = "new"
-        check_output(out, "pretraining", "overwrite" if resume else mode)
-        if unfinished and mode == "new":
-            raise TrainingError(
-                f"there is an unfinished pretraining of {out}; resume it, or overwrite it",
-                parameters=("resume", "overwrite"),
-                path=str(out),
-            )
-        if processes.count > 1:
-            raise ConfigError("pretraining uses one process; start it without a launcher such as torchrun")
+            _delete_work(work)  # a killed process may have left it
+            return facts
         with progress("preparing", 2) as advance:
             rows, texts = read_texts(tables, settings, read_options)
             advance(1, "tokenising")
-            job = prepare_job(backbone, settings, texts, processes.device)
+            job = prepare_job(backbone, settings, texts, Processes().device)
             advance(1)
         facts = {"tables": list(map(source_name, tables)), "rows": rows} | job.facts()
-        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, work, resume=resume)}
+        facts |= {"pricekit": __version__, "loss_before": _loss_before(job, folder)}
         _fit(job, work)
         facts |= {"loss_after": job.loss(), "seconds": round(time.perf_counter() - started, 1)}
         _log_result(facts)
-        with new_or_replaced(out) as folder:
-            for name, content in _files(job, work, facts).items():
-                (folder / name).write_bytes(content)
-        shutil.rmtree(work, ignore_errors=True)
+        _publish(job, work, facts)
         return facts
 
 
-def _finished(out: Path, work: Path, settings: PretrainSettings) -> dict[str, Any] | None:
-    """Return the content of `pretrain.json` if `out` is finished with these settings and is not being replaced.
-
-    A pretraining that was killed after its last step has left its own checkpoints, which begin with the same loss.
-    """
-    facts, start = _read(out / PRETRAINED), _read(work / _START)
-    same = facts.get("settings") == json.loads(json.dumps(asdict(settings)))
-    return facts if same and start.get("loss_before") in (None, facts.get("loss_before")) else None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return dict(read_json(file))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def _loss_before(job: PretrainJob, work: Path, *, resume: bool) -> float:
+def _loss_before(job: PretrainJob, folder: Folder) -> float:
     """Return the held-out loss before the first step; a resumed pretraining has stored it."""
-    if not resume:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        write_record(work, Record("pretraining", "starting"))
-        stored = {"digest": job.digest(), "loss_before": job.loss()}
-        write_text(work / _START, json.dumps(stored) + "\n")
-    stored = read_json(work / _START)
+    start = folder.path / _START
+    if not folder.resumed:
+        folder.begin()
+        write_json(start, {"digest": job.digest(), "loss_before": job.loss()})
+    stored = read_json(start)
     if stored["digest"] != job.digest():
         raise TrainingError(
             "the texts or the settings differ from those of the unfinished pretraining; resume it with the same ones, "
@@ -404,15 +349,23 @@ def _log_result(facts: dict[str, Any]) -> None:
         )
 
 
-def _files(job: PretrainJob, work: Path, facts: dict[str, Any]) -> dict[str, bytes]:
-    """Return the contents of the published files by name."""
-    saved = work / "model"
+def _publish(job: PretrainJob, work: Path, facts: dict[str, Any]) -> None:
+    """Write the weights and what describes them, and delete what only the training needed."""
     with quiet_transformers(), explain_write_errors(work):
-        job.model.save_pretrained(saved)
-    files = {name: (saved / name).read_bytes() for name in _SAVED}
-    files["tokenizer.json"] = job.tokenizer.to_str(pretty=True).encode()
-    files[PRETRAINED] = (json.dumps(facts, indent=2) + "\n").encode()
-    return files | {LISTING: listing_of(files), RECORD: record_of("pretraining")}
+        job.model.save_pretrained(work)
+        for name in _SAVED:
+            sync(work / name)
+    write_text(work / "tokenizer.json", job.tokenizer.to_str(pretty=True))
+    write_listed(work, PRETRAINED, facts, [*_SAVED, "tokenizer.json"])
+    advance_to(work, "finished")
+    _delete_work(work)
+
+
+def _delete_work(work: Path) -> None:
+    """Delete what only the training needs."""
+    (work / _START).unlink(missing_ok=True)
+    for folder in work.glob("checkpoint-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -441,16 +394,29 @@ class PretrainJob:
         return pad_id_of(self.tokenizer)
 
     def loss(self) -> float:
-        """Return the mean loss of masked tokens of the held-out texts, in nats."""
-        seed = self.settings.seed
-        return held_out_loss(self.model, self.masking, self.held_out, self.pad_id, seed)
+        """Return the mean cross-entropy of masked tokens of the held-out texts, in nats; calls mask the same tokens."""
+        model, tokens = self.model, self.held_out
+        generator = torch.Generator().manual_seed(self.settings.seed)
+        total, count = 0.0, 0
+        was, device = model.training, next(model.parameters()).device
+        model.eval()
+        with torch.inference_mode(), progress("measuring the held-out loss", len(tokens)) as advance:
+            for rows in batches_by_length(tokens.lengths, np.arange(len(tokens)), _ROWS):
+                ids, mask = map(torch.from_numpy, pad_rows(tokens, rows, self.pad_id))
+                masked, selected = self.masking.apply(ids, generator)
+                batch = (tensor.to(device) for tensor in (masked, mask, ids, selected))
+                total += float(total_loss(model, *batch))
+                count += int(selected.sum())
+                advance(len(rows))
+        model.train(was)
+        return total / max(count, 1)
 
     def digest(self) -> str:
         """Return a hash of the settings and tokens."""
-        found = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
+        whole = hashlib.sha256(json.dumps(asdict(self.settings), default=str).encode())
         for part in (self.train, self.held_out):
-            found.update(part.ids.tobytes() + part.offsets.tobytes())
-        return found.hexdigest()
+            whole.update(part.ids.tobytes() + part.offsets.tobytes())
+        return whole.hexdigest()
 
     def facts(self) -> dict[str, Any]:
         """Return the counts of texts and tokens, and the settings."""
@@ -467,7 +433,7 @@ def read_texts(
     Raises:
         DataError: a table cannot be read, or there are too few distinct texts.
     """
-    columns = Columns(tuple(settings.text), None, None)
+    columns = Columns(settings.text, None, None)
     rows, texts = 0, dict[str, None]()
     for table in tables:
         for part in iter_table(table, columns, limit=settings.limit, read_options=read_options):
@@ -501,27 +467,21 @@ def create_backbone(settings: PretrainSettings) -> Any:
             backbone=settings.backbone,
             candidates=able,
         )
-    if made.max_length is not None and settings.max_length > made.max_length:
-        raise ConfigError(
-            f"max_length is {settings.max_length}; '{settings.backbone}' accepts at most {made.max_length} tokens",
-            parameters=("max_length",),
-            max_length=settings.max_length,
-            limit=made.max_length,
-        )
+    check_length(made, settings.backbone, settings.max_length)
     return made
 
 
 def _pretrainable() -> list[str]:
     """Return the names of the backbones that can be pretrained."""
-    found = []
+    names = []
     for entry in registry().of_kind("backbone"):
         try:
             made = registry().create("backbone", entry.name)
         except PricekitError:  # a backbone that cannot be created cannot be pretrained
             continue
         if hasattr(made, "masked_language_model"):
-            found.append(entry.name)
-    return found
+            names.append(entry.name)
+    return names
 
 
 def with_defaults(backbone: Any, settings: PretrainSettings) -> PretrainSettings:
@@ -544,7 +504,6 @@ def prepare_job(
         ConfigError: the backbone's weights cannot be loaded.
         PluginError: its tokenizer cannot be created.
     """
-    settings = with_defaults(backbone, settings)
     with plugin_call("backbone", settings.backbone, "making its tokenizer"):
         tokenizer = backbone.tokenizer(texts)
     masking = make_masking(tokenizer)

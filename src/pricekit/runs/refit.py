@@ -73,7 +73,8 @@ def open_pass(folder: Folder) -> tuple[Path, FirstPass | None]:
     path = path if state_of(path).begun else folder.path
     check_intact(path, [SOURCE])
     try:
-        return path, FirstPass(**read_source(path)[_KEY])
+        first = read_source(path)[_KEY]
+        return path, FirstPass(first["facts"], first["history"], first["position"], first["best_steps"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"{path / SOURCE} is damaged ({error}); train again", path=str(path)) from None
 
@@ -133,16 +134,10 @@ def share_of_first(split: Split) -> float:
     return rows / (2 * rows + len(split.valid))
 
 
-def job_until(job: Job, ends: float | None, **settings: Any) -> Job:
-    """Return a job with other settings of its training, which ends a number of seconds after the run began.
-
-    Args:
-        job: the job of the run.
-        ends: seconds, those of the main process; None: when the training is finished.
-        settings: of the training.
-    """
+def job_until(job: Job, ends: float | None) -> Job:
+    """Return a job that ends a number of seconds after the run began; None: when the training is finished."""
     ends = None if ends is None else job.processes.from_main(ends)
-    return replace(job, config=job.config.with_training(time_budget=ends, **settings))
+    return replace(job, config=job.config.with_training(time_budget=ends))
 
 
 def first_job(job: Job, split: Split, ends: float | None) -> Job:
@@ -151,17 +146,16 @@ def first_job(job: Job, split: Split, ends: float | None) -> Job:
     return replace(job_until(job, ends), stage=Stage(later_steps=later / len(split.train)))
 
 
-def refit_job(job: Job, first: FirstPass, out: Path, ends: float | None) -> Job:
+def refit_job(job: Job, first: FirstPass, ends: float | None) -> Job:
     """Return the job of a second pass: a whole schedule over as many epochs as were best.
 
     Args:
         job: with all rows.
         first: the results of the first pass.
-        out: the folder of the run; the hooks receive it.
         ends: as of `job_until`.
     """
-    job = job_until(job, ends, epochs=first.facts["best_epoch"], keep="last", patience=None)
-    return replace(job, stage=Stage(run_folder=out, earlier_steps=first.position, history=first.history))
+    config = job.config.with_training(epochs=first.facts["best_epoch"], keep="last", patience=None)
+    return job_until(replace(job, config=config), ends)
 
 
 def take_over(folder: Path, first: FirstPass) -> None:

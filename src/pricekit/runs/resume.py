@@ -8,24 +8,13 @@ from typing import Any
 
 from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
-from pricekit.errors import ConfigError, TrainingError
-from pricekit.io.files import read_json
+from pricekit.errors import ConfigError
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact, check_output
+from pricekit.io.output import Mode, check_intact, check_output, read_intact
 from pricekit.io.record import continued, state_of
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.runs.folder import SOURCE, require_plugins
 from pricekit.runs.split import Source
 from pricekit.table import source_name
-
-
-def read_started(saved: Path) -> dict[str, Any]:
-    """Return the content of a JSON file that was written at the start; raises TrainingError if it is damaged."""
-    check_intact(saved.parent, [saved.name], "start again")
-    try:
-        return dict(read_json(saved))
-    except (OSError, ValueError, TypeError) as error:  # of a run without digests
-        raise TrainingError(f"{saved} is damaged ({error}); start again", path=str(saved)) from None
 
 
 def check_tables(source: Source, saved: Path) -> None:
@@ -34,11 +23,11 @@ def check_tables(source: Source, saved: Path) -> None:
     Raises:
         TrainingError: the file with the names of the tables is damaged.
     """
-    facts = read_started(saved)
+    facts = read_intact(saved.parent, saved.name)
     for parameter, key in (("unpriced", "unpriced"), ("teacher", "teachers")):
         before = [Path(name).name for name in facts.get(key, [])]
-        given = [Path(source_name(one)).name for one in getattr(source, key)]
-        if given and given != before:
+        now = [Path(source_name(one)).name for one in getattr(source, key)]
+        if now and now != before:
             raise ConfigError(
                 f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
                 "train into a new folder",
@@ -46,18 +35,26 @@ def check_tables(source: Source, saved: Path) -> None:
             )
 
 
-def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
-    """Raise ConfigError if an option differs from the saved configuration, which a resumed run keeps.
+def saved_config(file: Path, options: Mapping[str, Any], remedy: str = "train again") -> RunConfig:
+    """Return the configuration with which something to resume was started, with a new time budget if one is given.
 
     Args:
-        saved: the `config.toml` of a run, or the `cv.toml` of a cross-validation.
+        file: the configuration, such as the `config.toml` of a run.
         options: as of `config_of`.
+        remedy: what to do if the file is damaged, for the message.
+
+    Raises:
+        TrainingError: the file is damaged.
+        ConfigError: an option differs from it.
     """
-    own, differences = by_dotted_name(read_saved_config(saved).model_dump(mode="json")), dict[str, str]()
+    check_intact(file.parent, [file.name], remedy)
+    time_budget = options.get("time_budget")
+    config = read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))
+    own, differences = by_dotted_name(read_saved_config(file).model_dump(mode="json")), dict[str, str]()
     for name, value in options.items():
         layers = [] if name in RESUMABLE else list(filter(None, layers_of({name: value})))
-        config = read_saved_config(saved, *layers).model_dump(mode="json") if layers else {}
-        for key, new in by_dotted_name(config).items():
+        changed = read_saved_config(file, *layers).model_dump(mode="json") if layers else {}
+        for key, new in by_dotted_name(changed).items():
             if new not in (own.get(key), "auto"):
                 differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
     if differences:
@@ -67,14 +64,17 @@ def check_agreement(saved: Path, options: Mapping[str, Any]) -> None:
             parameters=tuple(differences),
             differences=differences,
         )
+    return config
 
 
-def to_resume(out: Path, *kinds: str) -> Path | None:
+def to_resume(out: Path, mode: Mode, *kinds: str) -> Path | None:
     """Return the folder to resume: `out`, or its unfinished replacement; None, with a log, if nothing has begun.
 
     Raises:
         TrainingError: it is damaged, or of another kind.
     """
+    if mode != "resume":
+        return None
     folder = continued(out)
     state = state_of(folder)
     if state.name == "absent":
@@ -82,20 +82,3 @@ def to_resume(out: Path, *kinds: str) -> Path | None:
         return None
     check_output(folder, state.kind if state.kind in kinds else kinds[0], "resume")
     return folder
-
-
-def resumed_config(folder: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration of the run in a folder, with a new time budget if one is given.
-
-    Raises:
-        TrainingError: it is damaged.
-        PluginError: a plugin that it was started with is not loaded.
-    """
-    check_intact(folder, ["config.toml", SOURCE])
-    require_plugins(folder)
-    return in_budget(folder / "config.toml", time_budget)
-
-
-def in_budget(file: Path, time_budget: float | str | None) -> RunConfig:
-    """Return the configuration in a file, with a new time budget if one is given; raises ConfigError."""
-    return read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))

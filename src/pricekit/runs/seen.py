@@ -7,7 +7,7 @@ columns for the earlier ones again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,11 +68,13 @@ class Seen:
             columns: the columns of these rows, float32 (N,) each, by name; the same names as those of earlier rows.
         """
         hashes = np.concatenate([hashes_of(text), self.text])
-        found, first = np.unique(hashes, return_index=True)
-        was = np.isin(found, self.text[self.earlier])
+        distinct, first = np.unique(hashes, return_index=True)
+        was = np.isin(distinct, self.text[self.earlier])
         none = np.zeros(0, np.float32)
-        joined = {name: np.concatenate([new, self.columns.get(name, none)]) for name, new in columns.items()}
-        return Seen(found, was, {name: values[first] for name, values in joined.items()})
+        joined = {
+            name: np.concatenate([new, self.columns.get(name, none)])[first] for name, new in columns.items()
+        }
+        return Seen(distinct, was, joined)
 
 
 NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, bool), {})
@@ -84,7 +86,7 @@ def hashes_of(text: pd.Series) -> np.ndarray:
     return np.concatenate([np.asarray(part, np.uint64) for part in parts])
 
 
-def earlier_texts(init: str | None, *resumed: Path) -> Seen | None:
+def earlier_texts(init: str | None, resumed: Iterable[Path]) -> Seen | None:
     """Return the texts of the runs that a run continues; None if it continues none.
 
     Args:

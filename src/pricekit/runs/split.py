@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pricekit.evaluation.duplicates import find_duplicates, joined_groups, split
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.runs.seen import Seen
+from pricekit.runs.seen import Seen, earlier_texts
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -141,9 +142,7 @@ def columns_of(config: RunConfig) -> Columns:
 def load_split(
     source: Source,
     config: RunConfig,
-    *,
-    checked: bool = False,
-    seen: Seen | None = None,
+    resumed: Sequence[Path] = (),
     folder: Path | None = None,
 ) -> Split:
     """Return the rows of a source: read the tables, reject unusable rows, check for leaks, and split the rest.
@@ -153,8 +152,8 @@ def load_split(
     Args:
         source: the tables.
         config: of the run.
-        checked: skip the check for leaks, as in a resumed run.
-        seen: texts of earlier runs that this one continues; only other rows are validated on.
+        resumed: folders of the run to resume, or of its passes or members; its rows have been checked for leaks. If it
+            continues another run, only rows that are new to that one are validated on.
         folder: where the texts of a large table are stored; None: they are kept in memory.
 
     Raises:
@@ -163,9 +162,10 @@ def load_split(
     if source.split is not None:
         return source.split
     table, rejected = load_rows(source, config, folder)
-    leaks = () if checked else check_leaks(table, config, allow_leak=source.allow_leak)
+    leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
+    seen = earlier_texts(config.init, resumed)
     if source.valid is None:
-        table = with_duplicates(table)
+        table = replace(table, together=duplicates_in(table))
         parts = split_table(table, config, seen)
         split = Split(*parts, [rejected], leaks, own=True)
         check_weights(split.train, split.valid)
@@ -173,7 +173,7 @@ def load_split(
         return split
     valid, more = _read(source.valid, source, config, folder)
     require_same_currency(table.currency, valid.currency)
-    if not checked:
+    if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
         raise DataError(
@@ -242,16 +242,10 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
     return table, rejected
 
 
-def with_duplicates(table: Table) -> Table:
-    """Return the table with the rows that a split keeps together: duplicates, and the groups that the user named.
-
-    Args:
-        table: N rows.
-    """
+def duplicates_in(table: Table) -> np.ndarray:
+    """Return equal numbers for the rows that a split keeps together, int64 (N,): duplicates, and the user's groups."""
     together = split_groups_of(table.text, table.known_price, folder=table.folder)
-    if table.group is not None:
-        together = joined_groups(together, table.group)
-    return replace(table, together=together)
+    return together if table.group is None else joined_groups(together, table.group)
 
 
 def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tuple[Table, Table]:
@@ -366,7 +360,7 @@ def stratified_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: in
     order = np.random.RandomState(seed).permutation(len(names))
     order = order[np.argsort(-counts[order].std(axis=1), kind="stable")]
     filled, one = np.zeros((folds, len(size))), np.eye(folds)[:, :, None]
-    found = np.zeros(len(names), np.int64)
+    fold_of = np.zeros(len(names), np.int64)
     for group in order:
         shares = (filled + one * counts[group]) / size  # of each fold, with the group in each of them
         uneven, rows, best = shares.std(axis=1).mean(axis=1).tolist(), filled.sum(axis=1).tolist(), 0
@@ -375,8 +369,8 @@ def stratified_folds(price: np.ndarray, groups: np.ndarray, folds: int, seed: in
             if uneven[fold] < uneven[best] or (equal and rows[fold] < rows[best]):
                 best = fold
         filled[best] += counts[group]
-        found[group] = best
-    return found[of_group]
+        fold_of[group] = best
+    return fold_of[of_group]
 
 
 def split_whole_groups(
@@ -474,21 +468,20 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.info(duplicates.sentence())
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
-    found = find_leaks(table, named)
-    for name, share in found.columns.items():
+    findings = find_leaks(table, named)
+    for name, share in findings.columns.items():
         leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
-        if name not in columns.text:
-            logger.warning(f"{leak}; the model does not read it")
-        elif not allow_leak:
+        reads = name in columns.text
+        if reads and not allow_leak:
             raise DataError(
                 f"{leak}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
                 parameters=("text", "allow_leak"),
                 column=name,
                 share=share,
             )
-        else:
-            logger.warning(f"{leak}; the model reads it, because leaks are allowed")
-    if share := found.in_text:
+        consequence = "reads it, because leaks are allowed" if reads else "does not read it"
+        logger.warning(f"{leak}; the model {consequence}")
+    if share := findings.in_text:
         leak = (
             f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
         )
@@ -497,7 +490,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
                 f"{leak}. Remove it from the text, {ALLOW_LEAK}", parameters=("allow_leak",), share=share
             )
         logger.warning(f"{leak}; the model reads it, because leaks are allowed")
-    return () if allow_leak else tuple(found.columns)
+    return () if allow_leak else tuple(findings.columns)
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

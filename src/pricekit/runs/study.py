@@ -36,9 +36,9 @@ from pricekit.runs.split import (
     Split,
     check_weights,
     digest_of,
+    duplicates_in,
     load_rows,
     split_table,
-    with_duplicates,
 )
 from pricekit.table import Table
 
@@ -106,15 +106,15 @@ def dimensions(config: RunConfig) -> tuple[Dimension, ...]:
             f"ensemble of {', '.join(config.members)}; choose a policy of one model, such as quick",
             parameters=("policy", "config"),
         )
-    found = tuple(
+    space = tuple(
         Dimension(name, search, value) for name, search, value in _declared(config) if search.fits(value)
     )
-    if not found:
+    if not space:
         raise ConfigError(
             "none of the settings of this configuration declares a range to search in; choose other plugins",
             parameters=("policy", "backbone", "features"),
         )
-    return found
+    return space
 
 
 def known_values(config: RunConfig, space: Sequence[Dimension]) -> list[dict[str, Any]]:
@@ -122,23 +122,21 @@ def known_values(config: RunConfig, space: Sequence[Dimension]) -> list[dict[str
 
     Options declare them as pydantic does for a JSON schema: `ConfigDict(json_schema_extra={"examples": [...]})`.
     """
-    found, names = [], {each.name for each in space}
+    known, names = [], {each.name for each in space}
     for model, prefix, _ in _plugins(config):
-        extra = model.model_config.get("json_schema_extra")
-        examples = extra.get("examples", []) if isinstance(extra, Mapping) else []
-        for example in examples if isinstance(examples, list) else []:
-            given = example if isinstance(example, Mapping) else {}
-            values = {f"{prefix}.{option}": value for option, value in given.items()}
-            found.append({option: value for option, value in values.items() if option in names})
-    return [values for values in found if values]
+        extra: Any = model.model_config.get("json_schema_extra")
+        for example in extra.get("examples", []) if isinstance(extra, Mapping) else []:
+            values = {f"{prefix}.{option}": value for option, value in example.items()}
+            known.append({option: value for option, value in values.items() if option in names})
+    return [values for values in known if values]
 
 
 def blocks(space: Sequence[Dimension]) -> list[list[str]]:
     """Return the names of the dimensions of each part of the model."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for dimension in space:
-        found.setdefault(dimension.block, []).append(dimension.name)
-    return list(found.values())
+        names.setdefault(dimension.block, []).append(dimension.name)
+    return list(names.values())
 
 
 def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
@@ -181,19 +179,15 @@ class SearchRows:
     plan: FoldPlan
     final: Table
 
-    def fold(self, number: int) -> Split:
-        """Return the rows of a fold of a trial, which trains on the other folds, or on earlier rows."""
-        return self.plan.split(number)
-
     def whole(self, config: RunConfig) -> Split:
         """Return all rows that trials see, in the parts that `train` makes of a table."""
         plan = self.plan
-        parts = split_table(replace(plan.table, together=plan.groups), config)
+        parts = split_table(plan.table, config)
         return Split(*parts, [plan.rejected], plan.leaks, own=True)
 
     def growth(self) -> float:
         """Return how many times as many rows `whole` has as a fold trains on, in the mean."""
-        sizes = [len(self.fold(number).train) for number in range(self.plan.folds)]
+        sizes = [len(self.plan.split(number).train) for number in range(self.plan.folds)]
         return len(self.plan.table) / float(np.mean(sizes))
 
     def digest(self) -> str:
@@ -213,7 +207,7 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
         ConfigError: the number of folds is invalid.
     """
     table, rejected = load_rows(source, config)
-    table = with_duplicates(table)
+    table = replace(table, together=duplicates_in(table))
     seen, final = split_table(table, config)
     check_weights(seen, final)
     which = "latest " if table.time is not None else ""
@@ -225,14 +219,14 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
 def optuna() -> ModuleType:
     """Import Optuna, which then logs nothing; raises ConfigError if it is not installed."""
     try:
-        import optuna as found
+        import optuna as module
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"a search needs the package {error.name}, which is not installed: pip install 'pricekit[tune]'"
         ) from None
-    found.logging.disable_default_handler()
-    found.logging.set_verbosity(logging.CRITICAL)
-    return found
+    module.logging.disable_default_handler()
+    module.logging.set_verbosity(logging.CRITICAL)
+    return module
 
 
 def open_study(folder: Path, seed: int) -> Study:
@@ -408,7 +402,7 @@ def progress_of(study: Study, config: RunConfig, rows: SearchRows) -> tuple[floa
     if not last.intermediate_values:
         return float(last.user_attrs[SECONDS]), 0.0
     fold, epoch = divmod(max(last.intermediate_values), _EPOCHS)
-    epochs = config.for_rows(len(rows.fold(fold).train)).training.epochs
+    epochs = config.for_rows(len(rows.plan.split(fold).train)).training.epochs
     done = fold + min(1.0, epoch / int(epochs))
     return float(last.user_attrs[SECONDS]), done / rows.plan.folds
 
@@ -445,7 +439,7 @@ def importances(study: Study) -> pd.DataFrame:
     trials, or if all have one score, the table is empty.
     """
     finished = finished_trials(study)
-    found: Mapping[str, float] = {}
+    shares: Mapping[str, float] = {}
     if len({trial.value for trial in finished}) > 1:
-        found = optuna().importance.get_param_importances(study)
-    return pd.DataFrame({"setting": list(found), "importance": [float(value) for value in found.values()]})
+        shares = optuna().importance.get_param_importances(study)
+    return pd.DataFrame({"setting": list(shares), "importance": [float(value) for value in shares.values()]})

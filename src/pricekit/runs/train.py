@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from pricekit.io.log import logger
 from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.progress import progress
 from pricekit.io.record import advance_to, clear_away, state_of
-from pricekit.io.staging import publish_pass
+from pricekit.io.staging import keep_others, publish_pass
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
@@ -39,7 +38,7 @@ from pricekit.runs.folder import (
     INTERVALS,
     REFIT_FINISHED,
     SAMPLE_ROWS,
-    keep_files_of_others,
+    check_same_rows,
     read_preprocessor,
     read_sketch_of,
     read_source,
@@ -47,36 +46,27 @@ from pricekit.runs.folder import (
 )
 from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_files, read_sample
-from pricekit.runs.prepare import Prepared, check_same_rows, plugins_of, prepare, prepare_refit
+from pricekit.runs.prepare import (
+    NO_TRIAL,
+    Prepared,
+    Trial,
+    plugins_of,
+    prepare,
+    prepare_refit,
+)
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit_job, refits, share_of_first
 from pricekit.runs.split import Source, load_split
 from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import BEST, EpochResult, TrainingState, checkpoints, read_state
+from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
 from pricekit.training.loop import fit
 from pricekit.training.parallel import Processes
-from pricekit.training.session import Job
+from pricekit.training.session import Job, Stage
 from pricekit.training.time_budget import first_pass_ends, training_ends
 from pricekit.wording import counted
 
 ESTIMATE_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a feature's own estimate in the price, of which the validation rows choose one."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a search adds to the training of a trial.
-
-    Attributes:
-        watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
-        cache: a folder in which several runs on the same rows have their tokens and features.
-    """
-
-    watch: Callable[[EpochResult], None] | None = None
-    cache: Path | None = None
-
-
-NO_TRIAL = Trial()
 
 
 def train(
@@ -111,37 +101,37 @@ def train(
     """
     started = time.perf_counter() if started is None else started
     with writing(out, "run", mode, shown=config.speed.progress) as folder:
-        prepared = prepare(source, config, folder, started, trial.cache)
-        if prepared.job.processes.main:
-            keep_files_of_others(out, folder.path)
-        job, split = replace(prepared.job, watch=trial.watch), prepared.part.split
+        prepared = prepare(source, config, folder, started, trial)
+        job, split = prepared.job, prepared.part.split
+        if job.processes.main and folder.path != out:  # for observers, who read their files
+            keep_others(out, folder.path)
         settings = job.config.model_dump(mode="json", exclude_none=True)
         rows = {"train": len(split.train), "valid": len(split.valid)}
         start = {"config": settings, "rows": rows, "resumed": folder.resumed}
         with observed("run", folder.path, start, enabled=job.processes.main) as facts:
-            facts |= _train(replace(prepared, job=job), started)
+            facts |= _train(prepared, started)
         job.processes.wait()
         return facts
 
 
-def train_unless_finished(source: Source, config: RunConfig, folder: Path, *, resume: bool) -> dict[str, Any]:
+def train_unless_finished(source: Source, config: RunConfig, folder: Path) -> dict[str, Any]:
     """Train a run that is a part of something larger, or continue it; return its facts.
 
     Args:
         source: the tables and the rows.
         config: of the run.
-        folder: of the run.
-        resume: continue it, if it has begun; a finished one is only checked.
+        folder: of the run; a finished one is only checked.
 
     Raises:
         PricekitError: as `train`; or a finished run is damaged or has other rows.
     """
     processes = Processes()
-    if not (resume and processes.from_main(float(state_of(folder).name == "finished"))):
-        return train(source, config, folder, "resume" if resume else "new")
+    if not processes.from_main(float(state_of(folder).name == "finished")):
+        return train(source, config, folder, "resume")
     with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
         check_intact(folder, (*FILES, *assets_in(folder)))
-        check_same_rows(folder, add_pseudo_labels(source, load_split(source, config), config, folder))
+        split = add_pseudo_labels(source, load_split(source, config), config, folder)
+        check_same_rows(folder, read_source(folder)["digest"] == split.digest())
         return read_intact(folder, "run.json")
 
 
@@ -156,8 +146,7 @@ def _train(prepared: Prepared, started: float) -> dict[str, Any]:
         ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(part.split))
         fits = bool(job.processes.from_main(float(fits)))
     job = first_job(job, part.split, ends) if fits else job_until(job, ends)
-    begins = partial(_mark_unfinished, prepared)
-    state = fit(job, prepared.run, resume=part.resumed, started=started, begins=begins)
+    state = fit(job, prepared.run, resume=part.resumed, started=started)
     facts = measure(prepared, state, started)
     if fits:
         first = FirstPass(facts, state.history, state.position, read_state(prepared.run / BEST)["step"])
@@ -168,12 +157,6 @@ def _train(prepared: Prepared, started: float) -> dict[str, Any]:
     if job.processes.main:
         complete_run(prepared.run, facts, job.model, FINISHED)
     return facts
-
-
-def _mark_unfinished(prepared: Prepared) -> None:
-    """Mark a finished run that is resumed as unfinished, before it is trained further."""
-    if prepared.job.processes.main:
-        advance_to(prepared.run, "unfinished")
 
 
 def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float) -> dict[str, Any]:
@@ -188,22 +171,22 @@ def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float)
         earlier: seconds of training in other processes, which a checkpoint of the second pass contains.
     """
     run, folder, budget = prepared.run, prepared.part.folder, prepared.job.config.training.time_budget
-    job = refit_job(prepared.job, first, run, training_ends(budget, prepared.seconds))
-    job = replace(job, stage=replace(job.stage, earlier_seconds=earlier))
-    begins = partial(_mark_unfinished, prepared)
-    state = fit(job, folder, resume=prepared.part.resumed, started=started, begins=begins)
+    stage = Stage(run, first.position, earlier, history=first.history)
+    job = refit_job(replace(prepared.job, stage=stage), first, training_ends(budget, prepared.seconds))
+    state = fit(job, folder, resume=prepared.part.resumed, started=started)
     seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
-    done = {"refit": {"rows": len(job.train.price), "epochs": state.epoch}} if complete else {}
-    facts = first.facts | done | {"seconds": seconds}
-    if not complete and folder == run:
+    facts = first.facts | {"seconds": seconds}
+    if complete:
+        facts["refit"] = {"rows": len(job.train.price), "epochs": state.epoch}
+    elif folder == run:
         raise TrainingError(
             f"the time budget leaves {counted(state.step, 'step')} for the second pass of {run}, and the weights of "
             "the first one no longer exist; give more time",
             parameters=("time_budget",),
             path=str(run),
         )
-    if not complete:
+    else:
         logger.warning(
             f"the time budget leaves {counted(state.step, 'step')} for the refit, and the first pass took "
             f"{first.best_steps:,} until its best epoch: its weights are kept, and no row of the validation is trained "

@@ -30,6 +30,7 @@ from pricekit.io.files import write_atomically
 from pricekit.io.log import logger, quiet, silence
 from pricekit.io.progress import Advance, progress, use_reporter_here
 from pricekit.metrics import metric_named
+from pricekit.runs.prepare import Trial
 from pricekit.runs.split import Source, Split
 from pricekit.runs.study import (
     BASE,
@@ -51,7 +52,7 @@ from pricekit.runs.study import (
     uncached_seconds,
     with_values,
 )
-from pricekit.runs.train import Trial, train
+from pricekit.runs.train import train
 from pricekit.training.checkpoint import EpochResult
 from pricekit.wording import counted, duration
 
@@ -67,6 +68,14 @@ CACHE_BYTES = 2_000_000_000
 WATCHED_FROM = 1 / 3
 """The part of a fold's epochs after which a trial can be stopped early."""
 
+AT_END = 0.02
+"""Part of the budget for scoring and writing the result."""
+
+MOST_FAILURES = 5
+"""A process ends after as many failed trials in a row."""
+
+_POLL_SECONDS = 0.5
+
 
 class OutOfTimeError(Exception):
     """The time of the search is over; the trial does not count."""
@@ -74,6 +83,23 @@ class OutOfTimeError(Exception):
 
 class _StoppedError(Exception):
     """The trial is worse than others."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the caller of a search asks for.
+
+    Attributes:
+        folds: number of folds; None: 3, or those of the search to resume.
+        trials: the most trials; None: as many as fit into the time.
+        processes: that run trials.
+        began: `time.perf_counter()` when the work began, from which the time counts.
+    """
+
+    folds: int | None
+    trials: int | None
+    processes: int
+    began: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +112,10 @@ class Task:
         config: that the search starts from.
         space: its settings that are searched.
         rows: that trials see.
+        order: when the search ends, besides its time, and in how many processes.
+        began: `time.time()` when the search began.
+        seconds: its time budget.
+        models: how long a model at the end takes, as a multiple of a trial with its settings.
     """
 
     folder: Path
@@ -93,11 +123,30 @@ class Task:
     config: RunConfig
     space: tuple[Dimension, ...]
     rows: SearchRows
+    order: Order
+    began: float
+    seconds: float
+    models: float
 
     def trial_config(self, values: Mapping[str, Any]) -> RunConfig:
         """Return the configuration of a fold's run: without a refit, which would not be scored; raises ConfigError."""
         quick = {"training.refit": False, "training.save_epochs": 1_000_000}
         return with_values(self.config, {**values, **quick, "speed.progress": True})  # of a silent reporter
+
+    def ends(self, study: Study) -> float:
+        """Return when trials must end, as `time.time()`, so that the models at the end fit in."""
+        base = base_trial(study)
+        at_end = 0.0 if base is None else base.user_attrs[SECONDS] + uncached_seconds(study)
+        return self.began + self.seconds * (1 - AT_END) - self.models * at_end
+
+    def reached(self, study: Study) -> bool:
+        """Return whether no further trial begins."""
+        most = self.order.trials
+        return (most is not None and count_trials(study) >= most) or time.time() >= self.ends(study)
+
+    def least_budget(self, trial: float) -> str:
+        """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""
+        return duration((4 * trial + 2 * self.models * trial) / (1 - AT_END))
 
 
 def run_trial(task: Task, study: Study, check: Callable[[], None]) -> bool:
@@ -116,9 +165,9 @@ def run_trial(task: Task, study: Study, check: Callable[[], None]) -> bool:
     trial, values = ask(study, task.space)
     states, began = optuna().trial.TrialState, time.perf_counter()
 
-    def tell(**result: Any) -> None:
+    def tell(score: float | None, state: Any) -> None:
         trial.set_user_attr(SECONDS, round(time.perf_counter() - began, 1))
-        study.tell(trial, **result)
+        study.tell(trial, score, state)
 
     try:
         score, prices = _score(task, study, trial, values, check)
@@ -127,19 +176,19 @@ def run_trial(task: Task, study: Study, check: Callable[[], None]) -> bool:
         with write_atomically(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, prices, allow_pickle=False)
     except _StoppedError:
-        tell(state=states.PRUNED)
+        tell(None, states.PRUNED)
     except PricekitError as error:
         trial.set_user_attr(ERROR, str(error))
-        tell(state=states.FAIL)
+        tell(None, states.FAIL)
         if BASE in trial.user_attrs or any(map(is_temporary, causes(error))):
             raise
         logger.info(f"trial {trial.number} failed: {error}")
         return False
     except BaseException:
-        tell(state=states.FAIL)
+        tell(None, states.FAIL)
         raise
     else:
-        tell(values=score)
+        tell(score, None)
     trim(task.folder / CACHE, CACHE_BYTES)
     return True
 
@@ -161,7 +210,7 @@ def _score(
     plan, scores = task.rows.plan, list[float]()
     prices = np.full(len(plan.table), np.nan)
     for fold in range(plan.folds):
-        split = task.rows.fold(fold)
+        split = task.rows.plan.split(fold)
         own = config.for_rows(len(split.train))
         rows = int(np.isin(plan.fold, range(fold + 1)).sum())
         watch = _watch(study, trial, own, scores, rows)
@@ -240,49 +289,8 @@ class _Checking:
         yield advance
 
 
-AT_END = 0.02
-"""Part of the budget for scoring and writing the result."""
-
-MOST_FAILURES = 5
-"""A process ends after as many failed trials in a row."""
-
-_POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a search ends: by its time, or after a number of trials, if one is given.
-
-    Attributes:
-        began: `time.time()` when the search began, which several processes share.
-        budget: its seconds.
-        models: how long a model at the end takes, as a multiple of a trial with its settings.
-        trials: the most trials; None: as many as fit into the time.
-    """
-
-    began: float
-    budget: float
-    models: float
-    trials: int | None
-
-    def ends(self, study: Study) -> float:
-        """Return when trials must end, as `time.time()`, so that the models at the end fit in."""
-        base = base_trial(study)
-        at_end = 0.0 if base is None else base.user_attrs[SECONDS] + uncached_seconds(study)
-        return self.began + self.budget * (1 - AT_END) - self.models * at_end
-
-    def reached(self, study: Study) -> bool:
-        """Return whether no further trial begins."""
-        enough = self.trials is not None and count_trials(study) >= self.trials
-        return enough or time.time() >= self.ends(study)
-
-    def least_budget(self, trial: float) -> str:
-        """Return, as a text, the least budget that makes sense if a trial takes this many seconds: for four trials."""
-        return duration((4 * trial + 2 * self.models * trial) / (1 - AT_END))
-
-
-def search(task: Task, limits: Limits, processes: int) -> None:
-    """Run trials until the limits are reached.
+def search(task: Task) -> None:
+    """Run trials until their time or number is reached.
 
     The first trial, that of the configuration that the search starts from, has the machine for itself: it shows how
     long a trial takes, and caches the features that most other trials use.
@@ -292,39 +300,31 @@ def search(task: Task, limits: Limits, processes: int) -> None:
         KeyboardInterrupt: the search was interrupted; running trials do not count.
     """
     study = open_study(task.folder, task.config.seed)
-    with progress("searching", limits.budget) as advance:
-        shown = _Shown(advance, study, task, limits)
+    with progress("searching", task.seconds) as advance:
+        shown = _Shown(advance, study, task)
         if base_trial(study) is None:
-            _trials(task, study, limits, shown.move, shown.log, most=1)
-        if base_trial(study) is not None and not limits.reached(study):
+            _trials(task, study, shown.update, most=1)
+        if base_trial(study) is not None and not task.reached(study):
             enqueue(study, task.space, known_values(task.config, task.space))
-            if processes == 1:
-                _trials(task, study, limits, shown.move, shown.log)
+            if task.order.processes == 1:
+                _trials(task, study, shown.update)
             else:
-                _in_processes(task, limits, processes, shown)
+                _in_processes(task, shown)
+        shown.log()
 
 
-def _trials(
-    task: Task,
-    study: Study,
-    limits: Limits,
-    step: Callable[[], None],
-    ended: Callable[[], None] = lambda: None,
-    most: float = math.inf,
-) -> None:
-    """Run trials in this process until the limits are reached, at most `most`.
+def _trials(task: Task, study: Study, step: Callable[[], None], most: float = math.inf) -> None:
+    """Run trials in this process until their time or number is reached.
 
     Args:
         task: the search.
         study: its trials.
-        limits: of the search.
         step: called at every step of a trial.
-        ended: called after every trial.
         most: number of trials.
     """
     failures, done = 0, 0
-    while done < most and failures < MOST_FAILURES and not limits.reached(study):
-        ends = limits.ends(study)
+    while done < most and failures < MOST_FAILURES and not task.reached(study):
+        ends = task.ends(study)
 
         def check(ends: float = ends) -> None:
             step()
@@ -335,7 +335,6 @@ def _trials(
             failures = 0 if run_trial(task, study, check) else failures + 1
         except OutOfTimeError:
             return
-        ended()
         done += 1
     if failures >= MOST_FAILURES:
         logger.warning(f"the search ends early: {counted(failures, 'trial')} in a row failed")
@@ -344,18 +343,19 @@ def _trials(
 class _Shown:
     """Shows a search: a line for each trial that ended, and a bar of the time, with the best score."""
 
-    def __init__(self, advance: Advance, study: Study, task: Task, limits: Limits) -> None:
-        self.advance, self.study, self.limits = advance, study, limits
+    def __init__(self, advance: Advance, study: Study, task: Task) -> None:
+        self.advance, self.study, self.began = advance, study, task.began
         self.metric = metric_named(task.config.metric)
         self.shown = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
         self.done, self.noted = 0.0, 0.0
 
-    def move(self) -> None:
-        """Move the bar, at most once in a while, because reading the study takes time."""
+    def update(self) -> None:
+        """Log and move the bar, at most once in a while, because reading the study takes time."""
         now = time.time()
         if now - self.noted < _POLL_SECONDS:
             return
-        self.noted, passed = now, now - self.limits.began
+        self.log()
+        self.noted, passed = now, now - self.began
         note = counted(count_trials(self.study), "trial")
         if finished := finished_trials(self.study):
             note += f", {self.metric.title} {self.metric.write(finished[0].value or 0.0)}"
@@ -376,22 +376,20 @@ class _Shown:
                 logger.info(f"trial {trial.number}: stopped early, {trial.user_attrs[SECONDS]:.0f} s")
 
 
-def _in_processes(task: Task, limits: Limits, processes: int, shown: _Shown) -> None:
+def _in_processes(task: Task, shown: _Shown) -> None:
     """Run trials in several new processes, and wait for them; running ones are ended when this process is."""
     context = multiprocessing.get_context("spawn")
     errors: Any = context.Queue()
     workers = [
-        context.Process(target=_work, args=(task, limits, number, processes, errors), name=f"trials-{number}")
-        for number in range(processes)
+        context.Process(target=_work, args=(task, number, errors), name=f"trials-{number}")
+        for number in range(task.order.processes)
     ]
     for worker in workers:
         worker.start()
     try:
         while any(worker.is_alive() for worker in workers):
-            shown.move()
-            shown.log()
+            shown.update()
             time.sleep(_POLL_SECONDS)
-        shown.log()
         with suppress(Empty):
             raise errors.get(timeout=0.1)
         for worker in workers:
@@ -406,10 +404,11 @@ def _in_processes(task: Task, limits: Limits, processes: int, shown: _Shown) -> 
         repair(task.folder)
 
 
-def _work(task: Task, limits: Limits, number: int, processes: int, errors: Any) -> None:
+def _work(task: Task, number: int, errors: Any) -> None:
     """Run trials in a worker, on its part of the CPUs, if there are enough for all and the system can restrict it."""
     import torch
 
+    processes = task.order.processes
     silence()
     torch.set_num_threads(max(1, usable_cpus() // processes))
     if hasattr(os, "sched_setaffinity") and len(cpus := sorted(os.sched_getaffinity(0))) >= processes:
@@ -421,7 +420,7 @@ def _work(task: Task, limits: Limits, number: int, processes: int, errors: Any) 
             raise OutOfTimeError
 
     try:
-        _trials(task, open_study(task.folder, task.config.seed + 1 + number), limits, check_parent)
+        _trials(task, open_study(task.folder, task.config.seed + 1 + number), check_parent)
     except KeyboardInterrupt:
         return
     except PricekitError as error:

@@ -11,20 +11,17 @@ pricekit.json            kind, format and state; written first and last
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from pricekit.config import RunConfig, parse_duration
-from pricekit.config.layers import read_saved_config
-from pricekit.errors import ConfigError, TrainingError
+from pricekit.config import RunConfig
+from pricekit.errors import ConfigError
 from pricekit.evaluation.comparison import BETTER, compare
 from pricekit.evaluation.held_out import held_out_of
 from pricekit.io.digests import list_files, unlist_files, write_listed
@@ -34,10 +31,10 @@ from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.record import advance_to, clear_away
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
-from pricekit.runs.folder import Folder, writing
+from pricekit.runs.folder import Folder, check_same_rows, writing
 from pricekit.runs.folds import check_from_start
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import check_agreement, read_started, to_resume
+from pricekit.runs.resume import saved_config, to_resume
 from pricekit.runs.split import Source
 from pricekit.runs.study import (
     BASE,
@@ -57,7 +54,7 @@ from pricekit.runs.study import (
     with_values,
 )
 from pricekit.runs.train import train_unless_finished
-from pricekit.runs.trials import CACHE, PRICES, RUNS, Limits, Task, read_prices, search
+from pricekit.runs.trials import CACHE, PRICES, RUNS, Order, Task, read_prices, search
 from pricekit.table import Table
 from pricekit.training.parallel import Processes
 from pricekit.wording import duration
@@ -80,55 +77,14 @@ FIRST_PASS, SECOND_PASS = 0.95, 0.65
 fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the caller of a search asks for.
-
-    Attributes:
-        folds: number of folds; None: 3, or those of the search to resume.
-        seconds: the time budget.
-        trials: the most trials; None: as many as fit into the time.
-        processes: that run trials.
-        began: `time.perf_counter()` when the work began, from which the time counts.
-    """
-
-    folds: int | None
-    seconds: float
-    trials: int | None
-    processes: int
-    began: float
-
-    @classmethod
-    def checked(
-        cls, time: float | str | None, began: float, folds: int | None, trials: int | None, processes: int
-    ) -> Order:
-        """Return an order; raises ConfigError for values that make no sense. The default of the time is `HOUR`."""
-        for name, value in (("trials", trials), ("processes", processes)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ConfigError(
-                    f"{name} is {value!r}; expected a whole number, at least 1", parameters=(name,)
-                )
-        try:
-            seconds = parse_duration(HOUR if time is None else time)
-            if (
-                isinstance(seconds, bool)
-                or not isinstance(seconds, int | float)
-                or not 0 < seconds < math.inf
-            ):
-                raise ValueError("expected a time above 0, such as 2h, 90m or a number of seconds")
-        except ValueError as error:
-            raise ConfigError(f"time_budget is {time!r}; {error}", parameters=("time_budget",)) from None
-        return cls(folds, float(seconds), trials, processes, began)
-
-
 def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode = "new") -> dict[str, Any]:
     """Search for better settings than those of a configuration.
 
     Args:
         source: the table, without a validation table.
-        config: that the search starts from.
+        config: that the search starts from; its time budget, by default `HOUR`, is that of the search.
         out: the folder.
-        order: folds, time, trials, processes.
+        order: folds, trials, processes.
         mode: as for `pricekit.runs.train.train`; a finished search that is resumed is only read.
 
     Returns:
@@ -151,47 +107,43 @@ def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode 
             check_intact(folder.path, None)
             _delete_work(folder.path)  # a killed process may have left it
             return read_intact(folder.path, FACTS)
-        return _search(_begin(source, config, folder, order), order)
+        return _search(_begin(source, config, folder, order))
 
 
-def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> tuple[RunConfig, Mode]:
-    """Return the configuration that a search starts from, and the mode: "new" if there is nothing to resume.
+def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunConfig:
+    """Return the configuration that a new search starts from, or that the one to resume started from.
 
     Raises:
         TrainingError: what is to be resumed is damaged.
         ConfigError, PluginError: an option is invalid, or differs from those that it was started with.
     """
-    if mode != "resume" or (folder := to_resume(out, "search")) is None:
-        return config_of(options), "new" if mode == "resume" else mode
-    check_intact(folder, [START], "start again")
-    check_agreement(folder / START, options)
-    return read_saved_config(folder / START), mode
+    folder = to_resume(out, mode, "search")
+    if folder is None:
+        config: RunConfig = config_of(options)
+        return config
+    return saved_config(folder / START, options, "start again")
 
 
 def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> Task:
     """Read the rows, and write the folder of a new search or open that of one to resume."""
     out = folder.path
     check_from_start(config)
-    config = with_values(config, {"training.time_budget": None})
+    seconds = config.training.time_budget or HOUR
+    config = config.with_training(time_budget=None)
     space = dimensions(config)
     saved: dict[str, Any] = {}
     if folder.resumed:
-        check_intact(out, [START], "start again")
-        saved = read_started(out / ROWS)
+        check_intact(out, [START, ROWS], "start again")
+        saved = read_intact(out, ROWS)
     folds = int(saved.get("folds", order.folds or 3))
     if order.folds not in (None, folds):
         raise ConfigError(
             f"a resumed search keeps its {folds} folds; found {order.folds}", parameters=("folds",)
         )
     rows = load_search_rows(source, config, folds, allow_leak=source.allow_leak or folder.resumed)
-    if folder.resumed and saved["digest"] != rows.digest():
-        raise TrainingError(
-            f"the rows differ from those that {out} was started with; use the same table, read in the same way, or "
-            "search into a new folder",
-            parameters=("table", "out"),
-            path=str(out),
-        )
-    if not folder.resumed:
+    if folder.resumed:
+        check_same_rows(out, saved["digest"] == rows.digest())
+    else:
         folder.begin()
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
         write_json(out / ROWS, facts)
@@ -200,21 +152,20 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
         advance_to(out, "unfinished")
     repair(out)
     shutil.rmtree(out / RUNS, ignore_errors=True)
-    return Task(out, source.table_name, config, space, rows)
-
-
-def _search(task: Task, order: Order) -> dict[str, Any]:
-    """Run the trials and finish; return the content of `tune.json`."""
+    passes = FIRST_PASS + (SECOND_PASS if config.training.refit else 0.0)
+    models = passes * rows.growth() / folds
     began = time.time() - (time.perf_counter() - order.began)
-    passes = FIRST_PASS + (SECOND_PASS if task.config.training.refit else 0.0)
-    models = passes * task.rows.growth() / task.rows.plan.folds
-    limits = Limits(began, order.seconds, models, order.trials)
-    search(task, limits, order.processes)
+    return Task(out, source.table_name, config, space, rows, order, began, seconds, models)
+
+
+def _search(task: Task) -> dict[str, Any]:
+    """Run the trials and finish; return the content of `tune.json`."""
+    search(task)
     study = open_study(task.folder, task.config.seed)
-    if base_trial(study) is None or (count_trials(study) < 2 and order.trials != 1):
-        raise _too_short(study, task, limits)
+    if base_trial(study) is None or (count_trials(study) < 2 and task.order.trials != 1):
+        raise _too_short(study, task)
     facts = finish(task, study)
-    facts["seconds"] = round(time.perf_counter() - order.began, 1)
+    facts["seconds"] = round(time.time() - task.began, 1)
     write_listed(task.folder, FACTS, facts, [CONFIG, TRIALS, IMPORTANCE, FINAL])
     advance_to(task.folder, "finished")
     _delete_work(task.folder)
@@ -227,9 +178,9 @@ def _delete_work(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
+def _too_short(study: Study, task: Task) -> ConfigError:
     """Return the error for a search without a finished trial besides the first one."""
-    base, budget = base_trial(study), duration(limits.budget)
+    base, budget = base_trial(study), duration(task.seconds)
     if base is not None:
         seconds = base.user_attrs[SECONDS]
         what = (
@@ -241,7 +192,7 @@ def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
         if part:
             seconds /= part
             what += f"; one takes about {duration(seconds)}"
-    advice = f"give at least {limits.least_budget(seconds)}" if seconds else "give more time"
+    advice = f"give at least {task.least_budget(seconds)}" if seconds else "give more time"
     return ConfigError(
         f"the time budget of {budget} is too short for a search: {what}. Resume it and {advice}, or use fewer rows "
         f"or folds; {task.folder} keeps what is done",
@@ -253,6 +204,9 @@ def _too_short(study: Study, task: Task, limits: Limits) -> ConfigError:
 def finish(task: Task, study: Study) -> dict[str, Any]:
     """Choose, train both models, score them on the final rows, and write the files of the result.
 
+    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
+    better than it is, so a smaller difference is none.
+
     Args:
         task: the search.
         study: with the finished trial of the configuration that it started from.
@@ -261,15 +215,16 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         The content of `tune.json`, without the seconds.
     """
     metric, rows, out = metric_named(task.config.metric), task.rows, task.folder
-    chosen, found = choose(task, study, metric)
     base, best = base_trial(study), best_trial(study)
     assert base is not None
+    comparison = None if BASE in best.user_attrs else _on_folds(task, best, base, metric)
+    better = comparison is not None and comparison["verdict"] == BETTER
+    chosen = best if better else base
     unlist_files(out, [CONFIG, TRIALS, IMPORTANCE, FINAL, FACTS])
-    better = BASE not in chosen.user_attrs
     start = "the settings that the search started from"
     if better:
         logger.info(f"trial {chosen.number} is better on the folds than {start}, beyond chance")
-    elif found is None:
+    elif comparison is None:
         logger.info(f"no trial is better on the folds than {start}: they are kept")
     else:
         logger.info(
@@ -306,7 +261,7 @@ def finish(task: Task, study: Study) -> dict[str, Any]:
         "best": best.number,
         "default_score": base.value,
         "best_score": best.value,
-        "on_folds": found,
+        "on_folds": comparison,
         "on_final_rows": final,
         "settings": {
             each.name: {"default": each.value, "tuned": chosen.params[each.name] if better else each.value}
@@ -323,7 +278,7 @@ def _model(task: Task, config: RunConfig, name: str) -> np.ndarray:
         clear_away(run)
     which = "original" if config == task.config else "chosen"
     logger.info(f"training with the {which} settings: {run}")
-    train_unless_finished(Source(Path(task.table), split=split), config, run, resume=True)
+    train_unless_finished(Source(Path(task.table), split=split), config, run)
     return np.asarray(load_model(run).predict(task.rows.final), np.float64)
 
 
@@ -342,22 +297,8 @@ def difference(metric: Metric, table: Table, tuned: np.ndarray, default: np.ndar
     return {"tuned": new.score, "default": base.score, "interval": interval, "verdict": new.verdict}
 
 
-def choose(task: Task, study: Study, metric: Metric) -> tuple[FrozenTrial, dict[str, Any] | None]:
-    """Return the chosen trial, and how the best one differs from the base on the rows of the folds.
-
-    The best trial is chosen only if it is better than the base beyond chance. The best of many equally good ones looks
-    better than it is, so a smaller difference is none.
-
-    Args:
-        task: the search.
-        study: with the finished trial of the base.
-        metric: of the search.
-    """
-    base, best = base_trial(study), best_trial(study)
-    assert base is not None
-    if BASE in best.user_attrs:
-        return base, None
+def _on_folds(task: Task, best: FrozenTrial, base: FrozenTrial, metric: Metric) -> dict[str, Any]:
+    """Return how the best trial differs from the base on the rows of the folds, as of `difference`."""
     scored = np.flatnonzero(task.rows.plan.fold >= 0)
-    found, other = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
-    result = difference(metric, task.rows.plan.table.take(scored), found, other)
-    return (best if result["verdict"] == BETTER else base), result
+    tuned, default = (read_prices(task.folder, trial.number)[scored] for trial in (best, base))
+    return difference(metric, task.rows.plan.table.take(scored), tuned, default)

@@ -59,12 +59,12 @@ def new_config(options: Mapping[str, Any], init: Path | None = None) -> RunConfi
     own = {name: _saved(folder) for name, folder in _members(init).items()}
     before = _saved(init, CONFIG if own else "config.toml")
     layer = _layer(before) | {"members": {name: _layer(member) for name, member in own.items()}}
-    given = layers_of(options)
-    asked: dict[str, Any] = reduce(merge, given, dict[str, Any]())
+    layers = layers_of(options)
+    named: dict[str, Any] = reduce(merge, layers, dict[str, Any]())
     if not own:
-        _check_fixed("features", before.features, asked.get("features", before.features), init)
+        _check_fixed("features", before.features, named.get("features", before.features), init)
     folders = {"init": str(init), "members": {name: {"init": str(init / MEMBERS / name)} for name in own}}
-    config = configure([layer, *given, folders])
+    config = configure([layer, *layers, folders])
     config = config.model_copy(update={"members": {name: config.members[name] for name in own}})
     members = [(own[name], member) for name, member in member_configs(config).items()]
     for old, new in members or [(before, config)]:
@@ -105,14 +105,14 @@ def _members(init: Path) -> dict[str, Path]:
 
 def _layer(config: RunConfig) -> dict[str, Any]:
     """Return the settings of a run as a layer, with those that a warm start changes."""
-    training, given = config.training, config.model_dump(exclude={"members"})
-    given["training"] |= {"time_budget": None, "refit": False}
+    training, layer = config.training, config.model_dump(exclude={"members"})
+    layer["training"] |= {"time_budget": None, "refit": False}
     if config.init is None:
         rates = {name: getattr(training, name) for name in _RATES}
-        given["training"] |= {name: RATE * rate for name, rate in rates.items() if rate is not None}
+        layer["training"] |= {name: RATE * rate for name, rate in rates.items() if rate is not None}
         if training.epochs != "auto":
-            given["training"]["epochs"] = max(1, round(EPOCHS * training.epochs))
-    return given
+            layer["training"]["epochs"] = max(1, round(EPOCHS * training.epochs))
+    return layer
 
 
 def _check_fixed(name: str, old: Any, new: Any, init: Path) -> None:
@@ -195,13 +195,12 @@ class WarmStart:
         names = [name for part in features.parts if uses_price(part.plugin) for name in part.plugin.names]
         if not names:
             return {}
-        new, found = np.flatnonzero(row < 0), {}
+        columns = {name: self.seen.columns[name][row] for name in names}
+        new = np.flatnonzero(row < 0)
         block = features.transform(table.take(new))
-        for name in names:
-            column = self.seen.columns[name][row]
+        for name, column in columns.items():
             column[new] = block[:, features.names.index(name)]
-            found[name] = column
-        return found
+        return columns
 
     def model(
         self, plugins: ModelPlugins, config: RunConfig, preprocessor: Preprocessor, tokens: Tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pricekit.core.calls import notify
 from pricekit.io.interrupts import defer_interrupts
 from pricekit.io.log import logger
 from pricekit.io.progress import Advance, progress
+from pricekit.io.record import advance_to
 from pricekit.metrics import metric_named
 from pricekit.nets.inference import predict
 from pricekit.training.batches import PricedInputs, micro_batches
@@ -53,7 +53,6 @@ def fit(
     *,
     resume: bool,
     started: float,
-    begins: Callable[[], None],
 ) -> TrainingState:
     """Train until the last epoch, or until patience or the time budget runs out.
 
@@ -67,7 +66,6 @@ def fit(
         folder: of the run.
         resume: continue from `last.safetensors`.
         started: `time.perf_counter()` when the run began, from which a time budget counts.
-        begins: called before the first step; not called if the training that is resumed is complete.
 
     Raises:
         TrainingError: a loss, gradient or weight is not finite, memory ran out, or the checkpoint to resume from is
@@ -77,8 +75,8 @@ def fit(
     """
     session = start_session(job, folder, resume=resume, started=started)
     log_plan(session)
-    if not session.finished:
-        begins()
+    if job.processes.main and not session.finished:
+        advance_to(session.run_folder, "unfinished")  # a finished run that is trained further
     with (
         defer_interrupts(alone=job.processes.count == 1) as noticed,
         fast_math(job.config.speed),
