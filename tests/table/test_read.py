@@ -137,7 +137,7 @@ def test_a_chunk_ends_at_64_mb_of_text(tmp_path: Path, suffix: str, monkeypatch:
     for module in (
         "delimited.MAX_CHUNK_CHARS",
         "jsonlines.MAX_CHUNK_CHARS",
-        "parquet.MAX_CHUNK_BYTES",
+        "arrow.MAX_CHUNK_BYTES",
     ):
         monkeypatch.setattr(f"pricekit.table.{module}", 10_000)
     texts = [f"{i}" * 1000 for i in range(1, 100)]
