@@ -271,6 +271,15 @@ def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
     return frame
 
 
+def as_ids(name: str, cells: pa.Array) -> pd.Series:
+    """Return a column of ids.
+
+    Decimals, dates and others become text: they are objects in pandas, and Arrow would guess their type again for each
+    chunk.
+    """
+    return as_frame({name: cells if keeps_type(cells.type) else as_text(cells)})[name]
+
+
 def _is_beyond_python(cells: pa.Array) -> bool:
     """Return whether a column has times before the year 1 or after 9999, or such durations; pandas holds them."""
     if not (pa.types.is_timestamp(cells.type) or pa.types.is_duration(cells.type)):

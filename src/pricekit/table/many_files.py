@@ -23,7 +23,7 @@ from pricekit.io.storage import (
     split_pattern,
 )
 from pricekit.table.arrow import no_cells
-from pricekit.table.columns import as_frame, as_text, keeps_type
+from pricekit.table.columns import as_ids
 from pricekit.table.read import columns_found, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, format_of, open_table
 from pricekit.table.table import Columns, Notices, Table
@@ -105,16 +105,20 @@ def iter_files(
         left = None if limit is None else limit - done
         if left == 0:
             return
-        tables = iter_table(
-            file, columns, rows=rows, limit=left, read_options=read_options, notices=notices, first_row=done
-        )
+        first = done
+        tables = iter_table(file, columns, rows=rows, limit=left, read_options=read_options, notices=notices)
         try:
             for table in tables:
                 ids = ids or table.ids.name
                 if table.ids.name != ids:
                     _refuse_other_ids(files[0], file, columns)
                 done += len(table)
-                yield replace(table, position=table.position + position)
+                yield replace(
+                    table,
+                    ids=table.ids if columns.id in table.frame else table.ids + first,
+                    rows=table.row_numbers + first,
+                    position=table.position + position,
+                )
         except NoRowsError:
             if number == len(files) and not done:
                 raise
@@ -163,7 +167,7 @@ def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions
     if columns.id is None or (found and columns.id not in found):
         return pd.Series([], dtype="int64", name="row")
     cells = found.get(columns.id, pa.array([], pa.string()))
-    return as_frame({columns.id: cells if keeps_type(cells.type) else as_text(cells)})[columns.id]
+    return as_ids(columns.id, cells)
 
 
 def files_size(files: Sequence[Location]) -> int:

@@ -89,7 +89,7 @@ class Table:
             "price not finite", "other currency" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
-        currency: the currency of the prices; None if no price shows one or the table was read in parts.
+        currency: the currency of the prices; None if no price shows one.
         together: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.

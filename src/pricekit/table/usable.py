@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
 from pricekit.table.price_columns import count_currencies
-from pricekit.table.read import Facts, iter_with_facts, read_with_facts
+from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, is_large, open_table
 from pricekit.table.table import (
     DUPLICATE_ID,
@@ -61,19 +60,21 @@ def read_usable(
             row of it can be used.
     """
     opened = open_table(source, read_options, notices)
-    if folder is not None and is_large(opened):
-        tables, facts = iter_with_facts(
-            opened, columns, rows=PART_ROWS, limit=limit, read_options=read_options, notices=notices
-        )
-        _check_currency(facts, read_options)
-        usable, rejected = _split_parts(tables, folder)
-        usable = replace(usable, currency=None if facts.prices is None else facts.prices.currency)
+    if not is_large(opened):
+        folder = None
+    tables, facts = iter_with_facts(
+        opened,
+        columns,
+        rows=None if folder is None else PART_ROWS,
+        limit=limit,
+        read_options=read_options,
+        notices=notices,
+    )
+    _check_currency(facts, read_options)
+    if folder is None:
+        usable, rejected = split_usable(concat_tables(list(tables)))
     else:
-        table, facts = read_with_facts(
-            opened, columns, limit=limit, read_options=read_options, notices=notices
-        )
-        _check_currency(facts, read_options)
-        usable, rejected = split_usable(table)
+        usable, rejected = _split_parts(tables, folder)
     name = facts.file.name
     if not len(usable):
         price = "" if facts.columns.price is None else f" and positive numbers in {facts.columns.price}"

@@ -7,11 +7,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -242,17 +241,20 @@ class _DelimitedSink:
 
     def write(self, frame: pd.DataFrame) -> None:
         # pandas would write times as dates if all are at midnight.
-        times = {name: object for name in frame.columns if frame[name].dtype.kind == "M"}
-        write = partial(
-            frame.astype(times).to_csv,
-            sep=self._delimiter,
-            header=not self._has_header,
-            index=False,
-            lineterminator="\n",
-        )
-        text = write()
+        cells = frame.astype({name: object for name in frame.columns if frame[name].dtype.kind == "M"})
+
+        def written(quoting: Literal[0, 1]) -> str:
+            return cells.to_csv(
+                sep=self._delimiter,
+                header=not self._has_header,
+                index=False,
+                lineterminator="\n",
+                quoting=quoting,
+            )
+
+        text = written(csv.QUOTE_MINIMAL)
         # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
-        self._file.write(write(quoting=csv.QUOTE_ALL) if "\r" in text else text)
+        self._file.write(written(csv.QUOTE_ALL) if "\r" in text else text)
         self._has_header = True
 
     def close(self) -> None:
