@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from pricekit.errors import BundleError, is_panic
+from pricekit.text.labelled_lines import in_parts
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -131,10 +132,8 @@ def encode(
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:
-    """Yield texts in batches of about `_BATCH_CHARS` characters; a longer text is a separate batch."""
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    cuts = np.flatnonzero(np.diff(ends[:-1] // _BATCH_CHARS, prepend=0)) + 1
-    for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
+    """Yield texts in batches of about `_BATCH_CHARS` characters."""
+    for start, end in in_parts(np.fromiter(map(len, texts), np.int64, len(texts)), _BATCH_CHARS):
         yield texts[start:end]
 
 

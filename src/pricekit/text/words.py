@@ -25,6 +25,7 @@ from pricekit.text.labelled_lines import (
     join_texts,
     joined_texts,
     numpy_of,
+    run_edges,
     shared,
 )
 
@@ -60,9 +61,7 @@ class Words:
     @cached_property
     def _edges(self) -> Ints:
         """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
-        inside = np.zeros(len(self._lower) + 1, bool)
-        inside[1:] = _among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128)
-        return np.flatnonzero(inside[1:] != inside[:-1])
+        return run_edges(_among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128))
 
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
