@@ -99,15 +99,14 @@ class Charset:
     errors: str = "strict"
 
 
-def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
-    """Return the encoding of a file: that of its byte order mark, else the one given, else the detected one.
+def detect_charset(path: Path, encoding: str | None, notices: Notices) -> Charset:
+    """Return the encoding of a file: that of its byte order mark, else `encoding`, else the detected one.
 
     A detected encoding other than UTF-8 is reported.
 
     Raises:
-        DataError: the file is missing, not readable or not text.
+        DataError: the file is not text.
     """
-    check_readable(path)
     with open(path, "rb") as file:
         head = file.read(_SAMPLE)
     if kind := _kind_by_content(head, path.suffix.lower()):
@@ -117,7 +116,7 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
             parameters=("table",),
             kind=kind,
         )
-    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), given):
+    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), encoding):
         return Charset(marked)
     name = wide_encoding(head)
     if name is None:

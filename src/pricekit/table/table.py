@@ -150,21 +150,25 @@ class Table:
             yield self.slice(start, start + rows)
 
 
-_ARRAYS = ("price", "flaws", "together", "weight", "group", "time")
-
-
 def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
     """Return rows in memory."""
-    arrays: dict[str, Any] = {name: getattr(table, name) for name in _ARRAYS}
-    arrays = {name: values if values is None else values[places] for name, values in arrays.items()}
+
+    def at(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else values[places]
+
     return replace(
         table,
         ids=_picked(table.ids, places),
         text=_picked(table.text, places),
+        price=at(table.price),
         frame=_picked(table.frame, places),
+        flaws=at(table.flaws),
         rows=table.row_numbers[places],
+        together=at(table.together),
+        weight=at(table.weight),
+        group=at(table.group),
+        time=at(table.time),
         folder=None,
-        **arrays,
     )
 
 

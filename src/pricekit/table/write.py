@@ -117,8 +117,8 @@ class PredictionWriter:
     """
 
     def __init__(self, path: Location) -> None:
-        self._path = path if isinstance(path, Address) else Path(path)
-        check_output(self._path)
+        self._path = path
+        check_output(path)
         self._id_name = ""
 
     def __enter__(self) -> Self:
