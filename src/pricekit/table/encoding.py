@@ -120,16 +120,16 @@ def detect_charset(path: Path, encoding: str | None, notices: Notices) -> Charse
         return Charset(marked)
     name = wide_encoding(head)
     if name is None:
-        flaw = utf8_flaw(path)
-        if flaw is None:
+        errors = _utf8_errors(path)
+        if errors == "strict":
             return Charset("utf-8")
-        if flaw == "damaged":
+        if errors == "replace":
             place = _first_bad_byte(path, "utf-8")
             notices(
                 f"{path} is UTF-8 except for some bytes, the first of which is byte {place:,} of the file; they "
                 "are read as '\ufffd'. Set encoding if the file is in a different one."
             )
-            return Charset("utf-8", "replace")
+            return Charset("utf-8", errors)
         name = other_encoding(path)
     notices(
         f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
@@ -221,8 +221,8 @@ def _first_bad_byte(path: Path, encoding: str) -> int | None:
     return None
 
 
-def utf8_flaw(path: Path) -> str | None:
-    """Return None if the whole file is UTF-8, "damaged" if most of it is, else "other"."""
+def _utf8_errors(path: Path) -> str | None:
+    """Return how to read a file as UTF-8: "strict", or "replace" if only a few bytes are invalid; None for others."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for block in _blocks(path):
@@ -230,11 +230,11 @@ def utf8_flaw(path: Path) -> str | None:
     except UnicodeDecodeError as error:
         # A file that was cut off inside its last character is otherwise UTF-8.
         if error.reason == "unexpected end of data" and not block:
-            return "damaged"
+            return "replace"
     else:
-        return None
+        return "strict"
     bad, good = _count(path)
-    return "damaged" if good >= bad * _GOOD_PER_BAD else "other"
+    return "replace" if good >= bad * _GOOD_PER_BAD else None
 
 
 def wide_encoding(head: bytes) -> str | None:

@@ -202,12 +202,21 @@ def bytes_of(array: Strings) -> tuple[Ints, Bytes]:
     return limits - limits[0], np.frombuffer(data, np.uint8)[limits[0] : limits[-1]]
 
 
+def offsets_of(lengths: Ints) -> Ints:
+    """Return where items of these lengths, (N,), begin and end if one follows the other, (N + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """Return the numbers of ranges, (N,), one after the other: 5, 6 and 9 for 2 from 5 and 1 from 9."""
+    offset = offsets_of(length)
+    return np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
+
+
 def slices(data: Bytes, start: Ints, end: Ints) -> Strings:
     """Return byte ranges as strings, (M,); each must begin and end between characters."""
     length = end - start
-    offset = np.concatenate([[0], np.cumsum(length)])
-    where = np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
-    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data[where])]
+    buffers = [None, pa.py_buffer(offsets_of(length)), pa.py_buffer(data[ranges(start, length)])]
     return pa.Array.from_buffers(pa.large_string(), len(start), buffers)
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import map_file, rows_read, scratch_file
 from pricekit.io.progress import progress
-from pricekit.text.labelled_lines import Ints, alternately, batches, bytes_of, numpy_of
+from pricekit.text.labelled_lines import Ints, alternately, batches, bytes_of, numpy_of, offsets_of, ranges
 from pricekit.text.words import ODD
 
 PART_BYTES = 4 << 20
@@ -198,7 +198,7 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     factor, offset = _permutations()
     pairs, count = _word_pairs(words)
     rows = np.flatnonzero(count >= MIN_PAIRS)
-    start = np.cumsum(count) - count
+    start = offsets_of(count)
     mixed, found = _mixed(pairs), np.empty((len(rows), PERMUTATIONS), np.uint32)
     for some in _blocks(count[rows]):
         first, length = start[rows[some]], count[rows[some]]
@@ -301,13 +301,9 @@ def normal_words(cells: pa.LargeStringArray) -> NormalWords:
     """
     runs, run, ends = _runs(cells)
     words, count = _words_of(runs)
-    first = np.cumsum(count) - count
-    each = count[run]
-    place = np.concatenate([[0], np.cumsum(each)])
-    within = np.arange(place[-1]) - np.repeat(place[:-1], each)
     coded = words.dictionary_encode()
-    word = coded.indices.to_numpy()[np.repeat(first[run], each) + within]
-    return NormalWords(coded.dictionary, word.astype(np.int64), place[ends])
+    word = coded.indices.to_numpy()[ranges(offsets_of(count)[run], count[run])]
+    return NormalWords(coded.dictionary, word.astype(np.int64), offsets_of(count[run])[ends])
 
 
 def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:

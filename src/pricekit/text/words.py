@@ -25,6 +25,7 @@ from pricekit.text.labelled_lines import (
     join_texts,
     joined_texts,
     numpy_of,
+    offsets_of,
     run_edges,
     shared,
 )
@@ -78,8 +79,8 @@ class Words:
 
     def mean_length(self) -> Floats:
         """Return the average number of characters per word, 0 without words, (N,)."""
-        total = np.concatenate([[0], np.cumsum(self._edges[1::2] - self._edges[::2])])
-        inside = np.diff(total[np.concatenate([[0], np.cumsum(self.count)])])
+        total = offsets_of(self._edges[1::2] - self._edges[::2])
+        inside = np.diff(total[offsets_of(self.count)])
         # The extra bytes of non-ASCII characters are inside words; the newline is outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
         mean: Floats = (inside - beyond) / np.maximum(self.count, 1)

@@ -20,6 +20,8 @@ from pricekit.text.labelled_lines import (
     byte_table,
     concatenated,
     numpy_of,
+    offsets_of,
+    ranges,
     run_edges,
     slices,
 )
@@ -198,11 +200,9 @@ def _chains(plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: Codes) 
     kind, of = np.unique(numpy_of(coded.indices).astype(np.int64) * 4 + marks[cell], return_inverse=True)
     parsed = [parse(written[code // 4], bool(code & 1), bool(code & 2)) for code in kind.tolist()]
     count = np.array([len(parts) for parts in parsed], np.int64)
-    offset = np.cumsum(count) - count
     flat = np.array([part for parts in parsed for part in parts], np.float64).reshape(-1, 3)
     chain = np.repeat(np.arange(len(first)), count[of])
-    nth = np.arange(len(chain)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
-    part = flat[offset[of[chain]] + nth]
+    part = flat[ranges(offsets_of(count)[of], count[of])]
     begin, end = start[chain] + part[:, 1:].T.astype(np.int64)
     return Numbers(cell[chain], begin, end, part[:, 0])
 
