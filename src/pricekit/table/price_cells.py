@@ -87,11 +87,11 @@ class Cell:
     """
 
     digits: str
-    decimal_mark: str | None
-    ambiguous_mark: str
-    factor: float
-    currency: str | None
-    has_several: bool
+    decimal_mark: str | None = None
+    ambiguous_mark: str = ""
+    factor: float = 1.0
+    currency: str | None = None
+    has_several: bool = False
     start: int = -1
     length: int = 0
     in_pence: bool = False
@@ -117,7 +117,7 @@ def read_cell(text: str) -> Cell | str:
         return NOT_A_NUMBER
     plain = to_ascii(shown)
     if _FREE.fullmatch(plain.strip()):
-        return Cell("0", None, "", 1.0, None, False)
+        return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
     plain = normalize(plain)
@@ -252,8 +252,12 @@ def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
         return None
     total = first.value(".")
     digits = np.format_float_positional(abs(total) + abs(second.value(".")), trim="-")
-    mark = "." if "." in digits else None
-    return Cell(digits, mark, "", math.copysign(1.0, total), first.currency or second.currency, False)
+    return Cell(
+        digits,
+        "." if "." in digits else None,
+        factor=math.copysign(1.0, total),
+        currency=first.currency or second.currency,
+    )
 
 
 def _marks(digits: str) -> tuple[str | None, str] | None:
