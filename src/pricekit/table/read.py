@@ -20,6 +20,7 @@ from pricekit.io.log import logger
 from pricekit.io.storage import Location, is_remote
 from pricekit.table.arrow import is_frame, names_of_parquet, plain_columns
 from pricekit.table.columns import (
+    NOT_FOR_PANDAS,
     RawChunk,
     ReadWarnings,
     as_frame,
@@ -343,7 +344,7 @@ def _tables(
     for raw in raws:
         try:
             table = _table(facts, raw, start, read_warnings)
-        except (pa.ArrowException, ValueError, OverflowError) as error:
+        except NOT_FOR_PANDAS as error:
             odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
             if not odd:
                 raise
