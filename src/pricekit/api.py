@@ -101,8 +101,7 @@ def read_table(table: TableSource, **options: Unpack[PricedOptions]) -> Table:
         >>> len(table), table.ids.name
         (100, 'sample_id')
     """
-    from pricekit.table import guess_columns
-    from pricekit.table.read import read_with_facts
+    from pricekit.table import guess_columns, read_table
     from pricekit.table.source import open_table
 
     read_options = read_options_of(options)
@@ -113,14 +112,7 @@ def read_table(table: TableSource, **options: Unpack[PricedOptions]) -> Table:
         id=options.get("id"),
         read_options=read_options,
     )
-    rows, _ = read_with_facts(
-        guess.file,
-        guess.columns,
-        limit=options.get("limit"),
-        read_options=read_options,
-        notices=logger.warning,
-    )
-    return rows
+    return read_table(guess.file, guess.columns, limit=options.get("limit"), read_options=read_options)
 
 
 @with_options(TrainOptions)

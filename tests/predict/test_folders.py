@@ -148,7 +148,7 @@ def test_users_learn_from_any_worker_how_a_file_was_read(bundle, rows, source, t
             == 85
         )
     assert [record.message for record in caplog.records] == [
-        f"{source / 'day=1/b.parquet'} has no id column 'sample_id': row numbers from 0 are used instead (set id to "
+        f"{source / 'day=1/b.parquet'} has no id column 'sample_id': row numbers are used instead (set id to "
         "another column)."
     ]
 

@@ -90,16 +90,13 @@ def _columns(values: dict[str, Any]) -> dict[str, str]:
     table = values.get("table") or next(iter(values.get("tables") or ()), None)
     try:
         from pricekit.cli.project import with_project
-        from pricekit.table import ReadOptions
-        from pricekit.table.columns import ReadWarnings
-        from pricekit.table.source import open_table
+        from pricekit.table import ReadOptions, column_names
 
         flags = with_project(
             {"table": table, "delimiter": values.get("delimiter"), "encoding": values.get("encoding")}
         )
         options = ReadOptions(encoding=flags["encoding"], delimiter=flags["delimiter"])
-        opened = open_table(flags["table"], options, lambda _: None)
-        names = opened.first_row() or next(opened.chunks(1, ReadWarnings())).columns.column_names
+        names = column_names(flags["table"], options)
     except Exception:  # completion never fails; it offers nothing instead
         return {}
     return dict.fromkeys(names, "")

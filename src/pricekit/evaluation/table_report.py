@@ -27,12 +27,13 @@ from pricekit.table import (
     ReadOptions,
     Table,
     TableSource,
+    concat_tables,
     guess_columns,
     split_usable,
 )
 from pricekit.table.guess import Profile, counts_later, describe_headless, reasons_left_out, text_lengths
 from pricekit.table.price_columns import PriceFormat, count_currencies
-from pricekit.table.read import Facts, read_with_facts
+from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 from pricekit.text.labelled_lines import as_strings as as_text_array
@@ -355,10 +356,10 @@ def profile_table(
     columns, read_options = chosen.columns, chosen.read_options
     notes = _column_notes(chosen, guessed=not text)
     source = chosen.file if chosen.file.kind == "frame" else table  # a file is opened again for its notices
-    rows, facts = read_with_facts(
-        source, columns, limit=limit, read_options=read_options, notices=notes.append
+    tables, facts = iter_with_facts(
+        source, columns, rows=None, limit=limit, read_options=read_options, notices=notes.append
     )
-    file = facts.file
+    rows, file = concat_tables(list(tables)), facts.file
     if titled := _has_title_line(facts, chosen.profiles, rows):
         notes.insert(
             0,

@@ -6,15 +6,13 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     source.py         ReadOptions, formats; a file or a frame to an OpenedTable
     delimited.py      raw chunks of CSV, TSV and TXT
     jsonlines.py      raw chunks of JSON lines
-    parquet.py        raw chunks of Parquet
-    frame.py          raw chunks of frames in memory
+    arrow.py          raw chunks of Parquet files and of frames in memory
     encoding.py       encodings of text files
     columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
     price_cells.py    one written price to a number
     price_columns.py  the format of a column of prices; its cells to numbers
     currency.py       currencies and their signs
-    profile.py        the kind of each column
-    guess.py          guesses of the text, price and id columns, from their profiles
+    guess.py          the profile of each column; guesses of the text, price and id columns
     read.py           read_table, iter_table: all of the above in order
     many_files.py     tables in several files
     usable.py         usable and rejected rows

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.table.columns import RawChunk, ReadWarnings, check_names, flat, is_text, text_array
-from pricekit.table.encoding import check_readable
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
@@ -30,7 +29,6 @@ def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator
     Raises:
         DataError: not a Parquet file, a damaged one, or several columns with the same name.
     """
-    check_readable(path)
     with _explained(path):
         yield from _chunks(path, rows, read_warnings)
 
@@ -169,7 +167,10 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
         _check_labels(frame, name)
     try:
         with _panic_as_error():
-            table = _arrow(frame)
+            if isinstance(frame, pd.DataFrame):
+                table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+            else:
+                table = pa.table(frame)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
         where = "" if column is None else f" in the column {column!r}"
@@ -201,14 +202,6 @@ def _panic_as_error() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise ValueError(str(error)) from None
-
-
-def _arrow(frame: Any) -> pa.Table:
-    if isinstance(frame, pd.DataFrame):
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-    if isinstance(frame, pa.RecordBatchReader):
-        return frame.read_all()
-    return pa.table(frame)
 
 
 def _check_labels(frame: pd.DataFrame, name: str) -> None:

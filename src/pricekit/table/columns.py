@@ -28,7 +28,7 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 and 9999, counted from 1970."""
 
-_NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
+NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 """The errors of values that Python or pandas cannot hold."""
 
 
@@ -124,7 +124,7 @@ def readable(table: str, column: str) -> Iterator[None]:
     """Turn the errors of values that cannot be read into a DataError that names the table and the column."""
     try:
         yield
-    except _NOT_FOR_PANDAS as error:
+    except NOT_FOR_PANDAS as error:
         raise unreadable_values(table, column, error) from None
 
 
@@ -262,13 +262,22 @@ def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
     arrays = {name: as_text(cells) if _is_beyond_python(cells) else cells for name, cells in arrays.items()}
     try:
         frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
-    except _NOT_FOR_PANDAS:
+    except NOT_FOR_PANDAS:
         odd = unreadable(arrays)
         frame = pa.table({n: as_text(c) if n in odd else c for n, c in arrays.items()}).to_pandas()
     for name, cells in arrays.items():
         if cells.null_count and cells.type in _NULLABLE:
             frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]
     return frame
+
+
+def as_ids(name: str, cells: pa.Array) -> pd.Series:
+    """Return a column of ids.
+
+    Decimals, dates and others become text: they are objects in pandas, and Arrow would guess their type again for each
+    chunk.
+    """
+    return as_frame({name: cells if keeps_type(cells.type) else as_text(cells)})[name]
 
 
 def _is_beyond_python(cells: pa.Array) -> bool:
@@ -287,7 +296,7 @@ def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
         try:
             pa.table({name: cells}).to_pandas()
             as_text(cells)
-        except _NOT_FOR_PANDAS:
+        except NOT_FOR_PANDAS:
             odd.append(name)
     return odd
 

@@ -217,25 +217,24 @@ def without_signs(text: str) -> str:
     return sign_pattern().sub("", text)
 
 
-def canonical(given: str) -> str:
+def canonical(name: str) -> str:
     """Return the canonical name of a currency: an ISO code or a shared sign; an unknown currency in upper case.
 
     Example:
         >>> canonical("kč"), canonical("Kč"), canonical("US$"), canonical("$")
         ('KČ', 'CZK', 'USD', '$')
     """
-    given = given.strip()
-    sign = SPELLINGS.get(given, given)
+    name = name.strip()
+    sign = SPELLINGS.get(name, name)
     if sign in SHARED:
         return sign
     ways = sign, sign.rstrip("."), sign.upper()
     return next((currency_signs()[way] for way in ways if way in currency_signs()), sign.upper())
 
 
-def is_known(given: str) -> bool:
+def is_known(name: str) -> bool:
     """Return whether a sign or code, in upper or lower case, names a known currency."""
-    name = canonical(given)
-    return name in SHARED or name in currency_signs() or name in currency_signs().values()
+    return canonical(name) in {*SHARED, *currency_signs().values()}
 
 
 def is_currency(text: str) -> bool:

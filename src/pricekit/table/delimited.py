@@ -33,7 +33,7 @@ _MIN_SHARE = 0.9  # of rows with equally many fields
 NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 
 _EXCEL = re.compile(r"sep=([^\w\r\n\"])\r?\n", re.IGNORECASE)
-EXCEL_HINT = ["sep=", ""]
+_EXCEL_ROW = ["sep=", ""]
 """The first row (split) of a file that declares its delimiter to Excel; it is not the header."""
 
 TITLE_HINT = " If the first line is a title above the header, delete it."
@@ -113,8 +113,6 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
     with open_text(path, layout.charset, newline="") as stream:
         records = _records(path, stream, layout.delimiter, read_warnings)
         first = next(records, None)
-        if first is not None and first[1] == EXCEL_HINT:
-            first = next(records, None)
         if first is None:
             raise NoRowsError(
                 f"{path} has no rows: the file is empty. A header and at least one row are expected.",
@@ -133,13 +131,13 @@ def first_row(path: Path, layout: Layout) -> list[str]:
     """Return the fields of the first row of a file, [] for an empty file."""
     with open_text(path, layout.charset, newline="") as stream:
         records = _records(path, stream, layout.delimiter, ReadWarnings())
-        return next((fields for _, fields in records if fields != EXCEL_HINT), [])
+        return next((fields for _, fields in records), [])
 
 
 def _records(
     path: Path, stream: TextIOWrapper, delimiter: str, read_warnings: ReadWarnings
 ) -> Iterator[Record]:
-    """Yield the rows that are not blank."""
+    """Yield the rows that are not blank, without a first one that declares the delimiter."""
     # The limit applies to the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
     ended: list[bool] = []
@@ -150,7 +148,7 @@ def _records(
         for fields in reader:
             if ended:  # the reader asked for another line in the middle of this row
                 _end_in_quotes(path, fields, first_line, width, delimiter, read_warnings)
-            if fields:
+            if fields and (width or fields != _EXCEL_ROW):
                 width = width or len(fields)
                 if reader.line_num > first_line and (lines := _quoted_lines(fields, width, delimiter)):
                     read_warnings.quoted_lines += lines

@@ -99,15 +99,14 @@ class Charset:
     errors: str = "strict"
 
 
-def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
-    """Return the encoding of a file: that of its byte order mark, else the one given, else the detected one.
+def detect_charset(path: Path, encoding: str | None, notices: Notices) -> Charset:
+    """Return the encoding of a file: that of its byte order mark, else `encoding`, else the detected one.
 
     A detected encoding other than UTF-8 is reported.
 
     Raises:
-        DataError: the file is missing, not readable or not text.
+        DataError: the file is not text.
     """
-    check_readable(path)
     with open(path, "rb") as file:
         head = file.read(_SAMPLE)
     if kind := _kind_by_content(head, path.suffix.lower()):
@@ -117,20 +116,20 @@ def detect_charset(path: Path, given: str | None, notices: Notices) -> Charset:
             parameters=("table",),
             kind=kind,
         )
-    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), given):
+    if marked := next((name for mark, name in _MARKS if head.startswith(mark)), encoding):
         return Charset(marked)
     name = wide_encoding(head)
     if name is None:
-        flaw = utf8_flaw(path)
-        if flaw is None:
+        errors = _utf8_errors(path)
+        if errors == "strict":
             return Charset("utf-8")
-        if flaw == "damaged":
+        if errors == "replace":
             place = _first_bad_byte(path, "utf-8")
             notices(
                 f"{path} is UTF-8 except for some bytes, the first of which is byte {place:,} of the file; they "
                 "are read as '\ufffd'. Set encoding if the file is in a different one."
             )
-            return Charset("utf-8", "replace")
+            return Charset("utf-8", errors)
         name = other_encoding(path)
     notices(
         f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
@@ -222,8 +221,8 @@ def _first_bad_byte(path: Path, encoding: str) -> int | None:
     return None
 
 
-def utf8_flaw(path: Path) -> str | None:
-    """Return None if the whole file is UTF-8, "damaged" if most of it is, else "other"."""
+def _utf8_errors(path: Path) -> str | None:
+    """Return how to read a file as UTF-8: "strict", or "replace" if only a few bytes are invalid; None for others."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for block in _blocks(path):
@@ -231,11 +230,11 @@ def utf8_flaw(path: Path) -> str | None:
     except UnicodeDecodeError as error:
         # A file that was cut off inside its last character is otherwise UTF-8.
         if error.reason == "unexpected end of data" and not block:
-            return "damaged"
+            return "replace"
     else:
-        return None
+        return "strict"
     bad, good = _count(path)
-    return "damaged" if good >= bad * _GOOD_PER_BAD else "other"
+    return "replace" if good >= bad * _GOOD_PER_BAD else None
 
 
 def wide_encoding(head: bytes) -> str | None:

@@ -240,8 +240,11 @@ def guess_columns(
         >>> guess_columns(frame).columns
         Columns(text=('title',), price='eur', id='sku', id_required=False)
     """
-    file = open_table(source, read_options, logger.debug)
-    file, profiles, read_options, headless = _with_names(file, read_options)
+    opened = open_table(source, read_options, logger.debug)
+    file, profiles = _with_names(opened)
+    headless = file is not opened
+    if headless and file.layout is not None:
+        read_options = replace(read_options, names=file.layout.names)
     price = price or guess_price(profiles)
     others = [column for column in profiles if column.name != price]
     describing = [column for column in others if column.name not in (id, "sample_id")]
@@ -291,17 +294,15 @@ def counts_later(column: Profile) -> bool:
     return undated or (counter and column.kind in ("number", "category"))
 
 
-def _with_names(
-    file: OpenedTable, read_options: ReadOptions
-) -> tuple[OpenedTable, list[Profile], ReadOptions, bool]:
+def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
     """Profile the columns, and name those of a file whose first line is data."""
-    row = [] if read_options.names else file.first_row()
+    row = [] if file.layout is None or file.layout.names else file.first_row()
     profiles = [] if len(set(row)) < len(row) and looks_like_data(row) else _profiles(file)
     if not row or file.layout is None or (profiles and not without_header(profiles)):
-        return file, profiles, read_options, False
-    read_options = replace(read_options, names=tuple(f"column{n}" for n in range(1, len(row) + 1)))
-    file = replace(file, layout=replace(file.layout, names=read_options.names))
-    return file, _profiles(file), read_options, True
+        return file, profiles
+    names = tuple(f"column{number}" for number in range(1, len(row) + 1))
+    file = replace(file, layout=replace(file.layout, names=names))
+    return file, _profiles(file)
 
 
 def _profiles(file: OpenedTable) -> list[Profile]:

@@ -23,14 +23,14 @@ from pricekit.io.storage import (
     split_pattern,
 )
 from pricekit.table.arrow import no_cells
-from pricekit.table.columns import as_frame, as_text, keeps_type
+from pricekit.table.columns import as_ids
 from pricekit.table.read import columns_found, iter_table
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, format_of, open_table
+from pricekit.table.source import DEFAULT_READ_OPTIONS, FORMATS, ReadOptions, format_of, open_table
 from pricekit.table.table import Columns, Notices, Table
 from pricekit.wording import counted
 
-_PARQUET = (".parquet", ".pq")
-_OTHERS = (".csv", ".tsv", ".jsonl", ".ndjson")
+_OTHERS = ("csv", "tsv", "jsonl")
+"""Formats of tables besides Parquet; a .txt file is often none."""
 
 
 def table_files(path: Location) -> list[Location]:
@@ -44,17 +44,15 @@ def table_files(path: Location) -> list[Location]:
         DataError: there is no such file.
     """
     if is_folder(path):
-        fixed, hidden = path, False
-        found = [file for file in files_below(path) if file.suffix.lower() in _PARQUET]
+        files = _files_in(path, "parquet")
         problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
     elif is_pattern(path) and not exists(path):
         fixed, varying = split_pattern(path)
         hidden = _is_hidden(varying)  # the user wants hidden files
-        found = matching(path)
+        files = [file for file in matching(path) if hidden or not _is_hidden(file.relative_to(fixed))]  # type: ignore[arg-type]
         problem = "no file matches the pattern"
     else:
         return [path]
-    files = [file for file in found if hidden or not _is_hidden(file.relative_to(fixed))]  # type: ignore[arg-type]
     if not files:
         raise DataError(f"{path}: {problem}. Check the path.", parameters=("table",))
     return files
@@ -64,17 +62,21 @@ def warn_of_other_formats(path: Location) -> None:
     """Log the number of tables in a folder that `table_files` omits, and one of their names."""
     if not is_folder(path):
         return
-    others = [
-        file
-        for file in files_below(path)
-        if file.suffix.lower() in _OTHERS and not _is_hidden(file.relative_to(path))  # type: ignore[arg-type]
-    ]
-    if others:
+    if others := _files_in(path, *_OTHERS):
         logger.warning(
             f"{path}: {counted(len(others), 'file')} of other formats, such as {min(map(str, others))}, "
             f"{'is' if len(others) == 1 else 'are'} left out: a folder stands for its .parquet files. For others, "
             'use a pattern such as "**/*.csv".'
         )
+
+
+def _files_in(folder: Location, *formats: str) -> list[Location]:
+    """Return the files of some formats in a folder and its subfolders, except for hidden ones."""
+    return [
+        file
+        for file in files_below(folder)
+        if FORMATS.get(file.suffix.lower()) in formats and not _is_hidden(file.relative_to(folder))  # type: ignore[arg-type]
+    ]
 
 
 def fixed_part(path: Location) -> Location:
@@ -105,16 +107,20 @@ def iter_files(
         left = None if limit is None else limit - done
         if left == 0:
             return
-        tables = iter_table(
-            file, columns, rows=rows, limit=left, read_options=read_options, notices=notices, first_row=done
-        )
+        first = done
+        tables = iter_table(file, columns, rows=rows, limit=left, read_options=read_options, notices=notices)
         try:
             for table in tables:
                 ids = ids or table.ids.name
                 if table.ids.name != ids:
                     _refuse_other_ids(files[0], file, columns)
                 done += len(table)
-                yield replace(table, position=table.position + position)
+                yield replace(
+                    table,
+                    ids=table.ids if columns.id in table.frame else table.ids + first,
+                    rows=table.row_numbers + first,
+                    position=table.position + position,
+                )
         except NoRowsError:
             if number == len(files) and not done:
                 raise
@@ -163,7 +169,7 @@ def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions
     if columns.id is None or (found and columns.id not in found):
         return pd.Series([], dtype="int64", name="row")
     cells = found.get(columns.id, pa.array([], pa.string()))
-    return as_frame({columns.id: cells if keeps_type(cells.type) else as_text(cells)})[columns.id]
+    return as_ids(columns.id, cells)
 
 
 def files_size(files: Sequence[Location]) -> int:

@@ -87,26 +87,19 @@ class Cell:
     """
 
     digits: str
-    decimal_mark: str | None
-    ambiguous_mark: str
-    factor: float
-    currency: str | None
-    has_several: bool
+    decimal_mark: str | None = None
+    ambiguous_mark: str = ""
+    factor: float = 1.0
+    currency: str | None = None
+    has_several: bool = False
     start: int = -1
     length: int = 0
     in_pence: bool = False
 
-    def value(self, decimal: str, *, strict: bool = False) -> float | None:
-        """Return the price; None if the number is not written with that decimal mark.
-
-        Args:
-            decimal: the decimal mark of the column.
-            strict: use it for every cell, even one that shows the other mark.
-        """
-        mark = decimal if strict or not self.decimal_mark else self.decimal_mark
+    def value(self, decimal: str) -> float:
+        """Return the price; `decimal` is the decimal mark unless the number itself shows its mark."""
+        mark = self.decimal_mark or decimal
         group = "," if mark == "." else "."
-        if strict and self.decimal_mark not in (None, decimal):
-            return None
         whole, _, rest = self.digits.partition(mark)
         return self.factor * float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
 
@@ -124,7 +117,7 @@ def read_cell(text: str) -> Cell | str:
         return NOT_A_NUMBER
     plain = to_ascii(shown)
     if _FREE.fullmatch(plain.strip()):
-        return Cell("0", None, "", 1.0, None, False)
+        return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
     plain = normalize(plain)
@@ -257,11 +250,14 @@ def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
     """Return the sum of two parts of a number, such as 1万 and 2800; None if a mark is ambiguous."""
     if not sure and (first.ambiguous_mark or second.ambiguous_mark):
         return None
-    total = first.value(".") or 0.0
-    rest = second.value(".") or 0.0
-    digits = np.format_float_positional(abs(total) + abs(rest), trim="-")
-    mark = "." if "." in digits else None
-    return Cell(digits, mark, "", math.copysign(1.0, total), first.currency or second.currency, False)
+    total = first.value(".")
+    digits = np.format_float_positional(abs(total) + abs(second.value(".")), trim="-")
+    return Cell(
+        digits,
+        "." if "." in digits else None,
+        factor=math.copysign(1.0, total),
+        currency=first.currency or second.currency,
+    )
 
 
 def _marks(digits: str) -> tuple[str | None, str] | None:

@@ -138,7 +138,7 @@ class _Evidence:
         self.decimals[".", None] += _count(plain, DOTTED) - three
         self.bare_thousands += _count(plain, _BARE_THOUSANDS)
         self.bare_hundreds += _count(plain, _BARE_HUNDREDS)
-        if three and "plain" not in self.examples:
+        if three:
             self.examples.setdefault("plain", with_three[0].as_py())
         others = cells.filter(pa.array(~number))
         shapes, shape = group_by_shape(others)
@@ -325,21 +325,17 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     ordered = np.argsort(shape, kind="stable")
     ends = np.cumsum(np.bincount(shape, minlength=len(shapes)))[:-1]
     for text, rows in zip(shapes, np.split(ordered, ends), strict=True):
-        value, flaw = _read(text, form)
-        cell = read_cell(text)
-        if flaw or not isinstance(cell, Cell) or len(rows) == 1:
-            values[rows], flaws[rows] = value, flaw
-        elif cell.start < 0:
-            read = [_read(text, form) for text in cells.take(pa.array(rows)).to_pylist()]
-            values[rows], flaws[rows] = [one[0] for one in read], [one[1] for one in read]
+        cell, alike = read_cell(text), cells.take(pa.array(rows))
+        if len(rows) > 1 and isinstance(cell, Cell) and cell.start >= 0 and not _read(text, form)[1]:
+            values[rows] = _digits(alike, cell, form) * form.factor_of(cell)
         else:
-            values[rows] = _digits(cells.take(pa.array(rows)), cell, form) * form.factor_of(cell)
+            values[rows], flaws[rows] = zip(*(_read(one, form) for one in alike.to_pylist()), strict=True)
     return values, flaws
 
 
 def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
     """Return the numbers of cells that differ from the cell `like` only in their digits, float64 (N,)."""
-    mark = form.decimal_of(like) if form.strict or not like.decimal_mark else like.decimal_mark
+    mark = like.decimal_mark or form.decimal_of(like)
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
     found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
@@ -352,8 +348,9 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
         return np.nan, cell
     if shows_other_currency(text, form.currency):
         return np.nan, OTHER_CURRENCY
-    value = cell.value(form.decimal_of(cell), strict=form.strict)
-    return (np.nan, NOT_A_NUMBER) if value is None else (value * form.factor_of(cell) / cell.factor, "")
+    if form.strict and cell.decimal_mark not in (None, form.decimal):
+        return np.nan, NOT_A_NUMBER
+    return cell.value(form.decimal_of(cell)) * form.factor_of(cell) / cell.factor, ""
 
 
 def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,11 +20,12 @@ from pricekit.io.log import logger
 from pricekit.io.storage import Location, is_remote
 from pricekit.table.arrow import is_frame, names_of_parquet, plain_columns
 from pricekit.table.columns import (
+    NOT_FOR_PANDAS,
     RawChunk,
     ReadWarnings,
     as_frame,
+    as_ids,
     as_model_text,
-    as_text,
     clean,
     flat,
     is_text,
@@ -61,7 +62,7 @@ class Facts:
 
     Attributes:
         file: its format, encoding and layout.
-        columns: the roles of the columns.
+        columns: the roles of its columns, all of which exist.
         prices: the format of its prices; None if no price column was read.
     """
 
@@ -71,7 +72,7 @@ class Facts:
 
 
 def read_table(
-    source: TableSource,
+    source: TableSource | OpenedTable,
     columns: Columns | None = None,
     *,
     limit: int | None = None,
@@ -100,30 +101,10 @@ def read_table(
         >>> table.price, table.text.tolist()
         (array([3.5, 2.8]), ['Green tea 50 g', 'Jam 250 g'])
     """
-    return read_with_facts(source, columns, limit=limit, read_options=read_options, notices=notices)[0]
-
-
-def read_with_facts(
-    source: TableSource | OpenedTable,
-    columns: Columns | None,
-    *,
-    limit: int | None,
-    read_options: ReadOptions,
-    notices: Notices,
-) -> tuple[Table, Facts]:
-    """Read a whole table into memory, with the results of detection; arguments and errors are those of `read_table`."""
-    file, columns = _open(source, columns, read_options, notices)
-    read_warnings = ReadWarnings()
-    raws = list(_limited(file, _CHUNK if limit is None else min(_CHUNK, limit), limit, read_warnings))
-    if not raws:
-        raise no_rows(file)
-    resolved = resolve(file, raws[0].columns.column_names, columns, notices)
-    prices = _prices(file, raws, resolved, read_options, notices)
-    tables = list(assemble(file, raws, resolved, prices, 0, read_warnings))
-    for sentence in read_warnings.sentences(file.name):
-        notices(sentence)
-    currency = None if prices is None else prices.currency
-    return replace(concat_tables(tables), currency=currency), Facts(file, columns, prices)
+    tables, _ = iter_with_facts(
+        source, columns, rows=None, limit=limit, read_options=read_options, notices=notices
+    )
+    return concat_tables(list(tables))
 
 
 def iter_table(
@@ -134,7 +115,6 @@ def iter_table(
     limit: int | None = None,
     read_options: ReadOptions = DEFAULT_READ_OPTIONS,
     notices: Notices = logger.warning,
-    first_row: int = 0,
 ) -> Iterator[Table]:
     """Yield a table in consecutive chunks, in bounded memory; no row is omitted.
 
@@ -148,16 +128,9 @@ def iter_table(
         limit: read only the first `limit` rows.
         read_options: how to read the table; options that are not set are detected.
         notices: receives sentences for the user: first about the detected options, at the end about repairs.
-        first_row: the number of the first row.
     """
     yield from iter_with_facts(
-        source,
-        columns,
-        rows=rows,
-        limit=limit,
-        read_options=read_options,
-        notices=notices,
-        first_row=first_row,
+        source, columns, rows=rows, limit=limit, read_options=read_options, notices=notices
     )[0]
 
 
@@ -165,43 +138,45 @@ def iter_with_facts(
     source: TableSource | OpenedTable,
     columns: Columns | None,
     *,
-    rows: int,
+    rows: int | None,
     limit: int | None,
     read_options: ReadOptions,
     notices: Notices,
-    first_row: int = 0,
 ) -> tuple[Iterator[Table], Facts]:
-    """Return the chunks of a table, and the results of detection; arguments and errors are those of `iter_table`."""
+    """Return the chunks of a table, and the results of detection.
+
+    Arguments and errors are those of `iter_table`, except that None as `rows` reads a file once, and keeps all of it in
+    memory.
+    """
     file, columns = _open(source, columns, read_options, notices)
     read_warnings = ReadWarnings()
-    rows = rows if limit is None else max(1, min(rows, limit))
-    raws = _limited(file, rows, limit, read_warnings)
+    most = rows or _CHUNK
+    if limit is not None:
+        most = min(most, limit)
+    raws = _limited(file, most, limit, read_warnings)
     first = next(raws, None)
     if first is None:
         raise no_rows(file)
-    check_width(file, first, read_warnings)
-    resolved = resolve(file, first.columns.column_names, columns, notices, first_row)
-    prices = _prices(file, _limited(file, rows, limit, ReadWarnings()), resolved, read_options, notices)
-
-    def tables() -> Iterator[Table]:
-        yield from assemble(file, chain([first], raws), resolved, prices, first_row, read_warnings)
-        for sentence in read_warnings.sentences(file.name):
-            notices(sentence)
-
-    return tables(), Facts(file, columns, prices)
+    chunks: Iterable[RawChunk] = chain([first], raws)
+    priced: Iterable[RawChunk] = _limited(file, most, limit, ReadWarnings())
+    if rows is None:
+        chunks = priced = list(chunks)
+    else:
+        check_width(file, first, read_warnings)
+    columns = resolve(file, first.columns.column_names, columns, notices)
+    facts = Facts(file, columns, _prices(file, priced, columns, read_options, notices))
+    return _tables(facts, chunks, read_warnings, notices), facts
 
 
 def read_frame(frame: TableSource, columns: Columns) -> Table:
     """Read a frame for prediction, which may have no rows; arguments and errors are those of `read_table`."""
     file = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug)
     columns = resolve(file, file.origin.column_names, columns, logger.debug)
-    if not file.origin.num_rows:
-        batch = pa.RecordBatch.from_pylist([], file.origin.schema)
-        chunk = RawChunk(plain_columns(batch, ReadWarnings()), None, 0)
-        return next(assemble(file, [chunk], columns, PriceFormat(), 0, ReadWarnings()))
-    return read_with_facts(
-        file, columns, limit=None, read_options=DEFAULT_READ_OPTIONS, notices=logger.warning
-    )[0]
+    if file.origin.num_rows:
+        return read_table(file, columns)
+    batch = pa.RecordBatch.from_pylist([], file.origin.schema)
+    chunk = RawChunk(plain_columns(batch, ReadWarnings()), None, 0)
+    return next(_tables(Facts(file, columns, PriceFormat()), [chunk], ReadWarnings(), logger.debug))
 
 
 def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
@@ -293,9 +268,7 @@ def _prices(
     return found
 
 
-def resolve(
-    file: OpenedTable, names: list[str], columns: Columns, notices: Notices, first_row: int = 0
-) -> Columns:
+def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Notices) -> Columns:
     """Check that the columns are in a table; an id column that the user did not name may be missing.
 
     Args:
@@ -303,7 +276,6 @@ def resolve(
         names: its columns.
         columns: the expected columns.
         notices: receives a sentence if the id column is missing.
-        first_row: the number of the first row, for that notice.
 
     Raises:
         DataError: a column is missing.
@@ -316,12 +288,10 @@ def resolve(
         return columns
     if columns.id_required:
         _require(file, names, columns.id, "id")
-    if file.kind == "frame":  # its rows are identified by position
-        return replace(columns, id=None)
-    notices(
-        f"{file.name} has no id column {columns.id!r}: row numbers from {first_row:,} are used instead (set id to "
-        "another column)."
-    )
+    if file.kind != "frame":  # its rows are identified by position
+        notices(
+            f"{file.name} has no id column {columns.id!r}: row numbers are used instead (set id to another column)."
+        )
     return replace(columns, id=None)
 
 
@@ -361,47 +331,37 @@ def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings)
         )
 
 
-def assemble(
-    file: OpenedTable,
-    raws: Iterable[RawChunk],
-    columns: Columns,
-    prices: PriceFormat | None,
-    start: int,
-    read_warnings: ReadWarnings,
+def _tables(
+    facts: Facts, raws: Iterable[RawChunk], read_warnings: ReadWarnings, notices: Notices
 ) -> Iterator[Table]:
-    """Yield a table for each chunk.
-
-    Args:
-        file: the source of the chunks.
-        raws: the chunks.
-        columns: the roles of the columns; all of them exist.
-        prices: the format of the prices; None reads none.
-        start: the number of the first row.
-        read_warnings: counts the repairs.
+    """Yield a table for each chunk; at the end, report the repairs.
 
     Raises:
         DataError: values that pandas cannot hold.
     """
+    file, id_name = facts.file, facts.columns.id
+    start = 0
     for raw in raws:
         try:
-            table = _table(raw, columns, prices, start, read_warnings)
-        except (pa.ArrowException, ValueError, OverflowError) as error:
+            table = _table(facts, raw, start, read_warnings)
+        except NOT_FOR_PANDAS as error:
             odd = unreadable({name: flat(raw.columns.column(name)) for name in raw.columns.column_names})
             if not odd:
                 raise
             raise unreadable_values(file.name, odd[0], error) from None
-        if columns.id is not None and len(table) and isinstance(table.ids.dtype, pd.StringDtype):
-            kind = raw.columns.schema.field(columns.id).type
+        if id_name is not None and len(table) and isinstance(table.ids.dtype, pd.StringDtype):
+            kind = raw.columns.schema.field(id_name).type
             if keeps_type(kind) and not is_text(kind):  # ids in other chunks would not become text
                 reason = ValueError("times before the year 1 or after 9999")
-                raise unreadable_values(file.name, columns.id, reason)
+                raise unreadable_values(file.name, id_name, reason)
         yield table
         start += len(table)
+    for sentence in read_warnings.sentences(file.name):
+        notices(sentence)
 
 
-def _table(
-    raw: RawChunk, columns: Columns, prices: PriceFormat | None, start: int, read_warnings: ReadWarnings
-) -> Table:
+def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings) -> Table:
+    columns, prices = facts.columns, facts.prices
     arrays = {name: flat(raw.columns.column(name)) for name in raw.columns.column_names}
     # Read prices before NUL bytes are removed: "1\0999" is not a number and must not become one.
     price, flaws = None, None
@@ -414,22 +374,16 @@ def _table(
         name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
     }
     text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
-    frame = as_frame(arrays)
-    rows = np.arange(start, start + len(frame), dtype=np.int64)
-    if columns.id is None:
-        ids = pd.Series(rows, name="row")
-    elif keeps_type(arrays[columns.id].type):
-        ids = frame[columns.id]
-    else:  # decimals, dates and others are objects in pandas, and Arrow would guess their type again for each chunk
-        ids = pa.table({columns.id: as_text(arrays[columns.id])}).to_pandas()[columns.id]
+    rows = np.arange(start, start + len(raw.columns), dtype=np.int64)
     return Table(
-        ids=ids,
+        ids=pd.Series(rows, name="row") if columns.id is None else as_ids(columns.id, arrays[columns.id]),
         text=pa.table({"text": text}).to_pandas()["text"],
         price=price,
-        frame=frame,
+        frame=as_frame(arrays),
         flaws=flaws,
         rows=rows,
         position=raw.position,
+        currency=None if prices is None else prices.currency,
     )
 
 

@@ -76,19 +76,29 @@ def _wrong(role: str, column: pd.Series, table: Table, wrong: np.ndarray, expect
 
 def _weights(column: pd.Series, table: Table) -> np.ndarray:
     """Return weights, float64 (N,), at least 0, some above 0."""
-    found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    if (wrong := ~(np.isfinite(found) & (found >= 0))).any():
+    weights = _numbers(column)
+    if (wrong := ~(np.isfinite(weights) & (weights >= 0))).any():
         raise _wrong("weight", column, table, wrong, "numbers of at least 0")
-    if not (found > 0).any():
+    if not (weights > 0).any():
         raise DataError(
             f"all weights in the column '{column.name}' are 0; expected some above 0", parameters=("weight",)
         )
-    return found
+    return weights
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    """Return numbers, float64 (N,), NaN for cells that are none."""
+    return pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+
+
+def _stripped(column: pd.Series) -> pd.Series:
+    """Return cells as texts without blanks around them, "" for missing ones."""
+    return column.astype("str").fillna("").str.strip()
 
 
 def _groups(column: pd.Series) -> np.ndarray:
     """Return the group of each row, int64 (N,)."""
-    text = column.astype("str").fillna("").str.strip()
+    text = _stripped(column)
     groups = pd.factorize(text)[0].astype(np.int64)
     empty = text.eq("").to_numpy(bool)
     groups[empty] = groups.max(initial=-1) + 1 + np.arange(empty.sum())
@@ -109,21 +119,20 @@ def _groups(column: pd.Series) -> np.ndarray:
 def _times(column: pd.Series, table: Table) -> np.ndarray:
     """Return times, float64 (N,): numbers as they are, dates and times in seconds since 1970, UTC."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        found = _seconds(pd.to_datetime(column, utc=True))
+        times = _seconds(pd.to_datetime(column, utc=True))
     else:
-        found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-        blank = column.astype("str").fillna("").str.strip().eq("").to_numpy(bool)
-        if not (np.isfinite(found) | blank).all():
-            found = _parsed(column, table)
-    if (wrong := ~np.isfinite(found)).any():
+        times = _numbers(column)
+        if not (np.isfinite(times) | _stripped(column).eq("").to_numpy(bool)).all():
+            times = _parsed(column, table)
+    if (wrong := ~np.isfinite(times)).any():
         raise _wrong("time", column, table, wrong, "dates, times or numbers")
-    if np.ptp(found) == 0:
+    if np.ptp(times) == 0:
         raise DataError(
             f"all times in the column '{column.name}' are equal ({column.iloc[0]}), so no rows are later than others. "
             "Choose another column, or leave the times out",
             parameters=("time",),
         )
-    return found
+    return times
 
 
 def _parsed(column: pd.Series, table: Table) -> np.ndarray:
@@ -147,13 +156,13 @@ def _parsed(column: pd.Series, table: Table) -> np.ndarray:
                 "write them as 2026-01-31 if the day is first"
             )
         return month_first
-    found = min(readings, key=lambda times: int(np.isnan(times).sum()))
-    if (wrong := np.isnan(found)).any():
+    times = min(readings, key=lambda times: int(np.isnan(times).sum()))
+    if (wrong := np.isnan(times)).any():
         expected = "dates, times or numbers, such as 2026-01-31 or 2026"
         if not wrong.all():
             expected = f"dates or times in one format, like {text[~wrong].iloc[0]!r}"
         raise _wrong("time", column, table, wrong, expected)
-    return found
+    return times
 
 
 def _seconds(times: pd.Series) -> np.ndarray:

@@ -203,14 +203,15 @@ def _open_file(location: Location, read_options: ReadOptions, notices: Notices, 
     if isinstance(location, Path):
         check_readable(location)
         return _detected(OpenedTable(str(location), format_of(location), location), read_options, notices)
+    name, part = "standard input", None
     if is_remote(location):
-        format_of(location)  # an unknown format is not worth fetching
-    part = None
-    if not whole:
-        parquet = format_of(location) == "parquet"
-        part = Part(len(_PARQUET), _PART_BYTES) if parquet else Part(_PART_BYTES, 0)
+        name, parquet = (
+            str(location),
+            format_of(location) == "parquet",
+        )  # another format is not worth fetching
+        if not whole:
+            part = Part(len(_PARQUET), _PART_BYTES) if parquet else Part(_PART_BYTES, 0)
     copy = fetch(location, part)
-    name = str(location) if is_remote(location) else "standard input"
     file = OpenedTable(name, format_of(copy.path), copy.path, copy=copy)
     with file.named():
         return _detected(file, read_options, lambda text: notices(text.replace(str(copy.path), name)))

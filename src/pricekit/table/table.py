@@ -89,7 +89,7 @@ class Table:
             "price not finite", "other currency" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
-        currency: the currency of the prices; None if no price shows one or the table was read in parts.
+        currency: the currency of the prices; None if no price shows one.
         together: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
@@ -150,21 +150,25 @@ class Table:
             yield self.slice(start, start + rows)
 
 
-_ARRAYS = ("price", "flaws", "together", "weight", "group", "time")
-
-
 def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
     """Return rows in memory."""
-    arrays: dict[str, Any] = {name: getattr(table, name) for name in _ARRAYS}
-    arrays = {name: values if values is None else values[places] for name, values in arrays.items()}
+
+    def at(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else values[places]
+
     return replace(
         table,
         ids=_picked(table.ids, places),
         text=_picked(table.text, places),
+        price=at(table.price),
         frame=_picked(table.frame, places),
+        flaws=at(table.flaws),
         rows=table.row_numbers[places],
+        together=at(table.together),
+        weight=at(table.weight),
+        group=at(table.group),
+        time=at(table.time),
         folder=None,
-        **arrays,
     )
 
 

@@ -13,7 +13,7 @@ from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
 from pricekit.table.price_columns import count_currencies
-from pricekit.table.read import Facts, iter_with_facts, read_with_facts
+from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, is_large, open_table
 from pricekit.table.table import (
     DUPLICATE_ID,
@@ -61,19 +61,21 @@ def read_usable(
             row of it can be used.
     """
     opened = open_table(source, read_options, notices)
-    if folder is not None and is_large(opened):
-        tables, facts = iter_with_facts(
-            opened, columns, rows=PART_ROWS, limit=limit, read_options=read_options, notices=notices
-        )
-        _check_currency(facts, read_options)
-        usable, rejected = _split_parts(tables, folder)
-        usable = replace(usable, currency=None if facts.prices is None else facts.prices.currency)
+    if not is_large(opened):
+        folder = None
+    tables, facts = iter_with_facts(
+        opened,
+        columns,
+        rows=None if folder is None else PART_ROWS,
+        limit=limit,
+        read_options=read_options,
+        notices=notices,
+    )
+    _check_currency(facts, read_options)
+    if folder is None:
+        usable, rejected = split_usable(concat_tables(list(tables)))
     else:
-        table, facts = read_with_facts(
-            opened, columns, limit=limit, read_options=read_options, notices=notices
-        )
-        _check_currency(facts, read_options)
-        usable, rejected = split_usable(table)
+        usable, rejected = _split_parts(tables, folder)
     name = facts.file.name
     if not len(usable):
         price = "" if facts.columns.price is None else f" and positive numbers in {facts.columns.price}"
@@ -155,24 +157,23 @@ def split_usable(table: Table) -> tuple[Table, pd.DataFrame]:
         number in the table, from 0) and `reason` (one of `REASONS`). A column of the table with one of these names is
         renamed to `row_` or `reason_`.
     """
-    usable, others, reasons = _split(table, row_reasons(table))
-    return usable, _with_reasons(others, reasons)
+    usable, rejected = _split(table, row_reasons(table))
+    return usable, _with_reasons(rejected)
 
 
-def _split(table: Table, reasons: np.ndarray) -> tuple[Table, Table, np.ndarray]:
-    """Return the rows without a reason, those with one, and their reasons."""
-    others = np.flatnonzero(reasons != "")
-    return table.take(np.flatnonzero(reasons == "")), table.take(others), reasons[others]
+def _split(table: Table, reasons: np.ndarray) -> tuple[Table, Table]:
+    """Return the rows without a reason, and those with one, as their flaw."""
+    rejected = replace(table, flaws=reasons).take(np.flatnonzero(reasons != ""))
+    return table.take(np.flatnonzero(reasons == "")), rejected
 
 
 def _split_parts(tables: Iterable[Table], folder: Path) -> tuple[Table, pd.DataFrame]:
     """Split the parts of a table as `split_usable` would split the whole; the usable rows are stored in a file."""
-    rejected, reasons = list[Table](), list[np.ndarray]()
+    rejected: list[Table] = []
 
-    def without_rejected(table: Table, why: np.ndarray) -> Table:
-        usable, others, their_reasons = _split(table, why)
+    def without_rejected(table: Table, reasons: np.ndarray) -> Table:
+        usable, others = _split(table, reasons)
         rejected.append(others)
-        reasons.append(their_reasons)
         return usable
 
     usable = stored((without_rejected(table, row_reasons(table)) for table in tables), folder)
@@ -180,12 +181,11 @@ def _split_parts(tables: Iterable[Table], folder: Path) -> tuple[Table, pd.DataF
     if twice.any():
         usable = without_rejected(usable, np.where(twice, DUPLICATE_ID, "").astype(object))
     others = concat_tables(rejected)
-    order = np.argsort(others.row_numbers)
-    return usable, _with_reasons(others.take(order), np.concatenate(reasons)[order])
+    return usable, _with_reasons(others.take(np.argsort(others.row_numbers)))
 
 
-def _with_reasons(rejected: Table, reasons: np.ndarray) -> pd.DataFrame:
-    """Return the columns of rejected rows, with their numbers and the reasons, object (N,)."""
+def _with_reasons(rejected: Table) -> pd.DataFrame:
+    """Return the columns of rejected rows, with their numbers and the reasons, which are their flaws."""
     names, free = {*map(str, rejected.frame.columns), "row", "reason"}, {}
     for name in ("row", "reason"):
         if name in rejected.frame:
@@ -195,7 +195,7 @@ def _with_reasons(rejected: Table, reasons: np.ndarray) -> pd.DataFrame:
             names.add(free[name])
     frame = rejected.frame.rename(columns=free)
     frame["row"] = rejected.rows
-    frame["reason"] = pd.Series(reasons, index=frame.index, dtype="str")
+    frame["reason"] = pd.Series(rejected.flaws, index=frame.index, dtype="str")
     return frame
 
 

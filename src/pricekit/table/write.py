@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -117,8 +117,8 @@ class PredictionWriter:
     """
 
     def __init__(self, path: Location) -> None:
-        self._path = path if isinstance(path, Address) else Path(path)
-        check_output(self._path)
+        self._path = path
+        check_output(path)
         self._id_name = ""
 
     def __enter__(self) -> Self:
@@ -240,26 +240,25 @@ class _DelimitedSink:
         self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
 
     def write(self, frame: pd.DataFrame) -> None:
-        if not self._has_header:
-            names = [str(name) for name in frame.columns]
-            self._rows([names], quote_all="\r" in "".join(names))
-            self._has_header = True
-        columns = [_decimals(frame[name], "") or _plain(frame[name], missing="") for name in frame.columns]
+        # pandas would write times as dates if all are at midnight.
+        cells = frame.astype({name: object for name in frame.columns if frame[name].dtype.kind == "M"})
+
+        def written(quoting: Literal[0, 1]) -> str:
+            return cells.to_csv(
+                sep=self._delimiter,
+                header=not self._has_header,
+                index=False,
+                lineterminator="\n",
+                quoting=quoting,
+            )
+
+        text = written(csv.QUOTE_MINIMAL)
         # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
-        quote_all = any(isinstance(cell, str) and "\r" in cell for cells in columns for cell in cells)
-        self._rows(zip(*columns, strict=True), quote_all)
+        self._file.write(written(csv.QUOTE_ALL) if "\r" in text else text)
+        self._has_header = True
 
     def close(self) -> None:
         self._file.close()
-
-    def _rows(self, rows: Iterable[Iterable[Any]], quote_all: bool) -> None:
-        writer = csv.writer(
-            self._file,
-            delimiter=self._delimiter,
-            lineterminator="\n",
-            quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
-        )
-        writer.writerows(rows)
 
 
 class _JsonSink:
@@ -268,7 +267,7 @@ class _JsonSink:
 
     def write(self, frame: pd.DataFrame) -> None:
         names = [str(name) for name in frame.columns]
-        columns = [_floats(frame[name]) or _plain(frame[name], missing=None) for name in frame.columns]
+        columns = [_python_values(frame[name]) for name in frame.columns]
         for row in zip(*columns, strict=True):
             line = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=str)
             self._file.write(line + "\n")
@@ -311,21 +310,11 @@ class _ParquetSink:
         self._file.write_table(table)
 
 
-def _decimals(column: pd.Series, missing: str | None) -> list[Any]:
-    """Return floats as their shortest decimals (12.34 for a float32, not 12.34000015258789); [] for other types."""
-    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "f":
-        return []
-    written = column.to_numpy().astype(str).astype(object)
-    written[column.isna()] = missing
-    return written.tolist()
+def _python_values(column: pd.Series) -> list[Any]:
+    """Return cells as Python values, None for a missing one, floats by their shortest decimals.
 
-
-def _floats(column: pd.Series) -> list[float | None]:
-    return [None if cell is None else float(cell) for cell in _decimals(column, None)]
-
-
-def _plain(column: pd.Series, missing: str | None) -> list[Any]:
-    """Return cells as Python values."""
-    if not column.isna().any():
-        return column.tolist()
-    return column.astype(object).where(column.notna(), missing).tolist()
+    These are 12.34 for a float32, not 12.34000015258789.
+    """
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+        column = pd.Series(column.to_numpy().astype(str).astype(np.float64))
+    return column.astype(object).where(column.notna(), None).tolist()

@@ -10,7 +10,7 @@ import itertools
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -135,11 +135,19 @@ class LastOpened(Generic[Result]):
         return opened[1]
 
 
-def batches(texts: Strings) -> list[Strings]:
-    """Split texts into batches of about `BATCH_BYTES`, without copying; a longer text is a separate batch."""
-    end = np.cumsum(numpy_of(pc.binary_length(texts)) + 1)
-    cuts = np.flatnonzero(np.diff(end // BATCH_BYTES, prepend=-1)).tolist() or [0]
-    return [texts.slice(a, b - a) for a, b in itertools.pairwise([*cuts, len(texts)])]
+def in_parts(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
+    """Yield where consecutive parts of items, (N,), begin and end; there is at least one.
+
+    A part is at most `most` larger than its first item.
+    """
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // most, prepend=-1)).tolist() or [0]
+    return itertools.pairwise([*cuts, len(sizes)])
+
+
+def batches(texts: Strings, size: int = BATCH_BYTES) -> list[Strings]:
+    """Split texts into at least one batch of about `size` bytes, without copying."""
+    lengths = numpy_of(pc.binary_length(texts))
+    return [texts.slice(first, last - first) for first, last in in_parts(lengths, size)]
 
 
 @dataclass(frozen=True)
@@ -160,14 +168,13 @@ class Texts:
         return len(self.characters)
 
     def parts(self, size: int) -> list[Texts]:
-        """Split the texts into at least one part of about `size` bytes, without copying; a longer text is a part."""
-        cuts = np.flatnonzero(np.diff(self.offset[1:] // size, prepend=-1)).tolist() or [0]
-        found = []
-        for first, last in itertools.pairwise([*cuts, len(self)]):
+        """Split the texts into at least one part of about `size` bytes, without copying."""
+        parts = []
+        for first, last in in_parts(np.diff(self.offset), size):
             offset = self.offset[first : last + 1]
             data = self.data[offset[0] : offset[-1]]
-            found.append(Texts(data, offset - offset[0], self.characters[first:last]))
-        return found
+            parts.append(Texts(data, offset - offset[0], self.characters[first:last]))
+        return parts
 
     def count(self, positions: Ints) -> Ints:
         """Count how many of the sorted byte positions lie in each text, (N,)."""
@@ -177,13 +184,8 @@ class Texts:
 def join_texts(array: Strings) -> Texts:
     """Return texts, (N,) large strings without nulls, end to end."""
     newline = pa.scalar("\n", array.type)
-    joined = pc.binary_join_element_wise(array, pa.scalar("", array.type), newline)
-    _, offset, data = joined.buffers()
-    characters = numpy_of(pc.utf8_length(array)).astype(np.int64)
-    if not len(array):
-        return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64), characters)
-    place = np.frombuffer(offset, np.int64, len(array) + 1, joined.offset * 8)
-    return Texts(np.frombuffer(data, np.uint8)[place[0] : place[-1]], place - place[0], characters)
+    offset, data = bytes_of(pc.binary_join_element_wise(array, pa.scalar("", array.type), newline))
+    return Texts(data, offset, numpy_of(pc.utf8_length(array)).astype(np.int64))
 
 
 def joined_texts(texts: pd.Series) -> Texts:
@@ -191,13 +193,46 @@ def joined_texts(texts: pd.Series) -> Texts:
     return shared(texts, joined_texts, lambda: join_texts(as_strings(texts)))
 
 
+def bytes_of(array: Strings) -> tuple[Ints, Bytes]:
+    """Return where texts, (N,), begin and end in their bytes, int64 (N + 1,), and these bytes, without copying."""
+    _, offset, data = array.buffers()
+    if not len(array) or data is None:
+        return np.zeros(len(array) + 1, np.int64), np.zeros(0, np.uint8)
+    limits = np.frombuffer(offset, np.int64, len(array) + 1, 8 * array.offset)
+    return limits - limits[0], np.frombuffer(data, np.uint8)[limits[0] : limits[-1]]
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Return where items of these lengths, (N,), begin and end if one follows the other, (N + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """Return the numbers of ranges, (N,), one after the other: 5, 6 and 9 for 2 from 5 and 1 from 9."""
+    offset = offsets_of(length)
+    return np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
+
+
 def slices(data: Bytes, start: Ints, end: Ints) -> Strings:
     """Return byte ranges as strings, (M,); each must begin and end between characters."""
     length = end - start
-    offset = np.concatenate([[0], np.cumsum(length)])
-    where = np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
-    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data[where])]
+    buffers = [None, pa.py_buffer(offsets_of(length)), pa.py_buffer(data[ranges(start, length)])]
     return pa.Array.from_buffers(pa.large_string(), len(start), buffers)
+
+
+def alternately(data: Bytes, start: Ints, end: Ints) -> Strings:
+    """Return byte ranges and those between them, alternately, as strings over the same bytes, (2M,)."""
+    offset = np.empty(2 * len(start) + 1, np.int64)
+    offset[:-1:2], offset[1::2], offset[-1] = start, end, len(data)
+    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
+
+
+def run_edges(inside: Bools) -> Ints:
+    """Return where runs of True begin and end, alternately."""
+    padded = np.zeros(len(inside) + 2, bool)
+    padded[1:-1] = inside
+    return np.flatnonzero(padded[1:] != padded[:-1])
 
 
 def evenly(count: int, most: int) -> Ints:
@@ -212,14 +247,6 @@ def concatenated(parts: Sequence[Parts]) -> Parts:
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(kind))
     )
     return found
-
-
-def _pieces(data: Bytes, start: Ints, cut: Ints) -> Strings:
-    """Return each line as two strings over the same bytes, split at `cut`, (2L,)."""
-    offset = np.empty(2 * len(start) + 1, np.int64)
-    offset[0:-1:2], offset[1::2], offset[-1] = start, cut, len(data)
-    buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers)
 
 
 def kinds_of(labels: Strings) -> Codes:
@@ -296,8 +323,8 @@ def split_lines(texts: Texts) -> Lines:
     kind = np.zeros(len(start), np.int8)
     cut = start.copy()
     cut[labelled] = colon[labelled]
-    kind[labelled] = kinds_of(_pieces(data, start, cut).take(pa.array(2 * labelled)))
+    kind[labelled] = kinds_of(alternately(data, start, cut).take(pa.array(2 * labelled)))
     content = np.where(kind > 0, colon + 1, start)
     count = texts.count(start)
     row = np.repeat(np.arange(len(texts)), count)
-    return Lines(row, kind, np.cumsum(count) - count, _pieces(data, start, content))
+    return Lines(row, kind, np.cumsum(count) - count, alternately(data, start, content))

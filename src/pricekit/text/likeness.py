@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import map_file, rows_read, scratch_file
 from pricekit.io.progress import progress
-
-Ints = npt.NDArray[np.int64]
+from pricekit.text.labelled_lines import Ints, alternately, batches, bytes_of, numpy_of, offsets_of, ranges
+from pricekit.text.words import ODD
 
 PART_BYTES = 4 << 20
 """Of the texts that are compared at a time; the work arrays take about ten times as much."""
@@ -55,8 +55,6 @@ _PAIRS_AT_ONCE = 100_000
 _TEXTS_AT_ONCE = 1 << 16
 _IN_MEMORY = 1 << 17
 """Signatures of more texts are in a file."""
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def equal_texts(texts: pd.Series) -> np.ndarray:
@@ -165,7 +163,7 @@ def _band_keys(found: Compared, start: int) -> npt.NDArray[np.uint64]:
         bands = np.ascontiguousarray(values).view(np.uint64).reshape(len(values), _BANDS_AT_ONCE, -1)
         key = np.zeros(bands.shape[:2], np.uint64)
         for part in np.moveaxis(bands, 2, 0):
-            key = (key ^ (key >> np.uint64(32)) ^ part) * _ODD
+            key = (key ^ (key >> np.uint64(32)) ^ part) * ODD
         keys[:, some] = key.T
         rows_read(len(values))
     return keys
@@ -200,7 +198,7 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     factor, offset = _permutations()
     pairs, count = _word_pairs(words)
     rows = np.flatnonzero(count >= MIN_PAIRS)
-    start = np.cumsum(count) - count
+    start = offsets_of(count)
     mixed, found = _mixed(pairs), np.empty((len(rows), PERMUTATIONS), np.uint32)
     for some in _blocks(count[rows]):
         first, length = start[rows[some]], count[rows[some]]
@@ -288,11 +286,9 @@ def text_parts(texts: pd.Series) -> Iterator[pa.LargeStringArray]:
     """Yield texts, (N,), in consecutive parts of about `PART_BYTES`, without copying."""
     column = pa.array(texts)
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        cells = chunk.cast(pa.large_string())
-        part = np.cumsum(pc.binary_length(cells).to_numpy(zero_copy_only=False)) // PART_BYTES
-        for start, end in pairwise([0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(cells)]):
-            yield cells.slice(start, end - start)
-            rows_read(end - start)
+        for part in batches(chunk.cast(pa.large_string()), PART_BYTES):
+            yield part
+            rows_read(len(part))
 
 
 def normal_words(cells: pa.LargeStringArray) -> NormalWords:
@@ -305,18 +301,14 @@ def normal_words(cells: pa.LargeStringArray) -> NormalWords:
     """
     runs, run, ends = _runs(cells)
     words, count = _words_of(runs)
-    first = np.cumsum(count) - count
-    each = count[run]
-    place = np.concatenate([[0], np.cumsum(each)])
-    within = np.arange(place[-1]) - np.repeat(place[:-1], each)
     coded = words.dictionary_encode()
-    word = coded.indices.to_numpy()[np.repeat(first[run], each) + within]
-    return NormalWords(coded.dictionary, word.astype(np.int64), place[ends])
+    word = coded.indices.to_numpy()[ranges(offsets_of(count)[run], count[run])]
+    return NormalWords(coded.dictionary, word.astype(np.int64), offsets_of(count[run])[ends])
 
 
 def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:
     """Return the different runs, the place of each run among them, and where each text begins and ends among all."""
-    limits, data = _bytes_of(cells)
+    limits, data = bytes_of(cells)
     inside = np.frombuffer(data.tobytes().translate(_IN_RUN), np.bool_)
     begins, stops = inside.copy(), inside.copy()
     begins[1:] &= ~inside[:-1]
@@ -325,11 +317,7 @@ def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:
     begins[limits[filled]] = inside[limits[filled]]
     stops[limits[filled + 1] - 1] = inside[limits[filled + 1] - 1]
     start = np.flatnonzero(begins)
-    # Runs and what is between them, alternately, are strings over the same bytes.
-    offsets = np.empty(2 * len(start) + 1, np.int64)
-    offsets[:-1:2], offsets[1::2], offsets[-1] = start, np.flatnonzero(stops) + 1, len(data)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    coded = pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers).dictionary_encode()
+    coded = alternately(data, start, np.flatnonzero(stops) + 1).dictionary_encode()
     return coded.dictionary, coded.indices.to_numpy()[::2].astype(np.int64), np.searchsorted(start, limits)
 
 
@@ -338,14 +326,5 @@ def _words_of(runs: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints]:
     spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(runs, _FOLDED, " "))
     folded = pc.utf8_lower(pc.utf8_normalize(spaced, form="NFKC"))
     words = pc.split_pattern(folded, " ")  # NFKC makes a space of a few letters, and so an empty word
-    count = pc.list_value_length(words).to_numpy() * pc.not_equal(folded, "").to_numpy(zero_copy_only=False)
+    count = pc.list_value_length(words).to_numpy() * numpy_of(pc.not_equal(folded, ""))
     return words.filter(pa.array(count > 0)).flatten(), count
-
-
-def _bytes_of(cells: pa.LargeStringArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """Return where texts begin and end in their bytes, int64 (N + 1,), and these bytes."""
-    _, offsets, data = cells.buffers()
-    if not len(cells) or data is None:
-        return np.zeros(len(cells) + 1, np.int64), np.zeros(0, np.uint8)
-    limits = np.frombuffer(offsets, np.int64, len(cells) + 1, 8 * cells.offset)
-    return limits - limits[0], np.frombuffer(data, np.uint8)[limits[0] : limits[-1]]

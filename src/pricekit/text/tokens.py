@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from pricekit.errors import BundleError, is_panic
+from pricekit.text.labelled_lines import in_parts, offsets_of, ranges
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -87,9 +88,7 @@ class Tokens:
         return self._slices(self.offsets[:-1], np.minimum(self.lengths, max_length))
 
     def _slices(self, starts: np.ndarray, lengths: np.ndarray) -> Tokens:
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        position = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return Tokens(self.ids[position], offsets)
+        return Tokens(self.ids[ranges(starts, lengths)], offsets_of(lengths))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -131,10 +130,8 @@ def encode(
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:
-    """Yield texts in batches of about `_BATCH_CHARS` characters; a longer text is a separate batch."""
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    cuts = np.flatnonzero(np.diff(ends[:-1] // _BATCH_CHARS, prepend=0)) + 1
-    for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
+    """Yield texts in batches of about `_BATCH_CHARS` characters."""
+    for start, end in in_parts(np.fromiter(map(len, texts), np.int64, len(texts)), _BATCH_CHARS):
         yield texts[start:end]
 
 
@@ -142,7 +139,7 @@ def _concat(parts: list[Tokens]) -> Tokens:
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([part.lengths for part in parts])
-    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+    return Tokens(np.concatenate([part.ids for part in parts]), offsets_of(lengths))
 
 
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
@@ -239,8 +236,7 @@ def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> 
     with _ready(tokenizer):
         tokenizer.enable_truncation(max_length)
         rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
     return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
 
 

@@ -25,6 +25,8 @@ from pricekit.text.labelled_lines import (
     join_texts,
     joined_texts,
     numpy_of,
+    offsets_of,
+    run_edges,
     shared,
 )
 
@@ -60,9 +62,7 @@ class Words:
     @cached_property
     def _edges(self) -> Ints:
         """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
-        inside = np.zeros(len(self._lower) + 1, bool)
-        inside[1:] = _among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128)
-        return np.flatnonzero(inside[1:] != inside[:-1])
+        return run_edges(_among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128))
 
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
@@ -79,8 +79,8 @@ class Words:
 
     def mean_length(self) -> Floats:
         """Return the average number of characters per word, 0 without words, (N,)."""
-        total = np.concatenate([[0], np.cumsum(self._edges[1::2] - self._edges[::2])])
-        inside = np.diff(total[np.concatenate([[0], np.cumsum(self.count)])])
+        total = offsets_of(self._edges[1::2] - self._edges[::2])
+        inside = np.diff(total[offsets_of(self.count)])
         # The extra bytes of non-ASCII characters are inside words; the newline is outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
         mean: Floats = (inside - beyond) / np.maximum(self.count, 1)

@@ -20,6 +20,9 @@ from pricekit.text.labelled_lines import (
     byte_table,
     concatenated,
     numpy_of,
+    offsets_of,
+    ranges,
+    run_edges,
     slices,
 )
 
@@ -127,8 +130,7 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
     single = runs.take(first[alone])
     dotted = _behind(_DOT, plain, single, start)
     single.value[dotted] /= 10.0 ** (single.end - single.start)[dotted]  # ".5"
-    found = [single, *_chains(plain, runs, first[~alone], last[~alone], marks)]
-    numbers = concatenated(found)
+    numbers = concatenated([single, _chains(plain, runs, first[~alone], last[~alone], marks)])
     numbers = numbers.take(np.argsort(numbers.start, kind="stable"))
     numbers = numbers.take(np.isfinite(numbers.value))
     numbers.value[_behind(_DASH, plain, numbers, start)] *= -1  # the dash of "10-20" is no sign
@@ -137,9 +139,7 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
 
 def _runs(plain: Bytes, start: Ints, end: Ints) -> Numbers:
     """Find the runs of digits in each cell; the value of one that is too long is NaN."""
-    digit = np.zeros(len(plain) + 2, bool)
-    digit[1:-1] = (plain - np.uint8(ord("0"))) <= 9
-    edges = np.flatnonzero(digit[1:] != digit[:-1])
+    edges = run_edges((plain - np.uint8(ord("0"))) <= 9)
     first, behind = edges[::2], edges[1::2]
     cell = np.searchsorted(start, first, side="right") - 1
     inside = np.flatnonzero(cell >= 0)
@@ -192,27 +192,19 @@ def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
     return begins
 
 
-def _chains(plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: Codes) -> list[Numbers]:
+def _chains(plain: Bytes, runs: Numbers, first: Ints, last: Ints, marks: Codes) -> Numbers:
     """Read runs that separators join; only distinct ones, which are few, are parsed."""
-    if not len(first):
-        return []
     start, cell = runs.start[first], runs.cell[first]
     coded = slices(plain, start, runs.end[last]).dictionary_encode()
     written = coded.dictionary.to_pylist()
     kind, of = np.unique(numpy_of(coded.indices).astype(np.int64) * 4 + marks[cell], return_inverse=True)
     parsed = [parse(written[code // 4], bool(code & 1), bool(code & 2)) for code in kind.tolist()]
     count = np.array([len(parts) for parts in parsed], np.int64)
-    offset = np.cumsum(count) - count
     flat = np.array([part for parts in parsed for part in parts], np.float64).reshape(-1, 3)
     chain = np.repeat(np.arange(len(first)), count[of])
-    nth = np.arange(len(chain)) - np.repeat(np.cumsum(count[of]) - count[of], count[of])
-    part = flat[offset[of[chain]] + nth]
-    begin = start[chain]
-    return [
-        Numbers(
-            cell[chain], begin + part[:, 1].astype(np.int64), begin + part[:, 2].astype(np.int64), part[:, 0]
-        )
-    ]
+    part = flat[ranges(offsets_of(count)[of], count[of])]
+    begin, end = start[chain] + part[:, 1:].T.astype(np.int64)
+    return Numbers(cell[chain], begin, end, part[:, 0])
 
 
 @lru_cache(maxsize=1 << 16)
