@@ -30,7 +30,6 @@ from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.io.record import Record, write_record
-from pricekit.io.storage import connect
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
 hypothesis.settings.load_profile("pricekit")
@@ -281,7 +280,7 @@ def raises(
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AbstractFileSystem:
     """The empty memory file system, without pauses between attempts; the cache is a temporary folder."""
-    monkeypatch.setattr(connect, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr("pricekit.io.storage.PAUSE_SECONDS", 0)
     monkeypatch.setenv("PRICEKIT_CACHE", str(tmp_path / "pricekit-cache"))
     system = fsspec.filesystem("memory")
     system.store.clear()

@@ -28,7 +28,8 @@ from pricekit.io.staging import (
     settle,
     target_of,
 )
-from pricekit.predict.bundle import folder, open_bundle
+from pricekit.predict import bundle as bundle_module
+from pricekit.predict.bundle import open_bundle
 
 FILES = ("run.json", "config.toml")
 
@@ -211,7 +212,7 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
     """It is replaced after its manifest was read."""
     old, new = (shutil.copytree(bundle, tmp_path / age) for age in ("old", "new"))
     (new / "manifest.json").write_text((new / "manifest.json").read_text() + "\n")
-    expected, read_manifest = open_bundle(new).digest, folder.read_manifest
+    expected, read_manifest = open_bundle(new).digest, bundle_module.read_manifest
 
     def then_replace(path, *others):
         found = read_manifest(path, *others)
@@ -219,7 +220,7 @@ def test_a_bundle_is_read_whole(bundle, tmp_path, monkeypatch):
             files.replace_folder(new, path)
         return found
 
-    monkeypatch.setattr(folder, "read_manifest", then_replace)
+    monkeypatch.setattr(bundle_module, "read_manifest", then_replace)
     assert open_bundle(old).digest == expected
 
 

@@ -63,7 +63,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch, scheme, module
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)
     with pytest.raises(ConfigError) as refused:
-        connect.connect(Address(f"{scheme}://b/x.csv"))
+        connect(Address(f"{scheme}://b/x.csv"))
     assert str(refused.value) == (
         f"{scheme}://b/x.csv needs the package {module}, which is not installed: pip install {module}"
     )

@@ -105,9 +105,9 @@ def test_a_large_file_is_uploaded_in_parts_of_which_some_fail(s3, monkeypatch):
 
 
 def options_of_uploads():
-    from pricekit.io.storage import local
+    from pricekit.io import storage
 
-    return local._OPTIONS
+    return storage._OPTIONS
 
 
 def test_an_upload_that_fails_leaves_the_old_file(s3, monkeypatch, raises):

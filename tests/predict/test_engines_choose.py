@@ -11,7 +11,7 @@ import pytest
 from pricekit.errors import BundleError, PluginError
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.progress import use_reporter
-from pricekit.predict import engines
+from pricekit.predict import engines as module
 from pricekit.predict.engines import open_engine
 from pricekit.predict.ort import OrtCpu, load_cpu
 
@@ -21,7 +21,7 @@ VOCABULARY = 500
 @pytest.fixture
 def small_batches(monkeypatch):
     """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
-    monkeypatch.setattr(engines, "BATCH_CHOICES", (512,))
+    monkeypatch.setattr(module, "BATCH_CHOICES", (512,))
 
 
 def slowed(graph):
@@ -45,31 +45,31 @@ def missing(graph):
 def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
     found = open_engine("auto", graph, VOCABULARY)
     assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
-    assert found.batch_tokens in engines.BATCH_CHOICES
-    monkeypatch.setattr(engines, "speeds", None)  # the second time nothing is measured
+    assert found.batch_tokens in module.BATCH_CHOICES
+    monkeypatch.setattr(module, "speeds", None)  # the second time nothing is measured
     assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
     assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
 
 
 def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batches):
-    engines = []
+    loads = []
 
     def counted(graph):
-        engines.append(1)
+        loads.append(1)
         return slowed(graph)
 
     engines(slow=counted, gone=missing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     assert json.loads((graph.cache / "engine.json").read_text())["fastest"] == "ort-cpu"
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    assert engines == [1]  # nothing was tried the second time
+    assert loads == [1]  # nothing was tried the second time
 
 
 def test_each_load_warns_about_an_unused_gpu_until_it_works(
     graph, engines, small_batches, monkeypatch, logged
 ):
-    monkeypatch.setattr(engines.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(engines, "GPU", "gone")
+    monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(module, "GPU", "gone")
     loads = [missing]
     engines(gone=lambda graph: loads[-1](graph))
     for _ in range(3):
@@ -118,8 +118,8 @@ def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, 
 
 
 def test_the_prices_of_an_engine_are_checked_once(graph, engines, small_batches, monkeypatch):
-    checked, difference = [], engines._difference
-    monkeypatch.setattr(engines, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    checked, difference = [], module._difference
+    monkeypatch.setattr(module, "_difference", lambda *prices: checked.append(1) or difference(*prices))
     engines(right=lambda graph: load_cpu(graph.model))
     for _ in range(2):
         assert open_engine("right", graph, VOCABULARY).name == "right"
@@ -143,8 +143,8 @@ def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batch
 def test_prices_of_a_similar_graph_are_checked_too(
     graph, engines, small_batches, monkeypatch, tmp_path, raises
 ):
-    checked, difference = [], engines._difference
-    monkeypatch.setattr(engines, "_difference", lambda *prices: checked.append(1) or difference(*prices))
+    checked, difference = [], module._difference
+    monkeypatch.setattr(module, "_difference", lambda *prices: checked.append(1) or difference(*prices))
     wrong = [1.0]
 
     def scaled(graph):
@@ -203,9 +203,9 @@ def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines,
 
 
 def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
-    monkeypatch.setattr(engines, "speeds", None)
+    monkeypatch.setattr(module, "speeds", None)
     engines(right=lambda graph: load_cpu(graph.model))
-    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", engines.BATCH_TOKENS)):
+    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", module.BATCH_TOKENS)):
         assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
     (graph.cache / "engine.json").unlink()  # the check of the plugin's prices
     open_engine("ort-cpu", graph, VOCABULARY)
@@ -224,5 +224,5 @@ def test_measuring_shows_progress(graph):
 
     with use_reporter(Recorder()):
         open_engine("auto", graph, VOCABULARY)
-    assert bars[0] == ["choosing the fastest engine", len(engines.BATCH_CHOICES)]
-    assert sum(bars[1:]) == len(engines.BATCH_CHOICES) - 1
+    assert bars[0] == ["choosing the fastest engine", len(module.BATCH_CHOICES)]
+    assert sum(bars[1:]) == len(module.BATCH_CHOICES) - 1

@@ -40,8 +40,7 @@ def lasting(seconds):
 )
 def test_the_batch_size_is_the_fastest_one_of_the_engine(graph, monkeypatch, seconds, best):
     monkeypatch.setattr(engines, "LENGTH", 64)
-    for module in (engines, engines):
-        monkeypatch.setattr(module, "BATCH_SIZE", 512)
+    monkeypatch.setattr(engines, "BATCH_SIZE", 512)
     monkeypatch.setattr(engines, "REPEATS", 1)
     inputs, done = engines.sample_inputs(graph, VOCABULARY), []
     engine = LoadedEngine("lasting", lasting(seconds)(graph), streams=2)

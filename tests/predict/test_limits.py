@@ -13,7 +13,8 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 
 from pricekit.errors import BundleError, ExportError
 from pricekit.export.export import export_run
-from pricekit.predict.bundle import limits, open_bundle
+from pricekit.predict import limits
+from pricekit.predict.bundle import open_bundle
 from tests.predict.hostile import MANIFEST, change, priced_at_one, put, write_manifest
 
 GOLDEN = Path("tests/golden/bundle")
