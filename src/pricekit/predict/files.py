@@ -31,7 +31,8 @@ from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.io.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.predict.intervals import BOUNDS
-from pricekit.predict.workers import Pace, TablePricer, price_in_processes, worthwhile
+from pricekit.predict.predictor import Predictor
+from pricekit.predict.workers import Pace, price_in_processes, worthwhile
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -84,7 +85,7 @@ class Request:
     watch: Path | None = None
 
 
-def predict_file(predictor: TablePricer, request: Request, *, resume: bool, processes: int | None) -> int:
+def predict_file(predictor: Predictor, request: Request, *, resume: bool, processes: int | None) -> int:
     """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
     source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
     limit, interval = request.limit, request.interval
@@ -143,7 +144,7 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
     return rows
 
 
-def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
+def check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
     """Raise errors that would otherwise occur at the end of the work."""
     if interval is not None:
         predictor.check_interval(interval)
@@ -206,7 +207,7 @@ def write_prices(
     writer: PredictionWriter,
     ids: pd.Series,
     prices: np.ndarray,
-    predictor: TablePricer,
+    predictor: Predictor,
     interval: float | None,
 ) -> None:
     """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
@@ -252,7 +253,7 @@ def _fingerprints(files: list[Location]) -> list[list[object]]:
 
 
 def priced(
-    predictor: TablePricer,
+    predictor: Predictor,
     tables: Iterable[Table],
     size: int,
     *,
