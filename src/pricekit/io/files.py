@@ -149,13 +149,8 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether a folder can be written to `path`: it does not exist, or it contains only `leftovers`."""
+    """Return whether a folder can be written to `path`: it does not exist, or has only files of killed processes."""
     return not path.exists() or (path.is_dir() and all(map(is_temporary, path.iterdir())))
-
-
-def leftovers(path: Path) -> list[Path]:
-    """Return the temporary files in a folder, left by processes that were killed."""
-    return [file for file in path.iterdir() if is_temporary(file)]
 
 
 def replace_folder(new: Path, path: Path) -> None:

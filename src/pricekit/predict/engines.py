@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Batch, Graph, PriceBatch
@@ -124,6 +124,7 @@ def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: in
 
 
 AUTO = "auto"
+RECORD = "engine.json"
 GPU = "ort-cuda"
 REFERENCE = "ort-cpu"
 """The engine whose prices all others must match."""
@@ -170,7 +171,7 @@ def open_engine(
             from the reference's.
         BundleError: the graph cannot be loaded.
     """
-    record = read_record(graph.cache / "engine.json")
+    record = _read_record(graph)
     if name != AUTO:
         return _open_named(name, graph, vocab_size, record, similar)
     if similar is not None:
@@ -185,7 +186,8 @@ def _open_named(
     opened = _load(name, graph)
     if registry().get("engine", name).package != "pricekit" and name not in record.checked:
         _check_prices(opened, graph, vocab_size)
-        record.save(checked=(*record.checked, name))
+        record.checked.append(name)
+        _write_record(graph, record)
     default = similar if similar is not None and similar.name == name else opened
     return replace(opened, batch_tokens=record.batch_tokens.get(name, default.batch_tokens))
 
@@ -225,12 +227,14 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
         if len(found) > 1:
             fastest = found[int(np.median(speeds(found, inputs), axis=1).argmax())]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
-    record.save(
+    record = EngineRecord(
+        machine=record.machine,
         fastest=fastest.name,
         batch_tokens={engine.name: engine.batch_tokens for engine in found},
-        checked=tuple(engine.name for engine in found),
+        checked=[engine.name for engine in found],
         without_gpu=reason is not None,
     )
+    _write_record(graph, record)
     _warn_of_unused_gpu(fastest.name, reason)
     return fastest
 
@@ -367,46 +371,41 @@ def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
     return np.array(rounds).T
 
 
-@dataclass(frozen=True)
-class EngineRecord:
+class EngineRecord(BaseModel):
     """Results for one graph; they are valid until the machine or an engine changes.
 
     Attributes:
-        path: the JSON file.
+        machine: as of `_machine`.
         fastest: the engine that `auto` chose; "" before a measurement.
         batch_tokens: the fastest batch size by engine, in tokens.
         checked: engines whose prices agree with the reference.
         without_gpu: there was an NVIDIA GPU that could not be used.
     """
 
-    path: Path
+    machine: str
     fastest: str = ""
-    batch_tokens: dict[str, int] = field(default_factory=dict)
-    checked: tuple[str, ...] = ()
+    batch_tokens: dict[str, int] = {}
+    checked: list[str] = []
     without_gpu: bool = False
 
-    def save(self, **changes: Any) -> None:
-        """Write the record with some changes. If that fails, the engines are measured again next time."""
-        found = {"machine": _machine(), **vars(replace(self, **changes))}
-        del found["path"]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.path, json.dumps(found) + "\n")
-        except OSError as error:
-            logger.warning(
-                f"the measurements cannot be cached in {self.path.parent}: {error.strerror or error}."
-            )
 
-
-def read_record(path: Path) -> EngineRecord:
-    """Read a record; an empty one if there is none for this machine or the file is damaged."""
+def _write_record(graph: Graph, record: EngineRecord) -> None:
+    """Cache a record. If that fails, the engines are measured again next time."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        if found.pop("machine") == _machine():
-            return TypeAdapter(EngineRecord).validate_python({**found, "path": path})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    return EngineRecord(path)
+        graph.cache.mkdir(parents=True, exist_ok=True)
+        write_text(graph.cache / RECORD, record.model_dump_json() + "\n")
+    except OSError as error:
+        logger.warning(f"the measurements cannot be cached in {graph.cache}: {error.strerror or error}.")
+
+
+def _read_record(graph: Graph) -> EngineRecord:
+    """Return the record of a graph; an empty one if there is none for this machine or the file is damaged."""
+    machine = _machine()
+    with suppress(OSError, ValueError):
+        record = EngineRecord.model_validate_json((graph.cache / RECORD).read_bytes())
+        if record.machine == machine:
+            return record
+    return EngineRecord(machine=machine)
 
 
 def _machine() -> str:

@@ -95,22 +95,24 @@ def ended_early() -> PluginError:
 
 
 def _price(table: Table, counting: bool) -> Priced:
-    return Pace().price(kept()(), table, counting)
+    return Pricing(counting=counting).price(kept()(), table)
 
 
 @dataclass
-class Pace:
-    """The seconds that rows took so far.
+class Pricing:
+    """How rows are priced, and the seconds that they took so far.
 
     Attributes:
-        preparing: for tokens and features.
-        pricing: in the engine.
+        preparing: seconds for tokens and features.
+        pricing: seconds in the engine.
+        counting: whether the rows are counted, too, for `drift`.
     """
 
     preparing: float = 0.0
     pricing: float = 0.0
+    counting: bool = False
 
-    def price(self, predictor: Predictor, table: Table, counting: bool) -> Priced:
+    def price(self, predictor: Predictor, table: Table) -> Priced:
         """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
         began = time.perf_counter()
         inputs = predictor.prepare(table)
@@ -118,21 +120,21 @@ class Pace:
         prices = predictor.price(inputs)
         self.preparing += prepared - began
         self.pricing += time.perf_counter() - prepared
-        return prices, predictor.count(table, inputs, prices) if counting else None
+        return prices, predictor.count(table, inputs, prices) if self.counting else None
 
 
-def worthwhile(predictor: Predictor, pace: Pace, left: float) -> int:
+def worthwhile(predictor: Predictor, seconds: Pricing, left: float) -> int:
     """Return the number of processes that price faster than threads, 1 if that is none.
 
     Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
 
     Args:
         predictor: of which the processes would have copies.
-        pace: of some rows.
+        seconds: of some rows.
         left: how many times as many rows are left.
     """
     streams = min(member.engine.streams for member in predictor.members)
-    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
+    if left * (seconds.preparing + seconds.pricing) < WORTH_SECONDS or seconds.preparing < seconds.pricing:
         return 1
     if streams == 1 or predictor.origin is None:
         return 1
