@@ -108,9 +108,10 @@ def test_a_file_without_a_key_is_refused(tmp_path, content, raises):
 
 
 def test_a_missing_key_is_an_error_with_its_parameter(tmp_path, raises):
-    for read in (read_signing_key, read_trust):
-        with raises(ConfigError, "here"):
-            read(tmp_path / "absent", "here")
+    with raises(ConfigError, "here"):
+        read_signing_key(tmp_path / "absent", "here")
+    with raises(ConfigError, "trust"):
+        read_trust(tmp_path / "absent")
 
 
 def test_an_empty_list_of_keys_is_an_error_and_none_is_no_demand(raises):

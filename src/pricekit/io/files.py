@@ -35,8 +35,9 @@ LONGEST_NAME = 224
 UNKNOWN_OWNER_SECONDS = 86400.0
 """A temporary file of another machine that has not changed for this long has no living owner."""
 
-_OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
-_TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
+_TEMPORARY = re.compile(
+    r"\.(?P<name>.+?)\.(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}\.(?P<kind>tmp|old)"
+)
 RECORD = "pricekit.json"
 """The file that every folder has which pricekit makes, see `pricekit.io.record`."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")

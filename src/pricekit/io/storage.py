@@ -40,7 +40,7 @@ STREAM = "-"
 class Address:
     """A remote file or folder such as s3://bucket/new.csv, or `-`, which is standard input or output.
 
-    It has what the code uses of a path: name, suffix, stem, parent, `/` and `str`. No local function accepts it.
+    It has what the code uses of a path: name, suffix, parent, `/` and `str`. No local function accepts it.
 
     Attributes:
         text: the address.
@@ -71,11 +71,6 @@ class Address:
     def name(self) -> str:
         """The last part: "new.csv"."""
         return self._path.name
-
-    @property
-    def stem(self) -> str:
-        """The name without its suffix."""
-        return self._path.stem
 
     @property
     def suffix(self) -> str:

@@ -9,7 +9,6 @@ import re
 import shutil
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -72,15 +71,15 @@ class LoadedEngine:
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            found = np.asarray(self.price_rows(inputs, some))
-            if found.shape != (len(some),):
+            priced = np.asarray(self.price_rows(inputs, some))
+            if priced.shape != (len(some),):
                 raise BundleError(
-                    f"the engine {self.name} returns prices of shape {found.shape} for {len(some)} rows; expected "
+                    f"the engine {self.name} returns prices of shape {priced.shape} for {len(some)} rows; expected "
                     "one price for each row. Export the run again; do not trust a bundle of others that does this",
-                    shape=found.shape,
+                    shape=priced.shape,
                     rows=len(some),
                 )
-            prices[some] = found
+            prices[some] = priced
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
         for_each(fill, longest_first, min(self.streams, len(longest_first)))
@@ -117,10 +116,12 @@ class LoadedEngine:
 def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
     """Call a function with every item in `streams` threads; raise the first exception."""
     if streams <= 1:
-        deque(map(function, items), maxlen=0)
+        for item in items:
+            function(item)
         return
     with ThreadPoolExecutor(streams) as pool:
-        deque(pool.map(function, items), maxlen=0)
+        for _ in pool.map(function, items):
+            pass
 
 
 AUTO = "auto"
@@ -214,24 +215,24 @@ def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
 
 def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
     logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
-    found, failed = _load_all(graph)
-    reference = next((engine for engine in found if engine.name == REFERENCE), None)
-    if reference is not None and len(found) > 1:
+    opened, failed = _load_all(graph)
+    reference = next((engine for engine in opened if engine.name == REFERENCE), None)
+    if reference is not None and len(opened) > 1:
         batch = sample_batch(graph, vocab_size)
         expected = reference.price_batch(batch)
-        found = [engine for engine in found if engine is reference or _agrees(engine, batch, expected)]
+        opened = [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
     inputs = sample_inputs(graph, vocab_size)
-    with progress("choosing the fastest engine", len(found) * (len(BATCH_CHOICES) - 1) + 1) as advance:
-        found = [with_best_batch_size(engine, inputs, advance) for engine in found]
-        fastest = found[0]
-        if len(found) > 1:
-            fastest = found[int(np.median(speeds(found, inputs), axis=1).argmax())]
+    with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
+        opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
+        fastest = opened[0]
+        if len(opened) > 1:
+            fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
     record = EngineRecord(
         machine=record.machine,
         fastest=fastest.name,
-        batch_tokens={engine.name: engine.batch_tokens for engine in found},
-        checked=[engine.name for engine in found],
+        batch_tokens={engine.name: engine.batch_tokens for engine in opened},
+        checked=[engine.name for engine in opened],
         without_gpu=reason is not None,
     )
     _write_record(graph, record)
@@ -247,8 +248,8 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
 
     def price_batch(batch: Batch) -> np.ndarray:
         with turns, plugin_call("engine", name, "pricing a batch"):
-            found: np.ndarray = price(batch)
-        return found
+            prices: np.ndarray = price(batch)
+        return prices
 
     tokens = int(getattr(engine, "batch_tokens", BATCH_TOKENS))
     return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, tokens, graph.max_length)
@@ -293,8 +294,8 @@ def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
         )
 
 
-def _difference(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.max(np.abs(found - expected) / expected))
+def _difference(prices: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(prices - expected) / expected))
 
 
 def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:
@@ -355,17 +356,17 @@ def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
     rounds: list[list[float]] = []
     started = time.perf_counter()
     for number in range(1 + REPEATS):
-        found = []
+        tokens_per_second = []
         for place, engine in enumerate(engines):
             some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
             began = time.perf_counter()
             for_each(partial(engine.price_rows, inputs), some, engine.streams)
             seconds = time.perf_counter() - began
-            found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
+            tokens_per_second.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
             if not number:
                 repeats[place] = 1 + int(LEAST_S / seconds)
         if number:  # the first round is slower
-            rounds.append(found)
+            rounds.append(tokens_per_second)
         if rounds and time.perf_counter() - started > ENOUGH_S:
             break
     return np.array(rounds).T
@@ -423,12 +424,12 @@ def _machine() -> str:
 @cache
 def _library_versions(package: str) -> dict[str, str]:
     """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
-    found = {}
+    versions = {}
     with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
         for requirement in metadata.requires(package) or []:
             if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
                 continue
             name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
             with suppress(metadata.PackageNotFoundError):
-                found[name] = metadata.version(name)
-    return found
+                versions[name] = metadata.version(name)
+    return versions

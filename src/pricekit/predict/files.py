@@ -88,11 +88,10 @@ class Request:
 def predict_file(predictor: Predictor, request: Request, *, resume: bool, processes: int | None) -> int:
     """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
     source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
-    limit, interval = request.limit, request.interval
     files = table_files(source)
     warn_of_other_formats(source)
     check_output(out, files)
-    check_request(predictor, columns, interval)
+    check_request(predictor, columns, request.interval)
     watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
     if resume and not resumable:
@@ -105,12 +104,14 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
         "model": predictor.digest,
         "columns": str(columns),
         "read options": str(read_options),
-        "limit": limit,
+        "limit": request.limit,
         "table": fingerprints,
         "pricekit version": [WINDOW, __version__],
         **({} if watching is None else {"sketch of priced rows": True}),
     }
-    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
+    tables = _merge_small(
+        iter_files(files, columns, rows=WINDOW, limit=request.limit, read_options=read_options)
+    )
     with (
         working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
@@ -128,7 +129,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
                 )
             with PredictionWriter(out) as writer:
                 for ids, prices in checkpoint:
-                    write_prices(writer, ids, prices, predictor, interval)
+                    write_prices(writer, ids, prices, predictor, request.interval)
         except BaseException:
             if checkpoint.count and resumable:
                 logger.warning(
@@ -250,7 +251,7 @@ def _absolute(file: Location) -> str:
 
 def _fingerprints(files: list[Location]) -> list[list[object]]:
     """Return name, size and time or entity tag of each file that exists."""
-    return [found for found in for_all(fingerprint, files) if found]
+    return [facts for facts in for_all(fingerprint, files) if facts]
 
 
 def priced(

@@ -479,8 +479,7 @@ def _check_folder(out: Location) -> None:
     """Refuse a folder that contains other things, which would be mixed with prices."""
     if isinstance(out, Path) and out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file. Name a folder for the prices.", parameters=("out",))
-    known = exists(out / RECORDS) if isinstance(out, Path) else is_folder(out / RECORDS)
-    if is_folder(out) and not known and files_below(out):
+    if is_folder(out) and not is_folder(out / RECORDS) and files_below(out):
         raise DataError(
             f"the folder {out} contains files that pricekit did not write; name an empty or a new folder",
             parameters=("out",),
