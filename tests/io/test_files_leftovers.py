@@ -56,10 +56,10 @@ def test_files_of_living_processes_and_of_the_user_are_kept(tmp_path, dead, logg
         _of(out, os.getppid()),
         _of(out, dead, where="0123abcd"),  # of another machine, just now
         _of(tmp_path / "run2", dead),
-        tmp_path / ".run.0123abcd.tmp",  # without a process, just now
+        tmp_path / ".run.0123abcd.tmp",  # without a process
         tmp_path / ".run.tmp",
         tmp_path / ".tmpAbc123",
-        tmp_path / "run.0123abcd.tmp",
+        tmp_path / "run.0123abcd.1f.0123.tmp",
     ]
     for file in kept:
         file.touch()
@@ -69,19 +69,19 @@ def test_files_of_living_processes_and_of_the_user_are_kept(tmp_path, dead, logg
     for file in kept:
         os.utime(file, (0, 0))
     delete_leftovers(out, locked=True)
-    assert set(kept) - set(tmp_path.iterdir()) == {kept[2], kept[4]}
+    assert set(kept) - set(tmp_path.iterdir()) == {kept[2]}
 
 
 def test_temporary_files_in_a_locked_folder_have_no_owner(tmp_path, logged):
     out, link = tmp_path / "run", tmp_path / "elsewhere"
     inside = [
-        out / ".last.safetensors.0123abcd.tmp",
+        out / ".last.safetensors.0123abcd.1f.0123.tmp",
         out / ".tmpAbc123",
         temporary_path(out / "fold-0" / "run.json"),
     ]
     inside += [
         tmp_path / ".run.new" / ".tmpAbc123",
-        tmp_path / ".run.parts" / ".part-000000.parquet.0123abcd.tmp",
+        tmp_path / ".run.parts" / ".part-000000.parquet.0123abcd.1f.0123.tmp",
     ]
     for folder in (out, out / "fold-0"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def test_in_a_folder_of_something_else_only_files_of_dead_processes_are_deleted(
     out = tmp_path / "data"
     out.mkdir()
     dying, living = _of(out / "prices.csv", dead), _of(out / "prices.csv", os.getppid())
-    others = {living, out / ".tmpAbc123", out / ".prices.csv.0123abcd.tmp"}
+    others = {living, out / ".tmpAbc123", out / ".prices.csv.0123abcd.1f.0123.tmp"}
     for file in (dying, *others):
         file.touch()
     delete_leftovers(out, locked=True)

@@ -110,7 +110,7 @@ def test_clearing_deletes_the_files_of_the_kind_and_keeps_all_others(tmp_path):
         "last-2.safetensors",
         ASSET,
         "refit/config.toml",
-        ".x.0123abcd.tmp",
+        ".x.0123abcd.1f.0123.tmp",
     }
     write(out, *mine, *own)
     assert {file.relative_to(out).as_posix() for file in others_in(out)} == mine - {".kept"}

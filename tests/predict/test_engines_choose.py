@@ -52,17 +52,17 @@ def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph
 
 
 def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batches):
-    loaded = []
+    loads = []
 
     def counted(graph):
-        loaded.append(1)
+        loads.append(1)
         return slowed(graph)
 
     engines(slow=counted, gone=missing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     assert json.loads((graph.cache / "engine.json").read_text())["fastest"] == "ort-cpu"
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    assert loaded == [1]  # nothing was tried the second time
+    assert loads == [1]  # nothing was tried the second time
 
 
 def test_each_load_warns_about_an_unused_gpu_until_it_works(

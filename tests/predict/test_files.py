@@ -112,7 +112,7 @@ def test_windows_of_another_prediction_are_not_used(predictor, catalog, interrup
 
 def test_an_incomplete_window_is_priced_again(predictor, catalog, interrupted):
     parts = interrupted.with_name(".prices.csv.parts")
-    (parts / ".part-000003.parquet.6dc16e64.tmp").write_bytes(b"half")
+    (parts / ".part-000003.parquet.6dc16e64.1f.0123.tmp").write_bytes(b"half")
     with pytest.raises(KeyboardInterrupt):
         opened_model(_with(predictor, Failing(predictor, 200))).predict_file(catalog, interrupted)
     engine = Failing(predictor)

@@ -9,6 +9,7 @@ from pricekit.errors import ConfigError
 from pricekit.predict.keys import read_signing_key, read_trust
 
 pytest.importorskip("cryptography")
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tests.predict.signed import key_pair, write_private, write_public
@@ -26,8 +27,9 @@ def test_a_signature_is_that_of_the_standard(tmp_path):
     key = read_signing_key(write_private(tmp_path / "key.pem", private), "sign")
     assert key.sign(b"").hex() == RFC_SIGNATURE
     trust = read_trust(write_public(tmp_path / "key.pub", private))
-    assert trust.verifies(key.id, key.sign(b"text"), b"text")
-    assert not trust.verifies(key.id, key.sign(b"text"), b"texts")
+    trust.keys[key.id].verify(key.sign(b"text"), b"text")
+    with pytest.raises(InvalidSignature):
+        trust.keys[key.id].verify(key.sign(b"text"), b"texts")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -106,9 +108,10 @@ def test_a_file_without_a_key_is_refused(tmp_path, content, raises):
 
 
 def test_a_missing_key_is_an_error_with_its_parameter(tmp_path, raises):
-    for read in (read_signing_key, read_trust):
-        with raises(ConfigError, "here"):
-            read(tmp_path / "absent", "here")
+    with raises(ConfigError, "here"):
+        read_signing_key(tmp_path / "absent", "here")
+    with raises(ConfigError, "trust"):
+        read_trust(tmp_path / "absent")
 
 
 def test_an_empty_list_of_keys_is_an_error_and_none_is_no_demand(raises):

@@ -95,6 +95,6 @@ def test_processes_are_used_where_they_pay(predictor, monkeypatch, preparing, pr
     monkeypatch.setattr(workers, "used_memory", lambda: 1e9)
     member = predictor.members[0]
     three = replace(predictor, members=(replace(member, engine=replace(member.engine, streams=3)),))
-    assert workers.worthwhile(three, workers.Pace(preparing, pricing), left) == expected
+    assert workers.worthwhile(three, workers.Pricing(preparing, pricing), left) == expected
     monkeypatch.setattr(workers, "available_memory", lambda: 4e9)
-    assert workers.worthwhile(three, workers.Pace(preparing, pricing), left) == min(2, expected)
+    assert workers.worthwhile(three, workers.Pricing(preparing, pricing), left) == min(2, expected)

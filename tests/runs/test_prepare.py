@@ -32,7 +32,7 @@ def test_a_run_killed_between_its_first_files_starts_again(run, catalog, tmp_pat
 
     def replace_file(source, target, call=os.replace):
         if Path(target).name == name:
-            Path(source).rename(Path(source).with_name(f".{name}.0123abcd.tmp"))
+            Path(source).rename(Path(source).with_name(f".{name}.0123abcd.1f.0123.tmp"))
             raise full
         return call(source, target)
 
@@ -40,7 +40,7 @@ def test_a_run_killed_between_its_first_files_starts_again(run, catalog, tmp_pat
         patch.setattr(os, "replace", replace_file)
         with raises(OSError):
             train(Source(catalog), tiny_config(), tmp_path / "run")
-    assert (tmp_path / "run" / f".{name}.0123abcd.tmp").exists()
+    assert (tmp_path / "run" / f".{name}.0123abcd.1f.0123.tmp").exists()
     train(Source(catalog), tiny_config(), tmp_path / "run")
     assert all(torch.equal(t, _weights(tmp_path / "run")[n]) for n, t in _weights(run).items())
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]

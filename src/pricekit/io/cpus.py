@@ -8,11 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -56,16 +52,21 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
         yield from map(function, items)
         return
     pool = ThreadPoolExecutor(threads)
-    ahead: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            ahead.append(pool.submit(function, item))
-            if len(ahead) > threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        for future in read_ahead((pool.submit(function, item) for item in items), threads):
+            yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def read_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """Yield items in order, each one after `count` more have been read, as far as there are so many."""
+    waiting: deque[Item] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def cpu_quota(membership: Path, root: Path) -> float:

@@ -199,17 +199,7 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """
     listed = read_listing(folder) or {}
     known = [name for name in (listed if names is None else names) if name in listed]
-    wrong = []
-    for name in known:
-        try:
-            same = _facts_of(folder / name) == listed[name]
-        except DamagedError:
-            same = False
-        except OSError as error:
-            if not tells_damage(error):
-                raise
-            same = False
-        wrong += [] if same else [name]
+    wrong = [name for name in known if not _has_facts(folder / name, listed[name])]
     if len(wrong) > 1 and wrong == known:
         raise DamagedError(f"{folder / LISTING} belongs to another folder: none of the files is as it says")
     if wrong:
@@ -217,6 +207,15 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
         if not path.is_file():
             raise DamagedError(f"{path} is missing: {LISTING} lists it")
         raise DamagedError(f"{path} was altered or damaged: its digest differs from the one in {LISTING}")
+
+
+def _has_facts(path: Path, facts: dict[str, Any]) -> bool:
+    try:
+        return _facts_of(path) == facts
+    except (DamagedError, OSError) as error:
+        if isinstance(error, OSError) and not tells_damage(error):
+            raise
+        return False
 
 
 def _facts_of_bytes(content: bytes) -> dict[str, Any]:

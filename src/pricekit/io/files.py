@@ -35,8 +35,9 @@ LONGEST_NAME = 224
 UNKNOWN_OWNER_SECONDS = 86400.0
 """A temporary file of another machine that has not changed for this long has no living owner."""
 
-_OWNED = r"(?:(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}|[0-9a-f]{8})"
-_TEMPORARY = re.compile(rf"\.(?P<name>.+?)\.{_OWNED}\.(?P<kind>tmp|old)")
+_TEMPORARY = re.compile(
+    r"\.(?P<name>.+?)\.(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}\.(?P<kind>tmp|old)"
+)
 RECORD = "pricekit.json"
 """The file that every folder has which pricekit makes, see `pricekit.io.record`."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
@@ -149,13 +150,8 @@ def publish_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether a folder can be written to `path`: it does not exist, or it contains only `leftovers`."""
+    """Return whether a folder can be written to `path`: it does not exist, or has only files of killed processes."""
     return not path.exists() or (path.is_dir() and all(map(is_temporary, path.iterdir())))
-
-
-def leftovers(path: Path) -> list[Path]:
-    """Return the temporary files in a folder, left by processes that were killed."""
-    return [file for file in path.iterdir() if is_temporary(file)]
 
 
 def replace_folder(new: Path, path: Path) -> None:

@@ -77,19 +77,16 @@ def check_output(
     )
 
 
-def finished_record(folder: Path, *kinds: str, error: type[PricekitError] = TrainingError) -> Record:
-    """Return the record of a finished folder of one of these kinds, in this format; raise an error for others."""
+def finished_record(folder: Path, *kinds: str) -> Record:
+    """Return the record of a finished folder of one of these kinds, in this format; raise TrainingError for others."""
     expected = " or ".join(map(with_article, kinds))
-    try:
-        record = read_record(folder)
-    except DamagedError as damage:
-        raise error(f"{damage}; restore it from a copy, or train again", path=str(folder)) from None
+    record = _record_of(folder, TrainingError)
     if record is None:
-        raise error(f"{folder} is not {expected}: it has no pricekit.json", path=str(folder))
+        raise TrainingError(f"{folder} is not {expected}: it has no pricekit.json", path=str(folder))
     if record.kind not in kinds:
-        raise error(f"{folder} is {with_article(record.kind)}; expected {expected}", path=str(folder))
+        raise TrainingError(f"{folder} is {with_article(record.kind)}; expected {expected}", path=str(folder))
     if record.state != "finished":
-        raise error(
+        raise TrainingError(
             f"{folder} is not a finished {record.kind}; resume it to finish it",
             parameters=("resume",),
             path=str(folder),
@@ -100,11 +97,15 @@ def finished_record(folder: Path, *kinds: str, error: type[PricekitError] = Trai
 
 def kind_of(folder: Path, error: type[PricekitError] = TrainingError) -> str:
     """Return the kind of a folder, "" if pricekit did not make it; raises an error if its record is damaged."""
+    record = _record_of(folder, error)
+    return "" if record is None else record.kind
+
+
+def _record_of(folder: Path, error: type[PricekitError]) -> Record | None:
     try:
-        record = read_record(folder)
+        return read_record(folder)
     except DamagedError as damage:
         raise error(f"{damage}; restore it from a copy, or train again", path=str(folder)) from None
-    return "" if record is None else record.kind
 
 
 def check_intact(

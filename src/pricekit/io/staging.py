@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from pricekit.io.causes import named_in_errors
 from pricekit.io.digests import LISTING, DamagedError, read_listing
-from pricekit.io.files import RECORD, leftovers, new_folder, replace_folder, sync, write_text
+from pricekit.io.files import RECORD, is_temporary, new_folder, replace_folder, sync, write_text
 from pricekit.io.log import logger
 from pricekit.io.record import (
     KEPT,
@@ -140,7 +140,7 @@ def settle(out: Path) -> None:
     """
     staging = staging_of(out)
     if (record := _complete(staging)) is not None:
-        _keep_later(target_of(staging), staging)
+        keep_others(target_of(staging), staging)  # those that users wrote while nothing ran
         replace_folder(staging, target_of(staging))
     if (record := _complete(out)) is not None:
         shutil.rmtree(staging, ignore_errors=True)
@@ -187,7 +187,7 @@ def publish_pass(run: Path) -> None:
         own = is_own(Path(file.name), ["run"])
         if own and file.name.startswith(("asset-", "last-")) and file.name not in listed:
             file.unlink()
-    for file in leftovers(part):
+    for file in filter(is_temporary, list(part.iterdir())):
         file.unlink()
     sync(run)
     os.replace(last[1], run / RECORD)
@@ -223,20 +223,6 @@ def keep_others(old: Path, new: Path) -> None:
         _write_kept(new, rest, due)
         kept = rest | {name: _keep(files[name], new / name) for name in due}
     _write_kept(new, kept)
-
-
-def _keep_later(old: Path, new: Path) -> None:
-    """Link the files that users wrote into the old folder after the new one was complete, while nothing ran."""
-    since = (new / RECORD).stat().st_mtime_ns
-    files = {file.relative_to(old).as_posix(): file for file in others_in(old)}
-    kept = _read_kept(new)
-    for name, file in files.items():
-        if name in kept:
-            due = _is_due(file, new / name, kept[name])
-        else:
-            due = not os.path.lexists(new / name) and file.lstat().st_mtime_ns > since
-        if due:
-            _keep(file, new / name)
 
 
 def _read_kept(new: Path) -> dict[str, list[list[int]]]:

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, TypeAlias, TypeVar
@@ -39,7 +40,7 @@ STREAM = "-"
 class Address:
     """A remote file or folder such as s3://bucket/new.csv, or `-`, which is standard input or output.
 
-    It has what the code uses of a path: name, suffix, stem, parent, `/` and `str`. No local function accepts it.
+    It has what the code uses of a path: name, suffix, parent, `/` and `str`. No local function accepts it.
 
     Attributes:
         text: the address.
@@ -70,11 +71,6 @@ class Address:
     def name(self) -> str:
         """The last part: "new.csv"."""
         return self._path.name
-
-    @property
-    def stem(self) -> str:
-        """The name without its suffix."""
-        return self._path.stem
 
     @property
     def suffix(self) -> str:
@@ -194,16 +190,21 @@ def connect(address: Address) -> Any:
         raise failure(address, "reached", error)  # noqa: B904 - it has its cause
 
 
-def call(address: Address, method: str, *args: Any, **options: Any) -> Any:
-    """Call a method of an address's file system, with the address's path first; repeat it after a transient error.
+def call(address: Address, method: str, *, detail: bool = False) -> Any:
+    """Call a method of an address's file system with the address's path; repeat it after a transient error.
+
+    Args:
+        address: the file or folder.
+        method: the name of the method.
+        detail: the method returns the facts of the files that it finds, by their paths.
 
     Raises:
         FileNotFoundError: there is nothing at the address.
         Exception: any error of the provider's library, after the last attempt.
     """
     system = connect(address)
-    path = system._strip_protocol(address.text)
-    return repeated(lambda: getattr(system, method)(path, *args, **options), f"{method} {address}")
+    attempt = partial(getattr(system, method), system._strip_protocol(address.text))
+    return repeated(partial(attempt, detail=True) if detail else attempt, f"{method} {address}")
 
 
 def repeated(attempt: Callable[[], Result], what: str) -> Result:
@@ -247,29 +248,21 @@ def explained(address: Address, action: str, *parameters: str) -> Iterator[None]
 
 def failure(address: Address, action: str, error: Exception, *parameters: str) -> DataError:
     """Return the DataError for an error of a provider's library; one that may pass is a temporary failure."""
+    cause = None
     if isinstance(error, FileNotFoundError):
-        missing = (
-            "there is no such file or bucket" if action == "read" else "there is no such bucket or folder"
-        )
-        return DataError(
-            f"{address} cannot be {action}: {missing}. Check the address.", parameters=parameters
-        )
-    if isinstance(error, PermissionError):
-        return DataError(
-            f"{address} cannot be {action}: access is denied. Check the address, the credentials and their rights.",
-            parameters=parameters,
-        )
-    if any(map(_lacks_credentials, causes(error))):
-        return DataError(
-            f"{address} cannot be {action}: there are no valid credentials. Set them up for the provider's tools.",
-            parameters=parameters,
-        )
-    reason = shorten(str(error) or type(error).__name__, 200).rstrip(".")
-    found = DataError(f"{address} cannot be {action}: {reason}. Try again later.", parameters=parameters)
-    found.__cause__ = ConnectionError(
-        reason
-    )  # so that the command ends with the exit code of a temporary failure
-    return found
+        missing = "file or bucket" if action == "read" else "bucket or folder"
+        reason = f"there is no such {missing}. Check the address."
+    elif isinstance(error, PermissionError):
+        reason = "access is denied. Check the address, the credentials and their rights."
+    elif any(map(_lacks_credentials, causes(error))):
+        reason = "there are no valid credentials. Set them up for the provider's tools."
+    else:
+        message = shorten(str(error) or type(error).__name__, 200).rstrip(".")
+        reason = f"{message}. Try again later."
+        cause = ConnectionError(message)  # so that the command ends with the exit code of a temporary failure
+    explanation = DataError(f"{address} cannot be {action}: {reason}", parameters=parameters)
+    explanation.__cause__ = cause
+    return explanation
 
 
 Item = TypeVar("Item")
@@ -405,14 +398,14 @@ def version_of(facts: dict[str, Any]) -> list[object]:
     return [facts.get("size"), str(version)]
 
 
-def for_all(function: Callable[[Location], Item], locations: Sequence[Location]) -> list[Item]:
-    """Return what a function of this module returns for each location; remote ones are asked several at a time."""
-    if len(locations) < 2 or isinstance(locations[0], Path):
-        return [function(location) for location in locations]
+def for_all(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return what a function returns for each item; all but local files are asked several at a time."""
+    if len(items) < 2 or isinstance(items[0], Path):
+        return [function(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        return list(pool.map(function, locations))
+        return list(pool.map(function, items))
 
 
 VARIABLE = "PRICEKIT_CACHE"

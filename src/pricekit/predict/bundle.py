@@ -43,14 +43,7 @@ from pricekit.errors import BundleError, DataError, first_invalid_field
 from pricekit.features.assets import is_asset
 from pricekit.io.cpus import available_memory
 from pricekit.io.digests import LISTING, DamagedError, check_files, list_files
-from pricekit.io.files import (
-    RECORD,
-    delete_leftovers,
-    replace_folder,
-    sync,
-    temporary_path,
-    write_atomically,
-)
+from pricekit.io.files import RECORD, delete_abandoned, new_folder, temporary_folder, write_atomically
 from pricekit.io.log import logger
 from pricekit.io.output import kind_of
 from pricekit.io.record import FORMAT, record_of
@@ -250,7 +243,7 @@ def digest_of(manifest: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode())
 
 
-def check_name(path: Path, name: str) -> None:
+def _check_name(path: Path, name: str) -> None:
     """Raise BundleError unless a manifest's name is that of a file inside its folder."""
     plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
     if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
@@ -295,11 +288,8 @@ class Bundle:
         """Return each member's files, named as in a bundle with one member, with all assets, and its weight."""
         assets = {name: content for name, content in self.files.items() if is_asset(name)}
         return [
-            (
-                {plain: self.files[member[part]] for part, plain in PARTS.items()} | assets,
-                float(member["weight"]),
-            )
-            for member in _members(self.manifest)
+            ({plain: self.files[name] for plain, name in names.items()} | assets, weight)
+            for names, weight in _members(self.manifest)
         ]
 
 
@@ -326,7 +316,7 @@ def write_bundle(
     manifest = {"schema_version": FORMAT, **facts, "files": listed}
     manifest["sha256"] = digest_of(manifest)
     text = (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
-    check_sizes({name: len(content) for name, content in files.items()}, _names(manifest), "the bundle")
+    _check_sizes(manifest, "the bundle")
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleError(f"its manifest has {len(text):,} bytes; expected {MAX_MANIFEST_BYTES:,} at most")
     signature = {} if key is None else {SIGNATURE: sign_manifest(text, key)}
@@ -391,11 +381,11 @@ def files_of_bundle(bundle: Bundle) -> dict[str, bytes]:
 def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
-    parts = [member[part] for member in _members(manifest) for part in PARTS]
+    parts = [name for names, _ in _members(manifest) for name in names.values()]
     for name in (*parts, "intervals.json", "sketch.json", RECORD):
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
-    check_listed_sizes(path, manifest)
+    check_listed_files(path, manifest)
     same: dict[str, bytes] = {}
     files = {
         name: same.setdefault(facts["sha256"], _read_file(path, name, facts))
@@ -413,23 +403,31 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     return bundle
 
 
-def _members(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a manifest; a manifest does not list a single member."""
-    members: list[dict[str, Any]] = manifest.get("members") or [{**PARTS, "weight": 1.0}]
-    return members
+def _members(manifest: Mapping[str, Any]) -> list[tuple[dict[str, str], float]]:
+    """Return the file names of each member, by those in a bundle with one member, and its weight."""
+    members = manifest.get("members") or [
+        {**PARTS, "weight": 1.0}
+    ]  # a manifest does not list a single member
+    return [
+        ({plain: member[part] for part, plain in PARTS.items()}, float(member["weight"]))
+        for member in members
+    ]
 
 
-def _names(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the file names of each member, by the names that they have in a bundle with one member."""
-    return [{plain: member[part] for part, plain in PARTS.items()} for member in _members(manifest)]
-
-
-def check_listed_sizes(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise BundleError if the files that a manifest lists would exceed the limits, or the memory."""
+def _check_sizes(manifest: Mapping[str, Any], where: str) -> int:
+    """Return the bytes of all files that a manifest lists; raise BundleError if they would exceed the limits."""
     sizes = {name: facts["bytes"] for name, facts in manifest["files"].items()}
+    check_sizes(sizes, [names for names, _ in _members(manifest)], where)
+    return sum(sizes.values())
+
+
+def check_listed_files(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BundleError if a manifest lists files outside its folder, or more than the limits or the memory allow."""
+    for name in manifest["files"]:
+        _check_name(path, name)
     with _limits_of(path) as where:
-        check_sizes(sizes, _names(manifest), where)
-    if (size := sum(sizes.values())) > (available := available_memory()):
+        size = _check_sizes(manifest, where)
+    if size > (available := available_memory()):
         raise BundleError(
             f"the files of the bundle {path} have {size:,} bytes, but only {available:,.0f} bytes of memory are "
             "available; end other programs, or open it on a larger machine",
@@ -452,7 +450,6 @@ def _limits_of(path: Path) -> Iterator[str]:
 
 def _read_file(path: Path, name: str, facts: Mapping[str, Any]) -> bytes:
     file = path / name
-    check_name(path, name)
     if file.is_symlink() or not file.is_file():
         raise BundleError(f"the bundle {path} lacks {name}, or it is a link; copy the whole bundle again")
     size = file.stat().st_size
@@ -462,21 +459,11 @@ def _read_file(path: Path, name: str, facts: Mapping[str, Any]) -> bytes:
             "copy or export the bundle again"
         )
     content = file.read_bytes()
-    _require_hash(file, sha256(content), facts["sha256"])
-    return content
-
-
-def check_hash(file: Path, expected: str) -> None:
-    """Raise BundleError unless a file has the hash that the manifest lists."""
-    with file.open("rb") as content:
-        _require_hash(file, hashlib.file_digest(content, "sha256").hexdigest(), expected)
-
-
-def _require_hash(file: Path, found: str, expected: str) -> None:
-    if found != expected:
+    if sha256(content) != facts["sha256"]:
         raise BundleError(
             f"{file} was altered: its SHA-256 differs from the manifest's; copy or export the bundle again"
         )
+    return content
 
 
 def fetch_model(address: Address, trust: Trust | None = None) -> Path:
@@ -505,24 +492,22 @@ def fetch_model(address: Address, trust: Trust | None = None) -> Path:
 def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
     if size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    with _new_folder(address) as new, named_as(new, address):
-        download(address / MANIFEST, new / MANIFEST, size)
+    with temporary_folder() as head, named_as(head, address):
+        download(address / MANIFEST, head / MANIFEST, size)
         signature, length = b"", size_of(address / SIGNATURE)
         if 0 < length <= MAX_SIGNATURE_BYTES:  # a longer one cannot be read
-            download(address / SIGNATURE, new / SIGNATURE, length)
-            signature = (new / SIGNATURE).read_bytes()
-        manifest, digest = read_manifest(new, trust)
+            download(address / SIGNATURE, head / SIGNATURE, length)
+            signature = (head / SIGNATURE).read_bytes()
+        manifest, digest = read_manifest(head, trust)
         place = _place(sha256(digest.encode() + signature) if signature else digest, address)
         if _is_intact(place):
             return place
-        for name in manifest["files"]:
-            check_name(new, name)
-        check_listed_sizes(new, manifest)
-        for name, facts in manifest["files"].items():
-            download(address / name, new / name, facts["bytes"])
-            check_hash(new / name, facts["sha256"])
-        signed = [SIGNATURE] if signature else []
-        _publish(new, place, [MANIFEST, *signed, *manifest["files"]])
+        check_listed_files(head, manifest)
+        with _new_in_cache(place) as new, named_as(new, address):
+            shutil.copytree(head, new, dirs_exist_ok=True)
+            for name, facts in manifest["files"].items():
+                download(address / name, new / name, facts["bytes"])
+            open_bundle(new, trust)
     return place
 
 
@@ -535,7 +520,7 @@ def _fetch_run(address: Address) -> Path:
     if _is_intact(place):
         return place
     logger.info(f"fetching {address} into the cache: {sum(sizes.values()) / 1e6:,.1f} MB")
-    with _new_folder(address) as new, named_as(new, address):
+    with _new_in_cache(place) as new, named_as(new, address):
         for name, size in sizes.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             download(address / name, new / name, size)
@@ -547,7 +532,6 @@ def _fetch_run(address: Address) -> Path:
                     check_files((new / name).parent)
         except DamagedError as error:
             raise BundleError(f"{error}; copy the whole folder again") from None
-        _publish(new, place, list(sizes))
     return place
 
 
@@ -582,17 +566,15 @@ def _is_intact(place: Path) -> bool:
 
 
 @contextmanager
-def _new_folder(address: Address) -> Iterator[Path]:
-    """Yield a temporary folder in the cache for the files of a model, which is deleted unless it was published."""
-    models = cache_folder() / "models"
-    models.mkdir(parents=True, exist_ok=True)
-    delete_leftovers(models / "new", locked=False)
-    temporary = temporary_path(models / "new")
-    try:
-        (temporary / address.name).mkdir(parents=True)
-        yield temporary / address.name
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def _new_in_cache(place: Path) -> Iterator[Path]:
+    """Yield a new folder for the files of a model, which appears at its place in the cache when it is complete."""
+    models = place.parent.parent
+    delete_abandoned([models], models)
+    with new_folder(place.parent) as temporary:
+        new = temporary / place.name
+        new.mkdir()
+        yield new
+        list_files(temporary, [file.relative_to(temporary).as_posix() for file in new.rglob("*")])
 
 
 @contextmanager
@@ -605,11 +587,3 @@ def named_as(new: Path, source: object) -> Iterator[None]:
         if message == str(error):
             raise
         raise type(error)(message, parameters=error.parameters) from error.__cause__
-
-
-def _publish(new: Path, place: Path, names: list[str]) -> None:
-    for name in names:
-        sync(new / name)
-    list_files(new.parent, [f"{new.name}/{name}" for name in names])
-    sync(new)
-    replace_folder(new.parent, place.parent)

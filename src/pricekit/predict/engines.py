@@ -9,7 +9,6 @@ import re
 import shutil
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Batch, Graph, PriceBatch
@@ -72,15 +71,15 @@ class LoadedEngine:
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            found = np.asarray(self.price_rows(inputs, some))
-            if found.shape != (len(some),):
+            priced = np.asarray(self.price_rows(inputs, some))
+            if priced.shape != (len(some),):
                 raise BundleError(
-                    f"the engine {self.name} returns prices of shape {found.shape} for {len(some)} rows; expected "
+                    f"the engine {self.name} returns prices of shape {priced.shape} for {len(some)} rows; expected "
                     "one price for each row. Export the run again; do not trust a bundle of others that does this",
-                    shape=found.shape,
+                    shape=priced.shape,
                     rows=len(some),
                 )
-            prices[some] = found
+            prices[some] = priced
 
         longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
         for_each(fill, longest_first, min(self.streams, len(longest_first)))
@@ -117,13 +116,16 @@ class LoadedEngine:
 def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
     """Call a function with every item in `streams` threads; raise the first exception."""
     if streams <= 1:
-        deque(map(function, items), maxlen=0)
+        for item in items:
+            function(item)
         return
     with ThreadPoolExecutor(streams) as pool:
-        deque(pool.map(function, items), maxlen=0)
+        for _ in pool.map(function, items):
+            pass
 
 
 AUTO = "auto"
+RECORD = "engine.json"
 GPU = "ort-cuda"
 REFERENCE = "ort-cpu"
 """The engine whose prices all others must match."""
@@ -170,7 +172,7 @@ def open_engine(
             from the reference's.
         BundleError: the graph cannot be loaded.
     """
-    record = read_record(graph.cache / "engine.json")
+    record = _read_record(graph)
     if name != AUTO:
         return _open_named(name, graph, vocab_size, record, similar)
     if similar is not None:
@@ -185,7 +187,8 @@ def _open_named(
     opened = _load(name, graph)
     if registry().get("engine", name).package != "pricekit" and name not in record.checked:
         _check_prices(opened, graph, vocab_size)
-        record.save(checked=(*record.checked, name))
+        record.checked.append(name)
+        _write_record(graph, record)
     default = similar if similar is not None and similar.name == name else opened
     return replace(opened, batch_tokens=record.batch_tokens.get(name, default.batch_tokens))
 
@@ -212,25 +215,27 @@ def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
 
 def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
     logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
-    found, failed = _load_all(graph)
-    reference = next((engine for engine in found if engine.name == REFERENCE), None)
-    if reference is not None and len(found) > 1:
+    opened, failed = _load_all(graph)
+    reference = next((engine for engine in opened if engine.name == REFERENCE), None)
+    if reference is not None and len(opened) > 1:
         batch = sample_batch(graph, vocab_size)
         expected = reference.price_batch(batch)
-        found = [engine for engine in found if engine is reference or _agrees(engine, batch, expected)]
+        opened = [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
     inputs = sample_inputs(graph, vocab_size)
-    with progress("choosing the fastest engine", len(found) * (len(BATCH_CHOICES) - 1) + 1) as advance:
-        found = [with_best_batch_size(engine, inputs, advance) for engine in found]
-        fastest = found[0]
-        if len(found) > 1:
-            fastest = found[int(np.median(speeds(found, inputs), axis=1).argmax())]
+    with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
+        opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
+        fastest = opened[0]
+        if len(opened) > 1:
+            fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
-    record.save(
+    record = EngineRecord(
+        machine=record.machine,
         fastest=fastest.name,
-        batch_tokens={engine.name: engine.batch_tokens for engine in found},
-        checked=tuple(engine.name for engine in found),
+        batch_tokens={engine.name: engine.batch_tokens for engine in opened},
+        checked=[engine.name for engine in opened],
         without_gpu=reason is not None,
     )
+    _write_record(graph, record)
     _warn_of_unused_gpu(fastest.name, reason)
     return fastest
 
@@ -243,8 +248,8 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
 
     def price_batch(batch: Batch) -> np.ndarray:
         with turns, plugin_call("engine", name, "pricing a batch"):
-            found: np.ndarray = price(batch)
-        return found
+            prices: np.ndarray = price(batch)
+        return prices
 
     tokens = int(getattr(engine, "batch_tokens", BATCH_TOKENS))
     return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, tokens, graph.max_length)
@@ -289,8 +294,8 @@ def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
         )
 
 
-def _difference(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.max(np.abs(found - expected) / expected))
+def _difference(prices: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(prices - expected) / expected))
 
 
 def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:
@@ -351,62 +356,57 @@ def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
     rounds: list[list[float]] = []
     started = time.perf_counter()
     for number in range(1 + REPEATS):
-        found = []
+        tokens_per_second = []
         for place, engine in enumerate(engines):
             some = list(islice(cycle(batches[place]), engine.streams * repeats[place]))
             began = time.perf_counter()
             for_each(partial(engine.price_rows, inputs), some, engine.streams)
             seconds = time.perf_counter() - began
-            found.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
+            tokens_per_second.append(int(inputs.tokens.lengths[np.concatenate(some)].sum()) / seconds)
             if not number:
                 repeats[place] = 1 + int(LEAST_S / seconds)
         if number:  # the first round is slower
-            rounds.append(found)
+            rounds.append(tokens_per_second)
         if rounds and time.perf_counter() - started > ENOUGH_S:
             break
     return np.array(rounds).T
 
 
-@dataclass(frozen=True)
-class EngineRecord:
+class EngineRecord(BaseModel):
     """Results for one graph; they are valid until the machine or an engine changes.
 
     Attributes:
-        path: the JSON file.
+        machine: as of `_machine`.
         fastest: the engine that `auto` chose; "" before a measurement.
         batch_tokens: the fastest batch size by engine, in tokens.
         checked: engines whose prices agree with the reference.
         without_gpu: there was an NVIDIA GPU that could not be used.
     """
 
-    path: Path
+    machine: str
     fastest: str = ""
-    batch_tokens: dict[str, int] = field(default_factory=dict)
-    checked: tuple[str, ...] = ()
+    batch_tokens: dict[str, int] = {}
+    checked: list[str] = []
     without_gpu: bool = False
 
-    def save(self, **changes: Any) -> None:
-        """Write the record with some changes. If that fails, the engines are measured again next time."""
-        found = {"machine": _machine(), **vars(replace(self, **changes))}
-        del found["path"]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.path, json.dumps(found) + "\n")
-        except OSError as error:
-            logger.warning(
-                f"the measurements cannot be cached in {self.path.parent}: {error.strerror or error}."
-            )
 
-
-def read_record(path: Path) -> EngineRecord:
-    """Read a record; an empty one if there is none for this machine or the file is damaged."""
+def _write_record(graph: Graph, record: EngineRecord) -> None:
+    """Cache a record. If that fails, the engines are measured again next time."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        if found.pop("machine") == _machine():
-            return TypeAdapter(EngineRecord).validate_python({**found, "path": path})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    return EngineRecord(path)
+        graph.cache.mkdir(parents=True, exist_ok=True)
+        write_text(graph.cache / RECORD, record.model_dump_json() + "\n")
+    except OSError as error:
+        logger.warning(f"the measurements cannot be cached in {graph.cache}: {error.strerror or error}.")
+
+
+def _read_record(graph: Graph) -> EngineRecord:
+    """Return the record of a graph; an empty one if there is none for this machine or the file is damaged."""
+    machine = _machine()
+    with suppress(OSError, ValueError):
+        record = EngineRecord.model_validate_json((graph.cache / RECORD).read_bytes())
+        if record.machine == machine:
+            return record
+    return EngineRecord(machine=machine)
 
 
 def _machine() -> str:
@@ -424,12 +424,12 @@ def _machine() -> str:
 @cache
 def _library_versions(package: str) -> dict[str, str]:
     """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
-    found = {}
+    versions = {}
     with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
         for requirement in metadata.requires(package) or []:
             if package == "pricekit" and not _ENGINE_EXTRA.search(requirement):
                 continue
             name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
             with suppress(metadata.PackageNotFoundError):
-                found[name] = metadata.version(name)
-    return found
+                versions[name] = metadata.version(name)
+    return versions

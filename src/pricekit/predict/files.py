@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,8 @@ from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.io.storage import Address, Location, fingerprint, for_all, working_path
 from pricekit.predict.intervals import BOUNDS
-from pricekit.predict.workers import Pace, TablePricer, price_in_processes, worthwhile
+from pricekit.predict.predictor import Predictor
+from pricekit.predict.workers import Pricing, price_in_processes, worthwhile
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -84,14 +85,13 @@ class Request:
     watch: Path | None = None
 
 
-def predict_file(predictor: TablePricer, request: Request, *, resume: bool, processes: int | None) -> int:
+def predict_file(predictor: Predictor, request: Request, *, resume: bool, processes: int | None) -> int:
     """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
     source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
-    limit, interval = request.limit, request.interval
     files = table_files(source)
     warn_of_other_formats(source)
     check_output(out, files)
-    check_request(predictor, columns, interval)
+    check_request(predictor, columns, request.interval)
     watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
     if resume and not resumable:
@@ -104,12 +104,14 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
         "model": predictor.digest,
         "columns": str(columns),
         "read options": str(read_options),
-        "limit": limit,
+        "limit": request.limit,
         "table": fingerprints,
         "pricekit version": [WINDOW, __version__],
         **({} if watching is None else {"sketch of priced rows": True}),
     }
-    tables = _merge_small(iter_files(files, columns, rows=WINDOW, limit=limit, read_options=read_options))
+    tables = _merge_small(
+        iter_files(files, columns, rows=WINDOW, limit=request.limit, read_options=read_options)
+    )
     with (
         working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
@@ -117,8 +119,8 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
     ):
         _resume_or_start(checkpoint, resume, watching)
         try:
-            size, done, counting = files_size(files), checkpoint.count, watching is not None
-            windows = priced(predictor, tables, size, done=done, processes=processes, counting=counting)
+            size, pricing = files_size(files), Pricing(counting=watching is not None)
+            windows = priced(predictor, tables, size, pricing, done=checkpoint.count, processes=processes)
             rows, empty = _store(windows, size, checkpoint, watching)
             if _fingerprints(files) != fingerprints:
                 checkpoint.clear()
@@ -127,7 +129,7 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
                 )
             with PredictionWriter(out) as writer:
                 for ids, prices in checkpoint:
-                    write_prices(writer, ids, prices, predictor, interval)
+                    write_prices(writer, ids, prices, predictor, request.interval)
         except BaseException:
             if checkpoint.count and resumable:
                 logger.warning(
@@ -143,7 +145,7 @@ def predict_file(predictor: TablePricer, request: Request, *, resume: bool, proc
     return rows
 
 
-def check_request(predictor: TablePricer, columns: Columns, interval: float | None) -> None:
+def check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
     """Raise errors that would otherwise occur at the end of the work."""
     if interval is not None:
         predictor.check_interval(interval)
@@ -157,14 +159,15 @@ def check_request(predictor: TablePricer, columns: Columns, interval: float | No
 
 def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:
     """Continue an interrupted prediction, or start from the first row."""
-    windows, differences = checkpoint.found()
+    earlier = checkpoint.earlier()
+    windows, differences = len(earlier.windows), earlier.differences
     if resume and not differences:
-        checkpoint.keep_name()
+        checkpoint.prediction = earlier.prediction or checkpoint.prediction
     if watch is not None and resume and windows and not differences:
         differences = [] if watch.resume(checkpoint.folder, windows) else ["sketch of priced rows"]
     if resume and windows and not differences:
         logger.info(f"resuming after {counted(windows, 'window')} of {WINDOW:,} rows.")
-        checkpoint.resume()
+        checkpoint.windows = earlier.windows
         return
     if windows:
         reason = (
@@ -206,7 +209,7 @@ def write_prices(
     writer: PredictionWriter,
     ids: pd.Series,
     prices: np.ndarray,
-    predictor: TablePricer,
+    predictor: Predictor,
     interval: float | None,
 ) -> None:
     """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
@@ -248,18 +251,17 @@ def _absolute(file: Location) -> str:
 
 def _fingerprints(files: list[Location]) -> list[list[object]]:
     """Return name, size and time or entity tag of each file that exists."""
-    return [found for found in for_all(fingerprint, files) if found]
+    return [facts for facts in for_all(fingerprint, files) if facts]
 
 
 def priced(
-    predictor: TablePricer,
+    predictor: Predictor,
     tables: Iterable[Table],
     size: int,
+    pricing: Pricing,
     *,
     done: int = 0,
-    processes: int | None = 1,
-    pace: Pace | None = None,
-    counting: bool = False,
+    processes: int | None,
 ) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
     """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
 
@@ -267,25 +269,24 @@ def priced(
         predictor: the model.
         tables: consecutive windows of rows.
         size: the final `Table.position`.
+        pricing: learns from the first window how long rows take.
         done: the number of tables at the beginning that are not priced; they come with None.
         processes: the number of processes; None: several if that is faster.
-        pace: learns from the first window how long rows take.
-        counting: whether the rows are counted, for `drift`.
     """
-    tables, pace = prefetched(tables), pace or Pace()
+    tables = prefetched(tables)
     for table in islice(tables, done):
         yield table, None, None
     for first in islice(tables, 1):
-        yield first, *pace.price(predictor, first, counting)
+        yield first, *pricing.price(predictor, first)
         if processes is None:
             windows_left = (size - first.position) / max(1, first.position) * (done + 1)
-            processes = worthwhile(predictor, pace, windows_left)
+            processes = worthwhile(predictor, pricing, windows_left)
     if processes is not None and processes > 1:
-        yield from price_in_processes(predictor, tables, processes, counting=counting)
+        yield from price_in_processes(predictor, tables, processes, counting=pricing.counting)
         return
     for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
         prices = predictor.price(inputs)
-        yield table, prices, predictor.count(table, inputs, prices) if counting else None
+        yield table, prices, predictor.count(table, inputs, prices) if pricing.counting else None
 
 
 def prefetched(items: Iterable[Item]) -> Iterator[Item]:
@@ -296,6 +297,20 @@ def prefetched(items: Iterable[Item]) -> Iterator[Item]:
         while (item := following.result()) is not None:
             following = pool.submit(next, iterator, None)
             yield item
+
+
+class Earlier(NamedTuple):
+    """What an interrupted prediction has left.
+
+    Attributes:
+        windows: its windows before the first one that is missing or damaged.
+        differences: names of the values of the key that differ.
+        prediction: its name; "" if that is damaged.
+    """
+
+    windows: list[Path]
+    differences: list[str]
+    prediction: str
 
 
 class PredictionCheckpoint:
@@ -310,7 +325,9 @@ class PredictionCheckpoint:
             with a different key are not used.
 
     Attributes:
-        prediction: a name for this prediction, which those that continue it have, too: 32 hexadecimal digits.
+        windows: the finished ones.
+        prediction: a name for this prediction, which those that continue it have, too, so that its rows are added to a
+            sketch once: 32 hexadecimal digits.
 
     Raises:
         DataError: the folder cannot be written.
@@ -322,8 +339,7 @@ class PredictionCheckpoint:
         self.folder = target.with_name(f".{target.name}.parts")
         self.key: dict[str, object] = json.loads(json.dumps(key))
         self.windows: list[Path] = []
-        self._found: list[Path] = []
-        self.prediction, self._before = secrets.token_hex(16), ""
+        self.prediction = secrets.token_hex(16)
 
     @property
     def count(self) -> int:
@@ -349,9 +365,8 @@ class PredictionCheckpoint:
             with suppress(OSError):
                 self.folder.rmdir()
 
-    def found(self) -> tuple[int, list[str]]:
-        """Return the number of windows of an earlier prediction, and the names of the key's values that differ."""
-        self._found = self._intact_windows()
+    def earlier(self) -> Earlier:
+        """Return what an interrupted prediction has left; raises DataError if it cannot be read."""
         file = self.folder / "key.json"
         try:
             known = dict(read_json(file)) if file.is_file() else {}
@@ -359,17 +374,10 @@ class PredictionCheckpoint:
             raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
         except (ValueError, TypeError):
             known = {}
-        self._before = str(known.get(_PREDICTION, ""))
-        return len(self._found), [name for name, value in self.key.items() if known.get(name, ...) != value]
-
-    def keep_name(self) -> None:
-        """Continue the prediction that was found, if it has a name, so that its rows are added to a sketch once."""
-        if re.fullmatch("[0-9a-f]{32}", self._before):
-            self.prediction = self._before
-
-    def resume(self) -> None:
-        """Continue after the windows that were found."""
-        self.windows = self._found
+        differences = [name for name, value in self.key.items() if known.get(name, ...) != value]
+        prediction = str(known.get(_PREDICTION, ""))
+        named = re.fullmatch("[0-9a-f]{32}", prediction)
+        return Earlier(self._intact_windows(), differences, prediction if named else "")
 
     def start(self) -> None:
         """Delete the windows of an earlier prediction, and write the key."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ from pricekit.io.storage import (
 )
 from pricekit.predict.files import WINDOW, check_request, priced, write_prices
 from pricekit.predict.predictor import Shipped
-from pricekit.predict.workers import Opened, Pace, ended_early, in_new_processes, kept, worthwhile
+from pricekit.predict.workers import Opened, Pricing, ended_early, in_new_processes, kept, worthwhile
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
 from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
 from pricekit.table.source import DEFAULT_READ_OPTIONS, format_of
@@ -206,10 +206,10 @@ class Job:
 
     def check(self) -> None:
         """Open the model; raises PluginError or BundleError, with the reason why a worker cannot work."""
-        found = self.model().digest
-        if found != self.digest:
+        digest = self.model().digest
+        if digest != self.digest:
             raise BundleError(
-                f"the worker has another bundle, with the digest {found}; expected {self.digest}"
+                f"the worker has another bundle, with the digest {digest}; expected {self.digest}"
             )
 
     @property
@@ -250,25 +250,25 @@ class Job:
             PricekitError: the model cannot be used.
             OSError: the disk is full.
         """
-        began, pace, notices = time.perf_counter(), Pace(), list[str]()
+        began, pricing, notices = time.perf_counter(), Pricing(), list[str]()
         try:
-            rows = self._price(part, processes, pace, notices.append)
+            rows = self._price(part, processes, pricing, notices.append)
         except (DataError, OSError) as error:
             if any(map(is_temporary, causes(error))):
                 raise
             problem = str(error) if isinstance(error, PricekitError) else describe_failure(error)
             return Outcome(part.name, 0, problem, time.perf_counter() - began, notices=notices)
         seconds = time.perf_counter() - began
-        return Outcome(part.name, rows, "", seconds, pace.preparing, pace.pricing, notices)
+        return Outcome(part.name, rows, "", seconds, pricing.preparing, pricing.pricing, notices)
 
-    def _price(self, part: Part, processes: int | None, pace: Pace, notices: Notices) -> int:
+    def _price(self, part: Part, processes: int | None, pricing: Pricing, notices: Notices) -> int:
         predictor, before, rows = self.model(), fingerprint(part.source), 0
         if isinstance(part.target, Path):
             part.target.parent.mkdir(parents=True, exist_ok=True)
         with PredictionWriter(part.target) as writer:
             size = size_of(part.source)
             tables = self._tables(part, notices)
-            for table, prices, _ in priced(predictor, tables, size, processes=processes, pace=pace):
+            for table, prices, _ in priced(predictor, tables, size, pricing, processes=processes):
                 assert prices is not None
                 write_prices(writer, table.ids, prices, predictor, self.interval)
                 rows += len(table)
@@ -332,20 +332,17 @@ class Runner(Protocol):
 
 def runner_of(name: str) -> Runner:
     """Return the runner that a package provides; raises PluginError."""
-    found = provided(GROUP)
-    if name not in found:
-        names = sorted(found)
+    runners = provided(GROUP)
+    if name not in runners:
+        names = sorted(runners)
         hint = f" Install pricekit-{name}." if name in PACKAGES else did_you_mean(name, names)
         raise PluginError(
             f"there is no runner '{name}'; available: {', '.join(names) or 'none'}.{hint}",
             parameters=("runner",),
             candidates=names,
         )
-    return cast(Runner, load_provided(found[name], "runner", ("runner",)))
+    return cast(Runner, load_provided(runners[name], "runner", ("runner",)))
 
-
-AT_A_TIME = 16
-"""Records that are read at a time."""
 
 SHOWN = 20
 """Failures that the error at the end quotes."""
@@ -421,9 +418,8 @@ def predict_folder(
 
 def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
     """Return the rows of the parts that need not be priced again, by name."""
-    with ThreadPoolExecutor(AT_A_TIME) as pool:  # remote files answer slowly
-        records = pool.map(job.finished, parts)
-        return {part.name: found.rows for part, found in zip(parts, records, strict=True) if found}
+    records = zip(parts, for_all(job.finished, parts), strict=True)
+    return {part.name: record.rows for part, record in records if record}
 
 
 def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
@@ -458,7 +454,7 @@ def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
         return 1
     measured = first.preparing + first.pricing
     times = len(left) * first.seconds / measured if measured else 0.0
-    return min(len(left), worthwhile(job.model(), Pace(first.preparing, first.pricing), times))
+    return min(len(left), worthwhile(job.model(), Pricing(first.preparing, first.pricing), times))
 
 
 def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], rows: int) -> tuple[int, dict[str, str]]:
@@ -483,8 +479,7 @@ def _check_folder(out: Location) -> None:
     """Refuse a folder that contains other things, which would be mixed with prices."""
     if isinstance(out, Path) and out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file. Name a folder for the prices.", parameters=("out",))
-    known = exists(out / RECORDS) if isinstance(out, Path) else is_folder(out / RECORDS)
-    if is_folder(out) and not known and files_below(out):
+    if is_folder(out) and not is_folder(out / RECORDS) and files_below(out):
         raise DataError(
             f"the folder {out} contains files that pricekit did not write; name an empty or a new folder",
             parameters=("out",),

@@ -6,7 +6,6 @@ HF_ENDPOINT names another hub.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,15 +16,13 @@ from typing import Any
 
 from pricekit.errors import BundleError, ConfigError
 from pricekit.io.causes import raise_outside_cause
-from pricekit.io.files import new_folder, temporary_folder
-from pricekit.io.log import logger
+from pricekit.io.files import new_folder
 from pricekit.io.progress import progress
+from pricekit.io.record import is_own
 from pricekit.predict.bundle import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
-    check_hash,
-    check_listed_sizes,
-    check_name,
+    check_listed_files,
     files_of_bundle,
     named_as,
     open_bundle,
@@ -38,13 +35,13 @@ _REPOSITORY = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCI
 _TOKEN = "the token that `hf auth login` stores, or the environment variable HF_TOKEN"  # noqa: S105
 
 
-def repository_of(given: str, *, revisions: bool = True) -> tuple[str, str | None]:
+def repository_of(name: str, *, revisions: bool = True) -> tuple[str, str | None]:
     """Return the id of a repository and the revision behind @; raises ConfigError."""
-    found = _REPOSITORY.fullmatch(given) if isinstance(given, str) else None
-    if found is None or ".." in given or (found[2] and not revisions):
+    parts = _REPOSITORY.fullmatch(name) if isinstance(name, str) else None
+    if parts is None or ".." in name or (parts[2] and not revisions):
         expected = "owner/name or owner/name@revision" if revisions else "owner/name"
-        raise ConfigError(f"the repository is {given!r}; expected {expected}", parameters=("repository",))
-    return found[1], found[2]
+        raise ConfigError(f"the repository is {name!r}; expected {expected}", parameters=("repository",))
+    return parts[1], parts[2]
 
 
 def push_bundle(path: Path, repository: str, *, public: bool) -> str:
@@ -67,28 +64,12 @@ def push_bundle(path: Path, repository: str, *, public: bool) -> str:
         operations: list[Any] = [
             CommitOperationAdd(path_in_repo=name, path_or_fileobj=content) for name, content in files.items()
         ]
-        operations += map(CommitOperationDelete, _earlier_files(api, repository) - files.keys())
+        earlier = _sizes(api.model_info(repository, files_metadata=True))
+        if MANIFEST in earlier:
+            old = [name for name in earlier.keys() - files.keys() if is_own(Path(name), ["bundle"])]
+            operations += map(CommitOperationDelete, old)
         done = api.create_commit(repository, operations, commit_message=f"Bundle {path.absolute().name}")
     return str(done.commit_url)
-
-
-def _earlier_files(api: Any, repository: str) -> set[str]:
-    """Return the files of the bundle at the head of a repository, as far as they are there."""
-    info = api.model_info(repository, files_metadata=True)
-    sizes = _sizes(info)
-    listed = {MANIFEST, SIGNATURE}
-    if MANIFEST in sizes:
-        try:
-            if sizes[MANIFEST] > MAX_MANIFEST_BYTES:
-                raise ValueError("it is too large")
-            with temporary_folder() as folder:
-                _download(repository, str(info.sha), MANIFEST, folder)
-                listed |= dict(json.loads((folder / MANIFEST).read_bytes())["files"]).keys()
-        except (ValueError, KeyError, TypeError, RecursionError):
-            logger.warning(
-                f"{MANIFEST} of {repository} was damaged, so files of an earlier bundle may remain there; delete them"
-            )
-    return listed & sizes.keys()
 
 
 def _sizes(info: Any) -> dict[str, int]:
@@ -134,17 +115,15 @@ def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None
             raise BundleError(f"{name} of {repository} has over {most[name]} bytes; do not trust it")
         _download(repository, commit, name, new)
     manifest, _ = read_manifest(new, trust)
+    check_listed_files(new, manifest)
     listed = manifest["files"]
     for name, facts in listed.items():
-        check_name(new, name)
         if sizes.get(name) != facts["bytes"]:
             found = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
             raise BundleError(f"{name} of {repository} {found} bytes; the manifest lists {facts['bytes']:,}")
-    check_listed_sizes(new, manifest)
     with progress("fetching", len(listed)) as advance:
-        for name, facts in listed.items():
+        for name in listed:
             _download(repository, commit, name, new)
-            check_hash(new / name, facts["sha256"])
             advance(1, name)
     shutil.rmtree(new / ".cache", ignore_errors=True)
     return commit

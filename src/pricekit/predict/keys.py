@@ -58,16 +58,6 @@ class Trust:
 
     keys: Mapping[str, Ed25519PublicKey] = field(repr=False)
 
-    def verifies(self, key: str, signature: bytes, content: bytes) -> bool:
-        """Return whether a signature of a content is that of the trusted key with this id."""
-        from cryptography.exceptions import InvalidSignature
-
-        try:
-            self.keys[key].verify(signature, content)
-        except InvalidSignature:
-            return False
-        return True
-
 
 def key_id(key: Ed25519PublicKey) -> str:
     """Return the fingerprint of a public key: SHA-256 of its SubjectPublicKeyInfo in DER, in hexadecimal.
@@ -113,25 +103,24 @@ def read_signing_key(given: Any, parameter: str) -> SigningKey:
     return SigningKey(key_id(key.public_key()), key)
 
 
-def read_trust(given: Any, parameter: str = "trust") -> Trust | None:
+def read_trust(trust: Any) -> Trust | None:
     """Read the public keys whose signatures are trusted, each from a PEM file.
 
     Args:
-        given: the path of a file, or several; None: no signature is needed.
-        parameter: that of errors.
+        trust: the path of a file, or several; None: no signature is needed.
 
     Raises:
         ConfigError: there is no file, or it holds no public Ed25519 key; or the package cryptography is not installed.
     """
-    if given is None:
+    if trust is None:
         return None
-    paths = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    paths = list(trust) if isinstance(trust, Sequence) and not isinstance(trust, str) else [trust]
     if not paths:
         raise ConfigError(
             "trust names no key, so no bundle could be opened; name one, or leave trust out",
-            parameters=(parameter,),
+            parameters=("trust",),
         )
-    keys = [_public_key(path_of(path, parameter), parameter) for path in paths]
+    keys = [_public_key(path_of(path, "trust"), "trust") for path in paths]
     return Trust({key_id(key): key for key in keys})
 
 
@@ -205,8 +194,8 @@ def sign_manifest(manifest: bytes, key: SigningKey) -> bytes:
     return (json.dumps(found.model_dump(), indent=2) + "\n").encode()
 
 
-def check_signature(path: Path, manifest: bytes, trust: Trust) -> str:
-    """Return the id of the trusted key that signed the manifest of a bundle's folder.
+def check_signature(path: Path, manifest: bytes, trust: Trust) -> None:
+    """Raise BundleError unless a trusted key has signed the manifest of a bundle's folder.
 
     Args:
         path: the folder.
@@ -216,6 +205,8 @@ def check_signature(path: Path, manifest: bytes, trust: Trust) -> str:
     Raises:
         BundleError: the signature is missing, damaged, of another manifest or of another key.
     """
+    from cryptography.exceptions import InvalidSignature
+
     file = path / SIGNATURE
     if file.is_symlink() or not file.is_file():
         raise _refused(
@@ -237,15 +228,14 @@ def check_signature(path: Path, manifest: bytes, trust: Trust) -> str:
             f"{trusted}. Do not use the bundle, unless you know whose key it is; then trust that, too"
         )
     try:
-        signature = base64.b64decode(found.signature, validate=True)
+        trust.keys[found.key_id].verify(base64.b64decode(found.signature, validate=True), manifest)
     except ValueError:
         raise _damaged(file, "") from None
-    if not trust.verifies(found.key_id, signature, manifest):
+    except InvalidSignature:
         raise _refused(
             f"the signature of the bundle {path} is not that of its manifest: one of both was altered, or is that of "
             "another bundle. Do not use it; copy the bundle again from where it was signed"
-        )
-    return found.key_id
+        ) from None
 
 
 def not_signed(model: object) -> BundleError:

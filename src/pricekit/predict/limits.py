@@ -65,16 +65,15 @@ def check_sizes(sizes: Mapping[str, int], members: Sequence[Mapping[str, str]], 
     """
     check = _Check(where)
     check.limit(sum(sizes.values()), MOST_BYTES, "bytes")
-    for plain, name in sorted({part for names in members for part in names.items()}):
-        _Check(f"{where}: {plain}").limit(sizes[name], FILE_BYTES[plain], "bytes")
-    used = {name for names in members for name in names.values()}
-    for name in sizes.keys() & FILE_BYTES.keys() - used:
-        _Check(f"{where}: {name}").limit(sizes[name], FILE_BYTES[name], "bytes")
-    assets = sorted(filter(is_asset, sizes.keys() - used))
+    parts = {part for names in members for part in names.items()}
+    used = {name for _, name in parts}
+    common = {(name, name) for name in sizes.keys() & FILE_BYTES.keys() - used}
+    assets = set(filter(is_asset, sizes.keys() - used))
     check.limit(len(assets), ASSETS, "assets")
-    for name in assets:
-        _Check(f"{where}: {name}").limit(sizes[name], ASSET_BYTES, "bytes")
-    others = sizes.keys() - used - FILE_BYTES.keys() - set(assets)
+    for plain, name in sorted(parts | common | {(asset, asset) for asset in assets}):
+        most = ASSET_BYTES if plain in assets else FILE_BYTES[plain]
+        _Check(f"{where}: {plain}").limit(sizes[name], most, "bytes")
+    others = sizes.keys() - used - FILE_BYTES.keys() - assets
     check.limit(sum(sizes[name] for name in others), OTHER_BYTES, "bytes in files that no member uses")
 
 

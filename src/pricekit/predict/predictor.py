@@ -305,21 +305,19 @@ def _load_bundle(path: Path, engine: str) -> Predictor:
     return Predictor.load(path, engine)
 
 
-_opened: dict[tuple[object, ...], Predictor] = {}
-"""The last predictor of this process, by what it was opened from."""
-
-
 @dataclass(frozen=True)
 class Shipped:
     """Opens a bundle whose files it contains; the hashes were checked where they were read.
 
     Attributes:
         bundle: the files.
+        digest: of the bundle.
         engine: the engine.
         batch_tokens: the sizes of batches of each member, on which the last bits of prices depend.
     """
 
-    bundle: Bundle = field(repr=False)
+    bundle: Bundle = field(repr=False, compare=False)
+    digest: str
     engine: str
     batch_tokens: tuple[int, ...]
 
@@ -342,15 +340,14 @@ class Shipped:
             raise BundleError(
                 f"the bundle {origin.path} has changed since it was loaded; load it again", path=origin.path
             )
-        return cls(bundle, origin.engine, predictor.batch_tokens)
+        return cls(bundle, bundle.digest, origin.engine, predictor.batch_tokens)
 
     def __call__(self) -> Predictor:
         """Return the predictor, which a process opens once; raises PluginError if it lacks a plugin or an engine."""
-        key = (self.bundle.digest, self.engine, self.batch_tokens)
-        if key not in _opened:
-            predictor = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine).with_batches(
-                self.batch_tokens
-            )
-            _opened.clear()
-            _opened[key] = predictor
-        return _opened[key]
+        return _open_shipped(self)
+
+
+@lru_cache(maxsize=1)
+def _open_shipped(shipped: Shipped) -> Predictor:
+    predictor = Predictor.from_bundle(BundleReader.of(shipped.bundle), shipped.engine)
+    return predictor.with_batches(shipped.batch_tokens)

@@ -146,23 +146,22 @@ def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
             str(memory),
             *paths,
         ]
-        with subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=home,
-            env=_environment(home),
-            start_new_session=True,
-        ) as child:
-            late = False
-            try:
-                output, _ = child.communicate(timeout=_START_SECONDS + seconds)
-            except subprocess.TimeoutExpired as error:
-                late, output = True, error.output or b""
-            finally:
-                child.kill()
-    return _report(output, -signal.SIGALRM if late else child.returncode, seconds, memory)
+        try:
+            child = subprocess.run(  # noqa: S603
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=home,
+                env=_environment(home),
+                start_new_session=True,
+                timeout=_START_SECONDS + seconds,
+                check=False,
+            )
+            output, code = child.stdout, child.returncode
+        except subprocess.TimeoutExpired as error:
+            output, code = error.output or b"", -signal.SIGALRM
+    return _report(output, code, seconds, memory)
 
 
 def _environment(home: str) -> dict[str, str]:

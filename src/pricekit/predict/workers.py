@@ -12,33 +12,27 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
 from pricekit.insight.priced_rows import PricedRows
-from pricekit.io.cpus import CPUS, available_memory, used_memory
+from pricekit.io.cpus import CPUS, available_memory, read_ahead, used_memory
 from pricekit.io.log import silence
+from pricekit.predict.predictor import Predictor
 from pricekit.table import Table
 
-if TYPE_CHECKING:
-    from pricekit.features.preprocess import Inputs
-    from pricekit.insight.sketch import Sketch
-    from pricekit.predict.members import Member
-
-
-Found = tuple[np.ndarray, PricedRows | None]
-"""Prices of rows, and counts of the rows if they are wanted."""
+Priced: TypeAlias = "tuple[np.ndarray, PricedRows | None]"
+"""Prices of rows, float32 (N,), and counts of the rows if they are wanted."""
 
 WORTH_SECONDS = 10.0
 """Starting processes takes some two seconds, so shorter work does without."""
@@ -53,48 +47,7 @@ _ONE_CPU = {CPUS: "1", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 """Several processes with several threads each would wait for each other's CPUs."""
 
 
-class TablePricer(Protocol):
-    """What the pricing of tables needs of a `Predictor`, which describes the members."""
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """The models."""
-
-    @property
-    def digest(self) -> str:
-        """Identifies the model by its contents."""
-
-    @property
-    def sketch(self) -> Sketch | None:
-        """The sketch of the training table, if the model has one."""
-
-    @property
-    def origin(self) -> object | None:
-        """Where the model was loaded from; None if other processes cannot open it."""
-
-    def prepare(self, table: Table) -> list[Inputs]:
-        """Return each member's inputs of a table's rows."""
-
-    def price(self, inputs: list[Inputs]) -> np.ndarray:
-        """Return the prices, float32 (N,)."""
-
-    def count(self, table: Table, inputs: list[Inputs], prices: np.ndarray) -> PricedRows:
-        """Return the counts of priced rows."""
-
-    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bounds around prices; raises ConfigError."""
-
-    def check_interval(self, level: float) -> None:
-        """Raise ConfigError unless the model has intervals of that level."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle how to open the model."""
-
-
-P = TypeVar("P", bound=TablePricer)
-
-
-def check_processes(predictor: TablePricer, processes: int | None) -> None:
+def check_processes(predictor: Predictor, processes: int | None) -> None:
     """Raise ConfigError unless a number of processes is possible."""
     if processes is not None and processes < 1:
         raise ConfigError(
@@ -109,7 +62,7 @@ def check_processes(predictor: TablePricer, processes: int | None) -> None:
 
 
 def price_in_processes(
-    predictor: TablePricer, tables: Iterable[Table], processes: int, *, counting: bool = False
+    predictor: Predictor, tables: Iterable[Table], processes: int, *, counting: bool = False
 ) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
     """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
 
@@ -123,24 +76,13 @@ def price_in_processes(
         PluginError: a process ended before it returned the prices, or a plugin fails.
         BundleError: the model has changed since it was loaded, or returns an invalid price.
     """
-    waiting: deque[tuple[Table, Future[Found]]] = deque()
     with in_new_processes(processes, Opened(predictor)) as pool:
+        submitted = ((table, pool.submit(_price, table, counting)) for table in tables)
         try:
-            for table in tables:
-                waiting.append((table, pool.submit(_price, table, counting)))
-                if len(waiting) > (AHEAD + 1) * processes:
-                    yield _next(waiting)
-            while waiting:
-                yield _next(waiting)
+            for table, priced in read_ahead(submitted, (AHEAD + 1) * processes):
+                yield table, *priced.result()
         except BrokenProcessPool:
             raise ended_early() from None
-
-
-def _next(
-    waiting: deque[tuple[Table, Future[Found]]],
-) -> tuple[Table, np.ndarray, PricedRows | None]:
-    table, found = waiting.popleft()
-    return table, *found.result()
 
 
 def ended_early() -> PluginError:
@@ -152,23 +94,25 @@ def ended_early() -> PluginError:
     )
 
 
-def _price(table: Table, counting: bool) -> Found:
-    return Pace().price(kept()(), table, counting)
+def _price(table: Table, counting: bool) -> Priced:
+    return Pricing(counting=counting).price(kept()(), table)
 
 
 @dataclass
-class Pace:
-    """The seconds that rows took so far.
+class Pricing:
+    """How rows are priced, and the seconds that they took so far.
 
     Attributes:
-        preparing: for tokens and features.
-        pricing: in the engine.
+        preparing: seconds for tokens and features.
+        pricing: seconds in the engine.
+        counting: whether the rows are counted, too, for `drift`.
     """
 
     preparing: float = 0.0
     pricing: float = 0.0
+    counting: bool = False
 
-    def price(self, predictor: TablePricer, table: Table, counting: bool) -> Found:
+    def price(self, predictor: Predictor, table: Table) -> Priced:
         """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
         began = time.perf_counter()
         inputs = predictor.prepare(table)
@@ -176,21 +120,21 @@ class Pace:
         prices = predictor.price(inputs)
         self.preparing += prepared - began
         self.pricing += time.perf_counter() - prepared
-        return prices, predictor.count(table, inputs, prices) if counting else None
+        return prices, predictor.count(table, inputs, prices) if self.counting else None
 
 
-def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
+def worthwhile(predictor: Predictor, seconds: Pricing, left: float) -> int:
     """Return the number of processes that price faster than threads, 1 if that is none.
 
     Threads suffice where the engine takes more time than what precedes it, because engines do not hold Python's lock.
 
     Args:
         predictor: of which the processes would have copies.
-        pace: of some rows.
+        seconds: of some rows.
         left: how many times as many rows are left.
     """
     streams = min(member.engine.streams for member in predictor.members)
-    if left * (pace.preparing + pace.pricing) < WORTH_SECONDS or pace.preparing < pace.pricing:
+    if left * (seconds.preparing + seconds.pricing) < WORTH_SECONDS or seconds.preparing < seconds.pricing:
         return 1
     if streams == 1 or predictor.origin is None:
         return 1
@@ -198,16 +142,16 @@ def worthwhile(predictor: TablePricer, pace: Pace, left: float) -> int:
 
 
 @dataclass(frozen=True)
-class Opened(Generic[P]):
+class Opened:
     """Returns an open predictor. Pickled, it becomes a function that opens the same model when it is called.
 
     An open engine belongs to its process. So an error reaches whoever waits for prices; the last model of a process
     stays open.
     """
 
-    predictor: P = field(repr=False)
+    predictor: Predictor = field(repr=False)
 
-    def __call__(self) -> P:
+    def __call__(self) -> Predictor:
         """Return the predictor."""
         return self.predictor
 
