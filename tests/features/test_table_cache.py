@@ -1,6 +1,7 @@
 """The cache of fitted features."""
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def fits(monkeypatch):
     return done
 
 
-def _fit(table, folder, options=OPTIONS, known={}):
+def _fit(table, folder, options=OPTIONS, known=MappingProxyType({})):
     return fit_features(["trees"], options, table, table.known_price, known, cache=folder)
 
 

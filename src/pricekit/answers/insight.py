@@ -62,7 +62,7 @@ def rows_of_user(
 def compute_features(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> pd.DataFrame:
     """Compute the features that a model reads; see `pricekit.Model.features`."""
     rows, members = rows_of_user(reader, table, options), reader.open().members
-    frames = [rows.ids.reset_index(drop=True)]
+    frames: list[pd.Series | pd.DataFrame] = [rows.ids.reset_index(drop=True)]
     for number, member in enumerate(members):
         features = member.preprocessor.features
         names = [f"{number}:{name}" if len(members) > 1 else name for name in features.names]

@@ -182,7 +182,9 @@ def ask_model(method: str, flags: Mapping[str, Any]) -> Any:
     if method != "report" and isinstance(trained, pk.CrossValidation):
         from pricekit.options import WeighedOptions, refuse_reading_options
 
-        refuse_reading_options({name: options.pop(name) for name in ("table", *WeighedOptions.__annotations__)})
+        refuse_reading_options(
+            {name: options.pop(name) for name in ("table", *WeighedOptions.__annotations__)}
+        )
     return call(getattr(trained, method), options)
 
 

@@ -174,8 +174,9 @@ def shared_rows(models: Sequence[HeldOut]) -> list[HeldOut]:
 
 def row_keys(held_out: HeldOut) -> pd.MultiIndex:
     """Return the identity of a row across runs on one table: row number, id and price."""
-    identity = [held_out.rows, held_out.ids, held_out.price]
-    return pd.MultiIndex.from_arrays(identity, names=["row", "id", "price"])
+    return pd.MultiIndex.from_arrays(
+        [held_out.rows, held_out.ids, held_out.price], names=["row", "id", "price"]
+    )
 
 
 def verdict_of(interval: tuple[float, float] | None) -> str:

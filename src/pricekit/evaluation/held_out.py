@@ -132,7 +132,9 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
 
 def count_shared_rows(held_out: HeldOut, table: HeldOut | Table) -> int:
     """Return the number of held-out rows whose text and price a table has; 0 if it is not that of the training."""
-    mine, theirs = (pd.MultiIndex.from_arrays([rows.text, rows.price]) for rows in (held_out, table))
+    mine, theirs = (
+        pd.MultiIndex.from_arrays([rows.text, np.asarray(rows.price)]) for rows in (held_out, table)
+    )
     shared = int(mine.isin(theirs).sum())
     return shared if shared >= TRAINED_ON * len(held_out) else 0
 

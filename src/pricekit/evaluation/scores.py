@@ -285,8 +285,8 @@ def metric_of(folders: Iterable[Path], name: str | None = None) -> Metric:
             f"there is no metric '{name}'; expected {', '.join(METRICS)}.{did_you_mean(name, METRICS)}",
             parameters=("metric",),
         )
-    named = (facts_of(folder).get("metric") for folder in folders)
-    return METRICS.get(name or next(named, None), SMAPE)
+    used = (str(facts_of(folder).get("metric")) for folder in folders)
+    return METRICS.get(name or next(used, ""), SMAPE)
 
 
 def facts_of(folder: Path) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class Predictor:
         return self.members[0].preprocessor
 
     @property
-    def feature_names(self) -> list[tuple[str, ...]]:
+    def feature_names(self) -> list[list[str]]:
         """The names of the feature columns of each member."""
         return [member.preprocessor.features.names for member in self.members]
 

@@ -139,7 +139,7 @@ def is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def is_float32(value: Any, kind: type, shape: tuple[int, ...]) -> bool:
+def is_float32(value: Any, kind: type[Any], shape: tuple[int, ...]) -> bool:
     """Return whether a value is an array, or a tensor, of float32 with a shape."""
     return isinstance(value, kind) and value.shape == shape and str(value.dtype).endswith("float32")
 
