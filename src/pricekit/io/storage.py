@@ -250,8 +250,10 @@ def failure(address: Address, action: str, error: Exception, *parameters: str) -
     """Return the DataError for an error of a provider's library; one that may pass is a temporary failure."""
     cause = None
     if isinstance(error, FileNotFoundError):
-        missing = "file or bucket" if action == "read" else "bucket or folder"
-        reason = f"there is no such {missing}. Check the address."
+        missing = (
+            "there is no such file or bucket" if action == "read" else "there is no such bucket or folder"
+        )
+        reason = f"{missing}. Check the address."
     elif isinstance(error, PermissionError):
         reason = "access is denied. Check the address, the credentials and their rights."
     elif any(map(_lacks_credentials, causes(error))):
