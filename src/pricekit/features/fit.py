@@ -106,9 +106,9 @@ class Sample:
         """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
         if len(self.rows) == self.count:
             return values
-        found = np.full(self.count, np.nan, np.float32)
-        found[self.rows] = values
-        return found
+        column = np.full(self.count, np.nan, np.float32)
+        column[self.rows] = values
+        return column
 
 
 def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
@@ -185,9 +185,9 @@ def fit_out_of_fold(
         *(partial(held_out, number) for number in range(folds)),
     ]
     with progress(f"fitting {part.name}", len(tasks)) as advance:
-        fitted, *found = _at_once(tasks, threads_for(len(table), folds), advance)
+        fitted, *blocks = _at_once(tasks, threads_for(len(table), folds), advance)
     block = np.zeros((len(table), len(names)), np.float32)
-    for held, values in enumerate(found):
+    for held, values in enumerate(blocks):
         block[fold == held] = values
     return fitted, dict(zip(names, block.T, strict=True))
 
@@ -362,9 +362,9 @@ def continue_features(
 def _check_rows_alone(part: FittedFeature, table: Table) -> None:
     """Reject a feature whose value for a row depends on other rows, because then the row's price would, too."""
     rows = np.arange(min(CHECKED_ROWS, len(table)))
-    together = transformed(part, table.take(rows))
+    block = transformed(part, table.take(rows))
     alone = [transformed(part, table.take(rows[i : i + 1])) for i in rows]
-    if len(rows) and not np.array_equal(together, np.vstack(alone)):
+    if len(rows) and not np.array_equal(block, np.vstack(alone)):
         raise PluginError(
             f"the feature '{part.name}' returns different values for a row alone and for the same row among others; "
             "everything learned from the training rows belongs in the state that fit returns; report it to the "
@@ -400,7 +400,7 @@ def too_slow(
         seconds: how long these features may take together, the first of them first.
         folds: the number of folds, see `fit_features`.
     """
-    found = []
+    slow = []
     for name in names:
         part = make(name, options.get(name, {}), {})
         if uses_price(part.plugin):
@@ -412,8 +412,8 @@ def too_slow(
                 f"the feature '{name}' would take about {needed:,.0f} s, and the time budget leaves {seconds:,.0f} s "
                 "for it, so it is left out; give more time"
             )
-            found.append(name)
-    return found
+            slow.append(name)
+    return slow
 
 
 def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray, folds: int, most: float) -> float:

@@ -201,15 +201,15 @@ def find_currency(before: str, after: str) -> str | None:
     if near and (code := re.search(r"\b([A-Z]{3})\s?$", before[: near[-1].start()])) and code[1] in signs:
         prefix.insert(0, code[1])
     suffix = [sign[0] for sign in sign_pattern().finditer(after) if sign.start() <= 1 and sign[0] != "R"]
-    found = [SPELLINGS.get(sign, sign) for sign in prefix + suffix]
-    plain = [sign for sign in found if sign not in SHARED]
-    return signs[plain[0]] if plain else next(iter(found), None)
+    near_signs = [SPELLINGS.get(sign, sign) for sign in prefix + suffix]
+    plain = [sign for sign in near_signs if sign not in SHARED]
+    return signs[plain[0]] if plain else next(iter(near_signs), None)
 
 
 def currency_in(text: str) -> str | None:
     """Return the currency that a text names anywhere, or None."""
-    found = sign_pattern().search(text)
-    return None if found is None or found[0] == "R" else canonical(found[0])
+    sign = sign_pattern().search(text)
+    return None if sign is None or sign[0] == "R" else canonical(sign[0])
 
 
 def without_signs(text: str) -> str:

@@ -281,8 +281,8 @@ def _count(path: Path) -> tuple[int, int]:
     bad = good = 0
     for block in _blocks(path):
         text = decoder.decode(block, final=not block)
-        found = len(_BAD.findall(text))
-        bad, good = bad + found, good + len(_BEYOND_ASCII.findall(text)) - found
+        invalid = len(_BAD.findall(text))
+        bad, good = bad + invalid, good + len(_BEYOND_ASCII.findall(text)) - invalid
         if bad > _ENOUGH_BAD:
             break
     return bad, good
@@ -298,7 +298,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _non_ascii_lines(path: Path) -> bytes:
     """Return lines with bytes beyond ASCII from the whole file, without splitting a character."""
-    found: list[bytes] = []
+    sample: list[bytes] = []
     size = 0
     with open(path, "rb") as file:
         while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
@@ -307,9 +307,9 @@ def _non_ascii_lines(path: Path) -> bytes:
                     if len(line) > _SAMPLE:  # no encoding uses a space or a comma inside another character
                         line = line[:_SAMPLE]
                         line = line[: max(line.rfind(b" "), line.rfind(b",")) + 1] or line
-                    found.append(line)
+                    sample.append(line)
                     size += len(line)
-    return b"".join(found)
+    return b"".join(sample)
 
 
 def _decodes(sample: bytes, name: str) -> bool:
@@ -338,13 +338,13 @@ def _plausible(sample: bytes, name: str) -> float:
     common = frozenset(_COMMON[name])
     if name in _ALPHABETS:
         beyond = [character.lower() for character in beyond]
-    found = sum(character in common for character in beyond)
+    count = sum(character in common for character in beyond)
     if name in _ODD:
         odd = _ODD[name].findall(text)
-        found -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
+        count -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
     if name not in _LATIN:  # no word mixes two alphabets
-        found -= len(_NEXT_TO_ASCII.findall(text))
-    return found / max(len(beyond), 1)
+        count -= len(_NEXT_TO_ASCII.findall(text))
+    return count / max(len(beyond), 1)
 
 
 def _typical(sample: bytes, name: str) -> float:

@@ -165,10 +165,10 @@ def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions
     A file without any column gets the name of the expected id column.
     """
     file = open_table(path, read_options, logger.debug)
-    found = no_cells(file.origin) if file.kind == "parquet" else {}
-    if columns.id is None or (found and columns.id not in found):
+    columns_of_file = no_cells(file.origin) if file.kind == "parquet" else {}
+    if columns.id is None or (columns_of_file and columns.id not in columns_of_file):
         return pd.Series([], dtype="int64", name="row")
-    cells = found.get(columns.id, pa.array([], pa.string()))
+    cells = columns_of_file.get(columns.id, pa.array([], pa.string()))
     return as_ids(columns.id, cells)
 
 

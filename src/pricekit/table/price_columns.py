@@ -170,8 +170,8 @@ class _Evidence:
         """Return the number of cells that show this decimal mark, without those in other currencies."""
         return sum(
             rows
-            for (found, of), rows in self.decimals.items()
-            if found == mark and not (of and currency and not may_mean(of, currency))
+            for (shown_mark, of), rows in self.decimals.items()
+            if shown_mark == mark and not (of and currency and not may_mean(of, currency))
         )
 
     def _add_example(self, kind: str, text: str) -> None:
@@ -227,9 +227,9 @@ def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
 
 
 def _multiplied_decimal(seen: _Evidence, decimal: str) -> str:
-    for found in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
-        if found["."] != found[","]:
-            return "." if found["."] > found[","] else ","
+    for rows_of_mark in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
+        if rows_of_mark["."] != rows_of_mark[","]:
+            return "." if rows_of_mark["."] > rows_of_mark[","] else ","
     return decimal
 
 
@@ -338,8 +338,8 @@ def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
     mark = like.decimal_mark or form.decimal_of(like)
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
-    found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
-    return np.asarray(found.astype(np.float64))
+    numbers = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
+    return np.asarray(numbers.astype(np.float64))
 
 
 def _read(text: str, form: PriceFormat) -> tuple[float, str]:

@@ -262,10 +262,10 @@ def _prices(
         return None
     name = columns.price
     with readable(file.name, name):
-        found = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
-    if description := describe_prices(found):
+        prices = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
+    if description := describe_prices(prices):
         notices(f"{file.name}: {description}")
-    return found
+    return prices
 
 
 def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Notices) -> Columns:
@@ -432,7 +432,7 @@ def _cells(texts: Any) -> list[Any]:
             type=kind,
         )
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
-        found = "None" if texts is None else f"one {kind}"
+        described = "None" if texts is None else f"one {kind}"
         remedy = (
             "Put a text into a list: [text]."
             if isinstance(texts, str | bytes)
@@ -441,7 +441,9 @@ def _cells(texts: Any) -> list[Any]:
         if hasattr(texts, "collect"):
             remedy = "Call its collect() first."
         raise DataError(
-            f"a table or a list of texts is expected, not {found}. {remedy}", parameters=("table",), type=kind
+            f"a table or a list of texts is expected, not {described}. {remedy}",
+            parameters=("table",),
+            type=kind,
         )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise DataError(

@@ -67,8 +67,8 @@ def equal_texts(texts: pd.Series) -> np.ndarray:
         >>> equal_texts(pd.Series(["Green Tea", "ink", "green  tea!"])).tolist()
         [0, 1, 0]
     """
-    found = in_threads(lambda cells: normal_words(cells).hashes(cells), text_parts(texts))
-    return numbered(np.concatenate([np.zeros(0, np.int64), *found]))
+    hashes = in_threads(lambda cells: normal_words(cells).hashes(cells), text_parts(texts))
+    return numbered(np.concatenate([np.zeros(0, np.int64), *hashes]))
 
 
 def numbered(hashes: np.ndarray) -> np.ndarray:
@@ -103,12 +103,12 @@ class Compared:
 
     def similarity(self, pairs: Ints) -> npt.NDArray[np.float64]:
         """Estimate the Jaccard similarity of pairs of the S texts, int64 (P, 2); the standard error is up to 0.044."""
-        found = [np.zeros(0)]
+        similarity = [np.zeros(0)]
         for part in np.array_split(pairs, 1 + len(pairs) // _PAIRS_AT_ONCE):
             one, other = (self.signature[self.place[part[:, side]]] for side in (0, 1))
-            found.append((one == other).mean(axis=1))
+            similarity.append((one == other).mean(axis=1))
             rows_read(part.size)
-        return np.concatenate(found)
+        return np.concatenate(similarity)
 
 
 def compare(texts: pd.Series, *, folder: Path | None = None) -> Compared:
@@ -144,22 +144,22 @@ def _fingerprints(cells: pa.LargeStringArray) -> tuple[Ints, Ints, Hashes]:
     return words.hashes(cells), *signatures(words)
 
 
-def similar_pairs(found: Compared) -> tuple[Ints, npt.NDArray[np.float64]]:
+def similar_pairs(compared: Compared) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Return pairs of different texts that agree in a band, int64 (P, 2), and their estimated similarity, (P,)."""
     agreeing: list[Ints] = []
     for start in range(0, PERMUTATIONS, _BANDS_AT_ONCE * _BAND):
-        agreeing += in_threads(_pairs_of_equal, _band_keys(found, start))
+        agreeing += in_threads(_pairs_of_equal, _band_keys(compared, start))
     both = _different(agreeing)
-    pairs = np.stack(np.divmod(both, max(1, len(found.place))), 1)
-    return found.number[pairs], found.similarity(pairs)
+    pairs = np.stack(np.divmod(both, max(1, len(compared.place))), 1)
+    return compared.number[pairs], compared.similarity(pairs)
 
 
-def _band_keys(found: Compared, start: int) -> npt.NDArray[np.uint64]:
+def _band_keys(compared: Compared, start: int) -> npt.NDArray[np.uint64]:
     """Return a hash of each of some bands, uint64 (`_BANDS_AT_ONCE`, S)."""
-    keys = np.zeros((_BANDS_AT_ONCE, len(found.place)), np.uint64)
-    for first in range(0, len(found.place), _TEXTS_AT_ONCE):
+    keys = np.zeros((_BANDS_AT_ONCE, len(compared.place)), np.uint64)
+    for first in range(0, len(compared.place), _TEXTS_AT_ONCE):
         some = slice(first, first + _TEXTS_AT_ONCE)
-        values = found.signature[found.place[some], start : start + _BANDS_AT_ONCE * _BAND]
+        values = compared.signature[compared.place[some], start : start + _BANDS_AT_ONCE * _BAND]
         bands = np.ascontiguousarray(values).view(np.uint64).reshape(len(values), _BANDS_AT_ONCE, -1)
         key = np.zeros(bands.shape[:2], np.uint64)
         for part in np.moveaxis(bands, 2, 0):
@@ -199,7 +199,7 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     pairs, count = _word_pairs(words)
     rows = np.flatnonzero(count >= MIN_PAIRS)
     start = offsets_of(count)
-    mixed, found = _mixed(pairs), np.empty((len(rows), PERMUTATIONS), np.uint32)
+    mixed, signature = _mixed(pairs), np.empty((len(rows), PERMUTATIONS), np.uint32)
     for some in _blocks(count[rows]):
         first, length = start[rows[some]], count[rows[some]]
         # The last pair fills a shorter text.
@@ -210,8 +210,8 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
             np.multiply(block, factor[number], out=permuted)
             np.add(permuted, offset[number], out=permuted)
             np.minimum.reduce(permuted, axis=0, out=least[number])
-        found[some] = least.T
-    return rows, found
+        signature[some] = least.T
+    return rows, signature
 
 
 def _permutations() -> tuple[Hashes, Hashes]:
@@ -276,10 +276,10 @@ class NormalWords:
         two have the same hash with a probability of 3e-8.
         """
         every = np.array([hash(word) for word in self.known.to_pylist()], np.int64)[self.word].tobytes()
-        found = [hash(every[start:end]) for start, end in pairwise((8 * self.ends).tolist())]
+        hashes = [hash(every[start:end]) for start, end in pairwise((8 * self.ends).tolist())]
         for row in np.flatnonzero(np.diff(self.ends) == 0).tolist():
-            found[row] = hash(cells[row].as_py())
-        return np.array(found, np.int64)
+            hashes[row] = hash(cells[row].as_py())
+        return np.array(hashes, np.int64)
 
 
 def text_parts(texts: pd.Series) -> Iterator[pa.LargeStringArray]:

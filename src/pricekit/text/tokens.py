@@ -202,9 +202,9 @@ class WordCache:
             return _tokenize_words(tokenizer, words.to_pylist())
         if len(self.words) > _CACHED_WORDS:
             self._clear()
-        found = pc.index_in(words, self.words)
-        positions = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-        new = words.filter(found.is_null())
+        place = pc.index_in(words, self.words)
+        positions = pc.fill_null(place, -1).to_numpy().astype(np.int64)
+        new = words.filter(place.is_null())
         tokens = _tokenize_words(tokenizer, new.to_pylist())
         positions[positions < 0] = len(self.words) + np.arange(len(new))
         result = pa.concat_arrays([self.tokens, tokens]).take(pa.array(positions))
