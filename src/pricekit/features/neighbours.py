@@ -29,7 +29,7 @@ from pricekit.config import Search, Section
 from pricekit.errors import BundleError
 from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
-from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, evenly
+from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, distinct, evenly
 from pricekit.wording import shorten
 
 VISITS = 50_000
@@ -83,7 +83,7 @@ def index_texts(texts: Iterable[str], *, most_terms: int) -> dict[str, Any]:
     word, length = _numbers(texts, number.__getitem__)
     codes, rows = _terms_of(word, length, len(number))
     most = max(len(length), 1)
-    places = _distinct(codes * most + rows)  # one number for each pair of a term and a row
+    places = distinct(codes * most + rows)  # one number for each pair of a term and a row
     first = np.flatnonzero(np.diff(places // most, prepend=-1))
     codes, count = places[first] // most, np.diff(np.append(first, len(places)))
     kept = _chosen(count, most, most_terms)
@@ -141,7 +141,7 @@ def nearest(
     codes, text = _terms_of(numbers, length, len(index.words))
     term = np.searchsorted(index.terms[:-1], codes)  # the last term stands for those after it, too
     known = index.terms[term] == codes
-    text, term = np.divmod(_distinct(text[known] * len(index.terms) + term[known]), len(index.terms))
+    text, term = np.divmod(distinct(text[known] * len(index.terms) + term[known]), len(index.terms))
     cut = np.searchsorted(text, np.arange(len(texts) + 1)).tolist()
     for number, (a, b) in enumerate(itertools.pairwise(cut)):
         if a < b:
@@ -193,12 +193,6 @@ def _terms_of(word: Ints, length: Ints, words: int) -> tuple[Ints, Ints]:
     pair = known[1:] & known[:-1] & (text[1:] == text[:-1])
     pairs = words + words * word[:-1][pair] + word[1:][pair]
     return np.concatenate([word[known], pairs]), np.concatenate([text[known], text[1:][pair]])
-
-
-def _distinct(numbers: Ints) -> Ints:
-    """Return the distinct numbers from 0, ascending; `numpy.unique` takes several times as long."""
-    numbers.sort()
-    return numbers[np.diff(numbers, prepend=-1) > 0]
 
 
 def _chosen(count: Ints, rows: int, most_terms: int) -> Bools:

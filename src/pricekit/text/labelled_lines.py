@@ -235,6 +235,12 @@ def run_edges(inside: Bools) -> Ints:
     return np.flatnonzero(padded[1:] != padded[:-1])
 
 
+def distinct(numbers: Ints) -> Ints:
+    """Sort numbers from 0, in place, and return the distinct ones; several times as fast as `numpy.unique`."""
+    numbers.sort()
+    return numbers[np.diff(numbers, prepend=-1) > 0]
+
+
 def evenly(count: int, most: int) -> Ints:
     """Return the numbers of all rows, or of a sample of evenly spaced ones, ascending."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
