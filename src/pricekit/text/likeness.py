@@ -142,25 +142,21 @@ def _fingerprints(cells: pa.LargeStringArray) -> tuple[Ints, Ints, Hashes]:
 
 def similar_pairs(compared: Compared) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Return pairs of different texts that agree in a band, int64 (P, 2), and their estimated similarity, (P,)."""
-    agreeing = [np.zeros(0, np.int64)]
-    for start in range(0, PERMUTATIONS, _BANDS_AT_ONCE * _BAND):
-        agreeing += in_threads(_pairs_of_equal, _band_keys(compared, start))
-    both = distinct(np.concatenate(agreeing))
+    bands = range(0, PERMUTATIONS, _BAND)
+    agreeing = in_threads(lambda start: _pairs_of_equal(_band_keys(compared, start)), bands, _BANDS_AT_ONCE)
+    both = distinct(np.concatenate(list(agreeing)))
     pairs = np.stack(np.divmod(both, max(1, len(compared.place))), 1)
     return compared.number[pairs], compared.similarity(pairs)
 
 
 def _band_keys(compared: Compared, start: int) -> npt.NDArray[np.uint64]:
-    """Return a hash of each of some bands, uint64 (`_BANDS_AT_ONCE`, S)."""
-    keys = np.zeros((_BANDS_AT_ONCE, len(compared.place)), np.uint64)
+    """Return a hash of the values of a band, uint64 (S,)."""
+    keys = np.zeros(len(compared.place), np.uint64)
     for first in range(0, len(compared.place), _TEXTS_AT_ONCE):
         some = slice(first, first + _TEXTS_AT_ONCE)
-        values = compared.signature[compared.place[some], start : start + _BANDS_AT_ONCE * _BAND]
-        bands = np.ascontiguousarray(values).view(np.uint64).reshape(len(values), _BANDS_AT_ONCE, -1)
-        key = np.zeros(bands.shape[:2], np.uint64)
-        for part in np.moveaxis(bands, 2, 0):
-            key = (key ^ (key >> np.uint64(32)) ^ part) * ODD
-        keys[:, some] = key.T
+        values = compared.signature[compared.place[some], start : start + _BAND]
+        for part in np.ascontiguousarray(values).view(np.uint64).T:
+            keys[some] = (keys[some] ^ (keys[some] >> np.uint64(32)) ^ part) * ODD
         rows_read(len(values))
     return keys
 
