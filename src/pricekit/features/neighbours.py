@@ -26,6 +26,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pricekit.config import Search, Section
+from pricekit.core.contracts import State
 from pricekit.errors import BundleError
 from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
@@ -234,8 +235,6 @@ def _checked(count: Any, most: int, what: str) -> int:
         raise ValueError(f"it has {shorten(str(count))} {what}, expected {most:,} at most")
     return count
 
-
-State = dict[str, Any]
 
 _TEXTS = 1_000
 """Texts that are searched together; more take more memory and no less time."""
