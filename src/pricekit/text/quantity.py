@@ -58,7 +58,10 @@ _SPELLINGS = {
 """The units of texts by class; another character may stand for "-", or none."""
 
 # In an item name these usually mean something else ("24 in 1") or packs: only a Unit line may use them.
-_NOT_IN_TEXT = frozenset("m in gr caps item items unit units case cases pack packs pk pks".split())
+_NOT_IN_TEXT = {
+    *("m", "in", "gr", "caps", "item", "items", "unit", "units"),
+    *("case", "cases", "pack", "packs", "pk", "pks"),
+}
 
 
 UNITS = {
