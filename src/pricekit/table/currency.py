@@ -244,8 +244,10 @@ def is_currency(text: str) -> bool:
     )
 
 
-def may_mean(shown: str, wanted: str) -> bool:
-    """Return whether a sign may mean a currency, both named by `canonical`: "$" may mean CAD."""
+def may_mean(shown: str | None, wanted: str | None) -> bool:
+    """Return whether a sign may mean a currency, both named by `canonical`: "$" may mean CAD, and no sign any."""
+    if not shown or not wanted:
+        return True
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
 
 
@@ -257,9 +259,7 @@ def require_same_currency(trained: str | None, other: str | None, whose: str = "
         other: the currency of the other prices.
         whose: a description of the other prices, for the message.
     """
-    if not trained or not other:
-        return
-    if not (may_mean(other, trained) or may_mean(trained, other)):
+    if trained and other and not (may_mean(other, trained) or may_mean(trained, other)):
         raise DataError(
             f"the training prices are in {label(trained)}, but the prices {whose} are in {label(other)}. Convert one "
             "of them, or use prices in the same currency.",

@@ -83,8 +83,7 @@ class PriceFormat:
     @property
     def others(self) -> int:
         """The number of cells in a currency other than that of the column."""
-        main = self.currency
-        return sum(n for name, n in self.currencies.items() if main and not may_mean(name, main))
+        return sum(count for name, count in self.currencies.items() if not may_mean(name, self.currency))
 
     @property
     def mixed(self) -> bool:
@@ -171,7 +170,7 @@ class _Evidence:
         return sum(
             rows
             for (shown_mark, of), rows in self.decimals.items()
-            if shown_mark == mark and not (of and currency and not may_mean(of, currency))
+            if shown_mark == mark and may_mean(of, currency)
         )
 
     def _add_example(self, kind: str, text: str) -> None:
@@ -210,9 +209,7 @@ def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> Pric
 def shows_other_currency(text: str, currency: str | None) -> bool:
     """Return whether a cell shows a currency other than the column's."""
     cell = read_cell(text)
-    return isinstance(cell, Cell) and bool(
-        cell.currency and currency and not may_mean(cell.currency, currency)
-    )
+    return isinstance(cell, Cell) and not may_mean(cell.currency, currency)
 
 
 def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
@@ -346,7 +343,7 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
     cell = read_cell(text)
     if not isinstance(cell, Cell):
         return np.nan, cell
-    if shows_other_currency(text, form.currency):
+    if not may_mean(cell.currency, form.currency):
         return np.nan, OTHER_CURRENCY
     if form.strict and cell.decimal_mark not in (None, form.decimal):
         return np.nan, NOT_A_NUMBER
@@ -398,9 +395,8 @@ def describe_prices(form: PriceFormat) -> str:
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
     """Return the number of cells per currency, most frequent first; with `others`, without the column's currency."""
-    main = form.currency if others else None
-    shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
-    return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())
+    shown = [name for name in form.currencies if not (others and may_mean(name, form.currency))]
+    return ", ".join(f"{label(name)}: {form.currencies[name]:,}" for name in shown)
 
 
 def _number(value: float) -> str:
