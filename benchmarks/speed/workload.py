@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,8 @@ def make_workload(config: RunConfig, table: Table, rows: int) -> Workload:
     plugins = ModelPlugins.create(config)
     tokenizer = plugins.backbone.tokenizer(part.text.tolist())
     columns = Columns(tuple(config.columns.text), config.columns.price, None)
-    features, _ = fit_features(
-        config.features, config.feature_options, without_price(part, columns), part.known_price
-    )
+    priced = replace(without_price(part, columns), price=part.known_price)
+    features, _ = fit_features(config.features, config.feature_options, priced)
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
     )

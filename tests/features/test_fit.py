@@ -43,10 +43,10 @@ def known(tmp_path, monkeypatch):
 def test_the_columns_of_a_row_do_not_depend_on_its_own_price(known):
     texts = [f"product {number}" for number in range(23)]
     price = np.arange(1, 24, dtype=float)
-    fitted, out_of_fold = fit_features(["known"], {}, table_of_texts(texts), price)
+    fitted, out_of_fold = fit_features(["known"], {}, replace(table_of_texts(texts), price=price))
     assert out_of_fold["known"].tolist() == [0.0] * 23  # each text is known from one row, its own
     assert fitted.transform(table_of_texts(texts))[:, 0].tolist() == price.tolist()
-    twice = fit_features(["known"], {}, table_of_texts(["a"] * 23), price)[1]["known"]
+    twice = fit_features(["known"], {}, replace(table_of_texts(["a"] * 23), price=price))[1]["known"]
     assert (twice[:22] == 23).any()  # a text that others have, too, is known from the last of those
     assert twice[22] < 23
 
@@ -54,7 +54,7 @@ def test_the_columns_of_a_row_do_not_depend_on_its_own_price(known):
 def test_two_folds_learn_from_each_other(known):
     table = table_of_texts(["a"] * 20)
     together = replace(table, together=np.arange(20))
-    _, columns = fit_features(["known"], {}, together, np.arange(1, 21, dtype=float), folds=2)
+    _, columns = fit_features(["known"], {}, replace(together, price=np.arange(1, 21, dtype=float)), folds=2)
     last = sorted(set(columns["known"].tolist()))  # of the rows of the other fold
     assert len(last) == 2
     assert last[1] == 20
@@ -71,23 +71,25 @@ def test_threads_fit_no_more_rows_than_allowed(monkeypatch):
 def test_out_of_fold_values_do_not_leak_between_equal_texts(known):
     texts = [f"product {number}" for number in range(20)] * 2
     table = table_of_texts([*texts[:20], *(text.upper() + "!" for text in texts[20:])])
-    _, out_of_fold = fit_features(["known"], {}, table, np.arange(1, 41, dtype=float))
+    _, out_of_fold = fit_features(["known"], {}, replace(table, price=np.arange(1, 41, dtype=float)))
     assert out_of_fold["known"].tolist() == [0.0] * 40
-    _, exactly = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))
+    _, exactly = fit_features(
+        ["known"], {}, replace(table_of_texts(texts), price=np.arange(1, 41, dtype=float))
+    )
     assert exactly["known"].tolist() == [0.0] * 40
 
 
 def test_the_first_complete_estimate_of_the_log_price_is_found():
     table, price = table_of_texts([f"tea {number}" for number in range(30)]), np.arange(1.0, 31.0)
     names = ["fast15", "trees"]
-    fitted, _ = fit_features(names, {"trees": {"rounds": 2}}, table, price)
+    fitted, _ = fit_features(names, {"trees": {"rounds": 2}}, replace(table, price=price))
     assert fitted.names[fitted.log_price] == "trees_log_price"
     assert fit_features(["fast15"], {}, table)[0].log_price is None
 
 
 def test_an_estimate_that_is_no_column_of_its_feature_is_an_error(known, raises):
     known.write_text(PLUGIN.replace("uses_price = True", "uses_price = True; log_price = 'other'"))
-    fitted, _ = fit_features(["known"], {}, table_of_texts(["a", "b"] * 6), np.ones(12))
+    fitted, _ = fit_features(["known"], {}, replace(table_of_texts(["a", "b"] * 6), price=np.ones(12)))
     with raises(PluginError):
         fitted.log_price  # noqa: B018
 
@@ -95,7 +97,9 @@ def test_an_estimate_that_is_no_column_of_its_feature_is_an_error(known, raises)
 def test_known_out_of_fold_values_are_not_computed_again(known):
     texts, price = [f"product {number}" for number in range(23)], np.arange(1, 24, dtype=float)
     before = np.linspace(5, 6, 23, dtype=np.float32)
-    fitted, columns = fit_features(["known"], {}, table_of_texts(texts), price, {"known": before})
+    fitted, columns = fit_features(
+        ["known"], {}, replace(table_of_texts(texts), price=price), {"known": before}
+    )
     assert columns["known"] is before
     assert fitted.transform(table_of_texts(texts))[:, 0].tolist() == price.tolist()
 
@@ -104,9 +108,13 @@ def test_known_out_of_fold_values_are_not_computed_again(known):
 def test_out_of_fold_values_do_not_depend_on_the_number_of_threads(known, monkeypatch, cpus):
     monkeypatch.setattr("pricekit.features.fit.usable_cpus", lambda: cpus)
     texts = ["a", "b"] * 20  # labels, which recur in every fold
-    found = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
+    found = fit_features(["known"], {}, replace(table_of_texts(texts), price=np.arange(1, 41, dtype=float)))[
+        1
+    ]["known"]
     monkeypatch.setattr("pricekit.features.fit.ROWS_AT_ONCE", 1)
-    again = fit_features(["known"], {}, table_of_texts(texts), np.arange(1, 41, dtype=float))[1]["known"]
+    again = fit_features(["known"], {}, replace(table_of_texts(texts), price=np.arange(1, 41, dtype=float)))[
+        1
+    ]["known"]
     assert found.any()
     assert np.array_equal(found, again)
 
@@ -117,7 +125,7 @@ def test_a_failure_in_one_fold_names_the_feature(known, raises):
     )
     registry.cache_clear()
     with raises(PluginError, kind="feature", name="known", package="known.py"):
-        fit_features(["known"], {}, table_of_texts([f"p {n}" for n in range(23)]), np.ones(23))
+        fit_features(["known"], {}, replace(table_of_texts([f"p {n}" for n in range(23)]), price=np.ones(23)))
 
 
 def test_a_price_feature_without_prices_is_an_error(known, raises):

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import pricekit as pk
@@ -31,7 +30,7 @@ def fits_take(monkeypatch):
 
 def left_out(seconds, rows=2000):
     table = pk.read_table(pk.make_catalog(rows))
-    return too_slow(["optimized22", "trees"], {}, table, np.asarray(table.price), seconds, folds=5)
+    return too_slow(["optimized22", "trees"], {}, table, seconds, folds=5)
 
 
 def test_what_only_the_first_fit_does_is_not_scaled_with_the_rows(fits_take):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,11 +66,11 @@ def test_no_row_sees_its_own_price():
     texts = [f"{text} planted{number}" for number, text in enumerate(make_catalog(60).catalog_content)]
     price = np.linspace(1, 60, 60)
     table = table_of_texts(texts)
-    _, before = fit_features(["neighbours"], {}, table, price)
+    _, before = fit_features(["neighbours"], {}, replace(table, price=price))
     for row in range(0, 60, 7):
         changed = price.copy()
         changed[row] *= 1_000
-        _, after = fit_features(["neighbours"], {}, table, changed)
+        _, after = fit_features(["neighbours"], {}, replace(table, price=changed))
         for name, column in before.items():
             assert after[name][row] == column[row]
         assert (after["neighbour_log_price"] != before["neighbour_log_price"]).any()
@@ -81,7 +82,9 @@ def test_a_model_opens_with_its_state_as_json():
         table_of_texts(catalog.catalog_content),
         table_of_texts(make_catalog(50, seed=9).catalog_content),
     )
-    features, _ = fit_features(["neighbours"], {"neighbours": {"k": 4}}, table, catalog.price.to_numpy())
+    features, _ = fit_features(
+        ["neighbours"], {"neighbours": {"k": 4}}, replace(table, price=catalog.price.to_numpy())
+    )
     again = FittedFeatures.from_json(json.loads(json.dumps(features.to_json())))
     assert again.transform(new).tobytes() == features.transform(new).tobytes()
     assert again.transform(new)[:, 2].max() > 0

@@ -36,7 +36,7 @@ def fits(monkeypatch):
 
 
 def _fit(table, folder, options=OPTIONS, known=MappingProxyType({})):
-    return fit_features(["trees"], options, table, table.known_price, known, cache=folder)
+    return fit_features(["trees"], options, table, known, cache=folder)
 
 
 def test_a_feature_is_fitted_once_and_then_read(table, tmp_path, fits):

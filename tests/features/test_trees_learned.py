@@ -1,6 +1,7 @@
 """The inputs of the trees that are learned from prices."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,6 @@ def test_trees_with_neighbours_say_that_they_hold_training_rows(products):
     held = {}
     for neighbours in (False, True):
         options = {"rounds": 3, "neighbours": neighbours}
-        fitted, _ = fit_features(["trees"], {"trees": options}, *products)
+        fitted, _ = fit_features(["trees"], {"trees": options}, replace(products[0], price=products[1]))
         held[neighbours] = fitted.holding_training_rows
     assert held == {False: [], True: ["trees"]}

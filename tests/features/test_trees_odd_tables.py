@@ -1,5 +1,7 @@
 """The features that read columns, on tables without anything to read, or with odd cells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def test_an_odd_table_has_finite_columns(name):
     table = table_of_texts(ODD[name])
     price = np.linspace(1, 9, len(table))
     features = ["columns", "trees", "neighbours"]
-    fitted, out_of_fold = fit_features(features, {"trees": {"rounds": 5}}, table, price)
+    fitted, out_of_fold = fit_features(features, {"trees": {"rounds": 5}}, replace(table, price=price))
     others = table_of_texts(["new: 5\nb: 7 furlongs", ODD[name][0], ""])
     assert np.isfinite(fitted.transform(others)).all()
     assert all(np.isfinite(column).all() for column in out_of_fold.values())
@@ -34,7 +36,7 @@ def test_an_odd_table_has_finite_columns(name):
 def test_cells_that_only_new_rows_have_are_priced_like_the_mean():
     table = table_of_texts([f"tea\ncolour: {['red', 'blue'][n % 2]}" for n in range(60)])
     price = np.where(np.arange(60) % 2, 1.0, 9.0)
-    fitted, _ = fit_features(["trees"], {"trees": {"rounds": 50}}, table, price)
+    fitted, _ = fit_features(["trees"], {"trees": {"rounds": 50}}, replace(table, price=price))
     found = np.exp(
         fitted.transform(table_of_texts(["tea\ncolour: red", "tea\ncolour: pink", "tea\ncolour: blue"]))
     )

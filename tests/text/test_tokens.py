@@ -113,7 +113,10 @@ def test_a_tokenizer_that_looks_beyond_a_word_gets_whole_texts():
 
 def test_cached_words_are_looked_up_and_the_cache_is_bounded(monkeypatch, word_by_word):
     made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
-    cache.words, cache.tokens = pa.array(["tea"]), pa.array([[3, 3, 3]], pa.list_(pa.int32()))
+    cache.words, cache.tokens = (
+        pa.array(["tea"], pa.large_string()),
+        pa.array([[3, 3, 3]], pa.list_(pa.int32())),
+    )
     assert encode(made, ["red tea"], 9, 0, cache).ids.tolist() == [12, 3, 3, 3]
     assert cache.words.to_pylist() == ["tea", "red"]
     assert cache.tokens.to_pylist() == [[3, 3, 3], [12]]
@@ -130,21 +133,6 @@ def test_words_as_long_as_texts_are_not_cached(word_by_word):
         assert cache.tokens.to_pylist() == [[12]]
 
 
-@given(st.lists(st.text(alphabet="tea ", max_size=9)), st.integers(1, 12))
-def test_texts_are_tokenised_in_parts(texts, size):
-    made = words_of(pre_tokenizers.Whitespace())
-    whole = encode(made, texts, 9, 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens_module, "_BATCH_CHARS", size)
-        patch.setattr(tokens_module, "_FEW_TEXTS", 0)
-        parts = list(tokens_module._batches(texts))
-        assert [text for part in parts for text in part] == texts
-        assert all(sum(map(len, part[1:])) < size for part in parts)
-        again = encode(made, texts, 9, 0)
-    assert again.ids.tolist() == whole.ids.tolist()
-    assert again.offsets.tolist() == whole.offsets.tolist()
-
-
 def test_one_text_needs_no_cache(monkeypatch):
     """Arrow's fixed cost is several times that of tokenising one text."""
     monkeypatch.setattr(tokens_module, "_tokenize_distinct_words", None)
@@ -153,7 +141,10 @@ def test_one_text_needs_no_cache(monkeypatch):
 
 def test_few_words_are_not_looked_up_in_a_very_large_cache(word_by_word):
     made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
-    cache.words, cache.tokens = pa.array(["tea"] * 9), pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32()))
+    cache.words, cache.tokens = (
+        pa.array(["tea"] * 9, pa.large_string()),
+        pa.array([[3, 3, 3]] * 9, pa.list_(pa.int32())),
+    )
     assert encode(made, ["tea"], 9, 0, cache).ids.tolist() == [4, 2, 5]
     assert len(cache.words) == 9
     assert encode(made, [""], 9, 0, cache).ids.tolist() == [0]

@@ -47,8 +47,8 @@ def _name(text: Strings) -> Strings:
 
 def leading_words(title: Strings) -> list[Strings]:
     """Return the first one, two and three words of lower-case item names, each (N,), "" if there are fewer."""
-    found = pc.extract_regex(title, LEADING)
-    one, two, three = (pc.fill_null(pc.struct_field(found, name), "") for name in ("one", "two", "three"))
+    words = pc.extract_regex(title, LEADING)
+    one, two, three = (pc.fill_null(pc.struct_field(words, name), "") for name in ("one", "two", "three"))
     blank = pa.scalar(" ", one.type)
     pair = pc.if_else(pc.equal(two, ""), "", pc.binary_join_element_wise(one, two, blank))
     triple = pc.if_else(pc.equal(three, ""), "", pc.binary_join_element_wise(one, two, three, blank))
@@ -98,18 +98,18 @@ def brand_rows(lines: Lines, title: Strings, counts: Mapping[str, int]) -> Ints:
     """Return the count of the brand line, else of the longest known beginning of the item name, (N,)."""
     stated = labelled(lines, "brand")
     rows = np.zeros(len(title), np.int64)
-    for found in _lookup(leading_words(title), counts):
-        rows = np.where(found > 0, found, rows)
+    for rows_of_words in _lookup(leading_words(title), counts):
+        rows = np.where(rows_of_words > 0, rows_of_words, rows)
     return np.where(numpy_of(pc.not_equal(stated, "")), _lookup([stated], counts)[0], rows)
 
 
 def brand_names(title: Strings, names: Collection[str]) -> list[str]:
     """Return the longest of some names with which each item name begins, (N,), "" if there is none."""
     known = pa.array(list(names), pa.large_string())
-    found = pa.repeat(pa.scalar("", title.type), len(title))
+    longest = pa.repeat(pa.scalar("", title.type), len(title))
     for words in leading_words(title):
-        found = pc.if_else(pc.is_in(words, known), words, found)
-    brands: list[str] = found.to_pylist()
+        longest = pc.if_else(pc.is_in(words, known), words, longest)
+    brands: list[str] = longest.to_pylist()
     return brands
 
 

@@ -189,11 +189,11 @@ def fit_names(texts: Strings) -> State:
     """Learn the label that begins most texts and those of sizes, and count brands and categories."""
     parts = batches(texts)
     label = brand_category.common_label(texts)
-    found = [
+    columns = [
         (*(brand_category.labelled(texts.lines, kind) for kind in ("brand", "category")), texts.title)
         for texts in (VectorizedTexts(part, {"label": label}) for part in parts)
     ]
-    brand, category, title = (pa.concat_arrays(column) for column in zip(*found, strict=True))
+    brand, category, title = (pa.concat_arrays(column) for column in zip(*columns, strict=True))
     brands = [brand] if brand_category.any_filled(brand) else brand_category.leading_words(title)
     categories = category if brand_category.any_filled(category) else brand_category.head_word(title)
     return {

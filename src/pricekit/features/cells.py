@@ -402,10 +402,10 @@ def _frequent(cells: Strings) -> list[str]:
     counts = cells.filter(pc.greater(pc.binary_length(cells), 0)).value_counts()
     rows = numpy_of(pc.struct_field(counts, "counts"))
     order = np.argsort(-rows, kind="stable")[:MOST_CATEGORIES]
-    found: list[str] = (
+    frequent: list[str] = (
         pc.struct_field(counts, "values").take(pa.array(order[rows[order] >= MIN_ROWS])).to_pylist()
     )
-    return found if len(rows) > 1 else []
+    return frequent if len(rows) > 1 else []
 
 
 def _separators(cells: Strings) -> tuple[bool, bool]:
@@ -482,13 +482,13 @@ def _value(values: Values, label: int, place: int) -> Floats:
         return values.number[:, label, place]
     total = values.total
     of = slice(label, None, values.number.shape[1])
-    found = total.amount[of] if place == TOTAL else total.pack[of]
-    return np.where(found > (place == PACK), found, np.nan)
+    values_of_label = total.amount[of] if place == TOTAL else total.pack[of]
+    return np.where(values_of_label > (place == PACK), values_of_label, np.nan)
 
 
 def _choose(values: Values, columns: Sequence[Column], most: int) -> list[list[int]]:
     """Return label and place of the values that most texts have."""
-    found = []
+    candidates = []
     for label, column in enumerate(columns):
         for place in [*range(column.places), *([TOTAL, PACK] if column.measured else [])]:
             value = _value(values, label, place)
@@ -497,5 +497,5 @@ def _choose(values: Values, columns: Sequence[Column], most: int) -> list[list[i
                 known, (first := values.number[:, label, 0])[~np.isnan(first)]
             )
             if len(np.unique(known)) >= MIN_DISTINCT and not same:
-                found.append((-len(known), label, place))
-    return [[label, place] for _, label, place in sorted(found)[:most]]
+                candidates.append((-len(known), label, place))
+    return [[label, place] for _, label, place in sorted(candidates)[:most]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,9 +27,9 @@ from pricekit.features.fitted import (
     transformed,
 )
 from pricekit.features.table_cache import digest_of, read_entry, write_entry
-from pricekit.io.cpus import usable_cpus
+from pricekit.io.cpus import in_threads, usable_cpus
 from pricekit.io.log import logger
-from pricekit.io.progress import Advance, progress
+from pricekit.io.progress import progress
 from pricekit.table import Table
 from pricekit.text.likeness import equal_texts, few_distinct
 
@@ -106,9 +105,9 @@ class Sample:
         """Return values of the sample, float32 (M,), at the places of its rows, float32 (N,); NaN elsewhere."""
         if len(self.rows) == self.count:
             return values
-        found = np.full(self.count, np.nan, np.float32)
-        found[self.rows] = values
-        return found
+        column = np.full(self.count, np.nan, np.float32)
+        column[self.rows] = values
+        return column
 
 
 def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
@@ -185,9 +184,13 @@ def fit_out_of_fold(
         *(partial(held_out, number) for number in range(folds)),
     ]
     with progress(f"fitting {part.name}", len(tasks)) as advance:
-        fitted, *found = _at_once(tasks, threads_for(len(table), folds), advance)
+        results = []
+        for result in in_threads(lambda task: task(), tasks, threads_for(len(table), folds)):
+            results.append(result)
+            advance(1)
+    fitted, *blocks = results
     block = np.zeros((len(table), len(names)), np.float32)
-    for held, values in enumerate(found):
+    for held, values in enumerate(blocks):
         block[fold == held] = values
     return fitted, dict(zip(names, block.T, strict=True))
 
@@ -244,19 +247,6 @@ def threads_for(rows: int, folds: int) -> int:
     return min(len(tasks), usable_cpus(), max(1, allowed))
 
 
-def _at_once(tasks: Sequence[Callable[[], Any]], threads: int, advance: Advance) -> list[Any]:
-    """Return the results of tasks that several threads run, in order."""
-    pool = ThreadPoolExecutor(threads)
-    try:
-        futures = [pool.submit(task) for task in tasks]
-        for future in as_completed(futures):
-            future.result()
-            advance(1)
-        return [future.result() for future in futures]
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 CHECKED_ROWS = 8
 """Number of rows on which a fitted feature is checked row by row."""
 
@@ -265,7 +255,6 @@ def fit_features(
     names: Sequence[str],
     options: Mapping[str, dict[str, Any]],
     table: Table,
-    price: np.ndarray | None = None,
     known: Mapping[str, np.ndarray] = {},
     *,
     folds: int = FOLDS,
@@ -276,8 +265,7 @@ def fit_features(
     Args:
         names: the names of the plugins, in order.
         options: the options of each plugin.
-        table: the N training rows, without the price.
-        price: the training prices, float64 (N,), for features that use them.
+        table: the N training rows, with prices for features that use them; plugins see them without.
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
         folds: the number of folds from which features that learn from prices find the columns of the training rows.
         cache: folder of a cache for features that learn from prices.
@@ -288,7 +276,7 @@ def fit_features(
 
     Raises:
         ConfigError, PluginError: an option or a plugin is invalid.
-        DataError: a feature uses prices, and `price` is None.
+        DataError: a feature uses prices, and the table has none.
     """
     if unused := set(options) - set(names):
         raise ConfigError(
@@ -297,6 +285,7 @@ def fit_features(
             unknown=sorted(unused),
             candidates=list(names),
         )
+    price, table = table.price, replace(table, price=None)
     parts = [make(name, options.get(name, {}), {}) for name in names]
     out_of_fold: dict[str, np.ndarray] = {}
     for place, part in enumerate(parts):
@@ -362,9 +351,9 @@ def continue_features(
 def _check_rows_alone(part: FittedFeature, table: Table) -> None:
     """Reject a feature whose value for a row depends on other rows, because then the row's price would, too."""
     rows = np.arange(min(CHECKED_ROWS, len(table)))
-    together = transformed(part, table.take(rows))
+    block = transformed(part, table.take(rows))
     alone = [transformed(part, table.take(rows[i : i + 1])) for i in rows]
-    if len(rows) and not np.array_equal(together, np.vstack(alone)):
+    if len(rows) and not np.array_equal(block, np.vstack(alone)):
         raise PluginError(
             f"the feature '{part.name}' returns different values for a row alone and for the same row among others; "
             "everything learned from the training rows belongs in the state that fit returns; report it to the "
@@ -386,7 +375,6 @@ def too_slow(
     names: Sequence[str],
     options: Mapping[str, dict[str, Any]],
     table: Table,
-    price: np.ndarray,
     seconds: float,
     folds: int = FOLDS,
 ) -> list[str]:
@@ -395,12 +383,12 @@ def too_slow(
     Args:
         names: the names of the plugins, in order.
         options: the options of each plugin.
-        table: the N training rows, without the price.
-        price: the training prices, float64 (N,).
+        table: the N training rows with their prices.
         seconds: how long these features may take together, the first of them first.
         folds: the number of folds, see `fit_features`.
     """
-    found = []
+    price, table = table.known_price, replace(table, price=None)
+    slow = []
     for name in names:
         part = make(name, options.get(name, {}), {})
         if uses_price(part.plugin):
@@ -412,8 +400,8 @@ def too_slow(
                 f"the feature '{name}' would take about {needed:,.0f} s, and the time budget leaves {seconds:,.0f} s "
                 "for it, so it is left out; give more time"
             )
-            found.append(name)
-    return found
+            slow.append(name)
+    return slow
 
 
 def _seconds_for(part: FittedFeature, table: Table, price: np.ndarray, folds: int, most: float) -> float:

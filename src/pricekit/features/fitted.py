@@ -76,11 +76,11 @@ class FittedFeatures:
 
     def transform(self, table: Table) -> np.ndarray:
         """Return the feature columns, float32 (N, K); raise PluginError if a plugin breaks its contract."""
-        found = []
+        parts = []
         for rows in parts_of(table):
             blocks = [transformed(part, rows) for part in self.parts]
-            found.append(np.hstack(blocks) if blocks else np.zeros((len(rows), 0), np.float32))
-        return found[0] if len(found) == 1 else np.concatenate(found)
+            parts.append(np.hstack(blocks) if blocks else np.zeros((len(rows), 0), np.float32))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def to_json(self, *, portable: bool = False) -> list[dict[str, Any]]:
         """Return names, packages, versions, options and states as plain JSON values.
@@ -105,8 +105,8 @@ class FittedFeatures:
 
     def assets(self) -> dict[str, bytes]:
         """Return the contents of the files that `to_json` names."""
-        found = [split_state(part.state)[1] for part in self.parts]
-        return {file_of(key, content): content for one in found for key, content in one.items()}
+        assets = [split_state(part.state)[1] for part in self.parts]
+        return {file_of(key, content): content for one in assets for key, content in one.items()}
 
 
 def make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
@@ -145,9 +145,9 @@ def local_options(part: FittedFeature) -> list[str]:
 
 def _portable(part: FittedFeature) -> dict[str, Any]:
     """Return the options with the names of files and folders instead of their paths; {} without such options."""
-    given = {name: part.options.get(name) for name in local_options(part)}
+    local = {name: part.options.get(name) for name in local_options(part)}
     # `abspath` keeps the name of a link, where `resolve` would name what it points to.
-    paths = {name: Path(os.path.abspath(path)).name or name for name, path in given.items() if path}  # noqa: PTH100
+    paths = {name: Path(os.path.abspath(path)).name or name for name, path in local.items() if path}  # noqa: PTH100
     return {"options": part.options | paths} if paths else {}
 
 
@@ -191,9 +191,9 @@ def transformed(part: FittedFeature, table: Table) -> np.ndarray:
     with plugin_call("feature", part.name, "computing its columns"):
         block = part.plugin.transform(table, part.state)
     expected = (len(table), len(part.plugin.names))
-    if (found := _described(block)) != f"float32 of shape {expected}":
+    if (described := _described(block)) != f"float32 of shape {expected}":
         raise PluginError(
-            f"the feature '{part.name}' returned {found}, expected finite float32 of shape {expected}; "
+            f"the feature '{part.name}' returned {described}, expected finite float32 of shape {expected}; "
             "report it to the plugin's author"
         )
     return block

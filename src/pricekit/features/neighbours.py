@@ -26,10 +26,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pricekit.config import Search, Section
+from pricekit.core.contracts import State
 from pricekit.errors import BundleError
 from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
-from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, evenly
+from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, distinct, evenly
 from pricekit.wording import shorten
 
 VISITS = 50_000
@@ -80,10 +81,10 @@ def index_texts(texts: Iterable[str], *, most_terms: int) -> dict[str, Any]:
     """
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
-    found, length = _numbers(texts, number.__getitem__)
-    codes, rows = _terms_of(found, length, len(number))
+    word, length = _numbers(texts, number.__getitem__)
+    codes, rows = _terms_of(word, length, len(number))
     most = max(len(length), 1)
-    places = _distinct(codes * most + rows)  # one number for each pair of a term and a row
+    places = distinct(codes * most + rows)  # one number for each pair of a term and a row
     first = np.flatnonzero(np.diff(places // most, prepend=-1))
     codes, count = places[first] // most, np.diff(np.append(first, len(places)))
     kept = _chosen(count, most, most_terms)
@@ -137,11 +138,11 @@ def nearest(
     rows, similarity = np.full((len(texts), k), -1, np.int64), np.zeros((len(texts), k))
     if not len(index.terms):
         return rows, similarity
-    found, length = _numbers(texts, lambda word: index.words.get(word, -1))
-    codes, text = _terms_of(found, length, len(index.words))
+    numbers, length = _numbers(texts, lambda word: index.words.get(word, -1))
+    codes, text = _terms_of(numbers, length, len(index.words))
     term = np.searchsorted(index.terms[:-1], codes)  # the last term stands for those after it, too
     known = index.terms[term] == codes
-    text, term = np.divmod(_distinct(text[known] * len(index.terms) + term[known]), len(index.terms))
+    text, term = np.divmod(distinct(text[known] * len(index.terms) + term[known]), len(index.terms))
     cut = np.searchsorted(text, np.arange(len(texts) + 1)).tolist()
     for number, (a, b) in enumerate(itertools.pairwise(cut)):
         if a < b:
@@ -172,33 +173,27 @@ def _best(score: Floats, k: int) -> Ints:
     if blocks > k:
         highest = score[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
         least = np.partition(highest, blocks - k)[blocks - k]
-    found = np.flatnonzero(score >= least) if least > 0 else np.flatnonzero(score)
-    return found[np.lexsort((found, -score[found]))[:k]]
+    places = np.flatnonzero(score >= least) if least > 0 else np.flatnonzero(score)
+    return places[np.lexsort((places, -score[places]))[:k]]
 
 
 def _numbers(texts: Iterable[str], number: Callable[[str], int]) -> tuple[Ints, Ints]:
     """Return the number of each word of the texts, int64 (L,), and the words of each text, int64 (Q,)."""
-    found, length = array("q"), array("q")  # a list of Python's numbers would take several times the memory
+    word, length = array("q"), array("q")  # a list of Python's numbers would take several times the memory
     for text in texts:
         words = _WORD.findall(text.lower())[:WORDS_OF_A_TEXT]
         length.append(len(words))
-        found.extend(map(number, words))
-    return np.array(found, np.int64), np.array(length, np.int64)
+        word.extend(map(number, words))
+    return np.array(word, np.int64), np.array(length, np.int64)
 
 
-def _terms_of(found: Ints, length: Ints, words: int) -> tuple[Ints, Ints]:
+def _terms_of(word: Ints, length: Ints, words: int) -> tuple[Ints, Ints]:
     """Return the code and the text of each term, with repetitions; a word with a negative number is in no term."""
     text = np.repeat(np.arange(len(length)), length)
-    known = found >= 0
+    known = word >= 0
     pair = known[1:] & known[:-1] & (text[1:] == text[:-1])
-    pairs = words + words * found[:-1][pair] + found[1:][pair]
-    return np.concatenate([found[known], pairs]), np.concatenate([text[known], text[1:][pair]])
-
-
-def _distinct(numbers: Ints) -> Ints:
-    """Return the distinct numbers from 0, ascending; `numpy.unique` takes several times as long."""
-    numbers.sort()
-    return numbers[np.diff(numbers, prepend=-1) > 0]
+    pairs = words + words * word[:-1][pair] + word[1:][pair]
+    return np.concatenate([word[known], pairs]), np.concatenate([text[known], text[1:][pair]])
 
 
 def _chosen(count: Ints, rows: int, most_terms: int) -> Bools:
@@ -235,13 +230,11 @@ def _rising(steps: npt.NDArray[Any], end: int) -> Ints:
     return sums
 
 
-def _checked(found: Any, most: int, what: str) -> int:
-    if not isinstance(found, int) or not 0 <= found <= most:
-        raise ValueError(f"it has {shorten(str(found))} {what}, expected {most:,} at most")
-    return found
+def _checked(count: Any, most: int, what: str) -> int:
+    if not isinstance(count, int) or not 0 <= count <= most:
+        raise ValueError(f"it has {shorten(str(count))} {what}, expected {most:,} at most")
+    return count
 
-
-State = dict[str, Any]
 
 _TEXTS = 1_000
 """Texts that are searched together; more take more memory and no less time."""
@@ -307,8 +300,8 @@ class Neighbours:
         block = np.empty((len(table), len(self.names)), np.float32)
         texts = as_list(table.text)
         for start in range(0, len(texts), _TEXTS):
-            found = nearest(priced.index, texts[start : start + _TEXTS], self.options.k)
-            for row, (rows, similarity) in enumerate(zip(*found, strict=True), start):
+            similar = nearest(priced.index, texts[start : start + _TEXTS], self.options.k)
+            for row, (rows, similarity) in enumerate(zip(*similar, strict=True), start):
                 block[row] = self._columns(priced, rows[similarity > 0], similarity[similarity > 0])
         return block
 

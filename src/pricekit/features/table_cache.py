@@ -47,12 +47,12 @@ def read_entry(path: Path) -> dict[str, np.ndarray]:
 
     try:
         check_seal(path)
-        found = load_file(path)
+        arrays = load_file(path)
     except (OSError, SafetensorError, KeyError, DamagedError):
         return {}
     with suppress(OSError):
         os.utime(path)
-    return dict(found)
+    return dict(arrays)
 
 
 def write_entry(path: Path, arrays: Mapping[str, np.ndarray], unless: str) -> None:
@@ -73,13 +73,13 @@ def write_entry(path: Path, arrays: Mapping[str, np.ndarray], unless: str) -> No
 
 def trim(folder: Path, most_bytes: int) -> None:
     """Delete the files of a cache that were not used for the longest time, until it is no larger than `most_bytes`."""
-    found = []
+    files = []
     for path in folder.glob("*.safetensors"):
         with suppress(OSError):  # another process deletes it
             facts = path.stat()
-            found.append((facts.st_mtime_ns, facts.st_size, path))
-    size = sum(each for _, each, _ in found)
-    for _, each, path in sorted(found):
+            files.append((facts.st_mtime_ns, facts.st_size, path))
+    size = sum(each for _, each, _ in files)
+    for _, each, path in sorted(files):
         if size <= most_bytes:
             return
         path.unlink(missing_ok=True)

@@ -201,13 +201,13 @@ def linear_out_of_fold(
     parts: Sequence[Words], log_price: Floats, fold: Ints, weight: Floats | None = None
 ) -> Floats:
     """Return the log price of each row from a model of the rows of the other folds, float64 (N,)."""
-    counts, found = count_terms(parts), np.empty(len(fold))
+    counts, prediction = count_terms(parts), np.empty(len(fold))
     for number in np.unique(fold):
         others = np.flatnonzero(fold != number)
         counted = None if weight is None else weight[others]
         price = Linear.fit(counts[others], log_price[others], counted).predict(parts)
-        found[fold == number] = price[fold == number]
-    return found
+        prediction[fold == number] = price[fold == number]
+    return prediction
 
 
 CATALOG = Optimized22()
@@ -498,15 +498,15 @@ class Trees:
         inputs, forest = self._open(state)
         row, word = inputs.word_counts(table)
         dense = inputs.dense(table)[:, state["dense"]]
-        found = np.zeros((len(table), 1), np.float32)
+        prediction = np.zeros((len(table), 1), np.float32)
         for start in range(0, len(table), BATCH_ROWS):
             part = dense[start : start + BATCH_ROWS]
             block = np.zeros((len(part), forest.columns), np.float32)
             block[:, : part.shape[1]] = part
             first, last = np.searchsorted(row, [start, start + len(part)])
             np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
-            found[start : start + len(part), 0] = forest.predict(block)
-        return found
+            prediction[start : start + len(part), 0] = forest.predict(block)
+        return prediction
 
     def _grow(
         self,

@@ -36,8 +36,10 @@ def usable_cpus() -> int:
     return max(1, math.ceil(min(cpus, *limits)))
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield `function(item)` of each item, in order, computed by as many threads as this process may use CPUs.
+def in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """Yield `function(item)` of each item, in order, computed by some threads; None: one for each usable CPU.
 
     At most one item more than threads is read ahead. Work gains by it if most of it releases Python's global lock.
 
@@ -47,7 +49,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    threads = usable_cpus()
+    threads = threads or usable_cpus()
     if threads == 1:
         yield from map(function, items)
         return

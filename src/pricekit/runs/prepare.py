@@ -58,7 +58,7 @@ from pricekit.runs.refit import FirstPass, all_rows, known_columns, open_pass, t
 from pricekit.runs.seen import NOTHING, Seen, read_seen, write_seen
 from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_split
 from pricekit.runs.warm_start import WarmStart
-from pricekit.table import Table
+from pricekit.table import Columns, Table
 from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
@@ -342,12 +342,16 @@ class Fitted:
 
 def without_slow_features(config: RunConfig, sample: Sample, seconds: float) -> RunConfig:
     """Return the configuration without the features that learn from prices and take longer than they may."""
-    train, options = sample.table, config.feature_options
-    table = without_price(train, columns_of(config))
-    slow = too_slow(config.features, options, table, train.known_price, seconds, sample.folds)
+    options = config.feature_options
+    slow = too_slow(config.features, options, visible_rows(sample, columns_of(config)), seconds, sample.folds)
     kept = [name for name in config.features if name not in slow]
     options = {name: chosen for name, chosen in options.items() if name in kept}
     return config.model_copy(update={"features": kept, "feature_options": options})
+
+
+def visible_rows(sample: Sample, columns: Columns) -> Table:
+    """Return the rows of a sample with their prices, and without the column from which these were read."""
+    return replace(without_price(sample.table, columns), price=sample.table.known_price)
 
 
 def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: Path | None) -> Fitted:
@@ -360,8 +364,7 @@ def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cac
     features, out_of_fold = fit_features(
         config.features,
         config.feature_options,
-        without_price(train, columns),
-        train.known_price,
+        visible_rows(sample, columns),
         {name: column[sample.rows] for name, column in known.items()},
         folds=sample.folds,
         cache=cache,

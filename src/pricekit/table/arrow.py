@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import RawChunk, ReadWarnings, check_names, flat, is_text, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names, is_text, text_array
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
@@ -33,19 +33,16 @@ def read_parquet(path: Path, rows: int, read_warnings: ReadWarnings) -> Iterator
         yield from _chunks(path, rows, read_warnings)
 
 
-def names_of_parquet(path: Path) -> list[str]:
-    """Return the names of the columns, [] for a file without rows; raises DataError for a damaged file."""
+def describe_parquet(path: Path) -> tuple[pa.Schema, int]:
+    """Return the columns and the number of rows; raises DataError for a damaged file."""
     with _explained(path), pq.ParquetFile(path) as file:
-        return list(file.schema_arrow.names) if file.metadata.num_rows else []
+        return file.schema_arrow, file.metadata.num_rows
 
 
-def no_cells(path: Path) -> dict[str, pa.Array]:
-    """Return the columns as `read_parquet` would, but without their rows; raises DataError for a damaged file."""
-    with _explained(path), pq.ParquetFile(path) as file:
-        schema = file.schema_arrow
-        batch = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema.names)
-        columns = plain_columns(batch, ReadWarnings())
-    return {name: flat(columns[name]) for name in columns.column_names}
+def no_cells(schema: pa.Schema) -> pa.Table:
+    """Return columns as `read_parquet` and `read_arrow` would, but without their rows."""
+    batch = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema.names)
+    return plain_columns(batch, ReadWarnings())
 
 
 @contextmanager

@@ -9,130 +9,129 @@ from pricekit.errors import DataError
 
 _LOCALES = "en en_US vi pl ru cs ja tr uk hu bg id ms th fa ar he kk ka hy az bn km lo mn is sq mk sr ro da"
 
-_WRITTEN = {
-    "USD": "US$ U$S USD$ ＄ $ dollar dollars",
-    "CAD": "C$ CA$ CAD$",
-    "AUD": "A$ AU$ AUD$",
-    "NZD": "NZ$",
-    "SGD": "S$ SG$",
-    "HKD": "HK$",
-    "TWD": "NT$",
-    "MXN": "MX$ Mex$",
-    "ARS": "AR$",
-    "CLP": "CL$",
-    "COP": "COL$ CO$",
-    "NAD": "N$",
-    "EUR": "euro euros Euro Euros EURO",
-    "GBP": "£ pound pounds ₤",
-    "CNY": "CN¥ RMB 元 圆 块 人民币",
-    "JPY": "¥ 円 yen",
-    "KRW": "₩ 원 won",
-    "VND": "đ Đ VNĐ vnđ đồng",
-    "RUB": "RUR ₽ руб Руб РУБ рублей рубля рубль р Р",
-    "INR": "Rs RS rs Re ₨ रु रू rupees र",
-    "CHF": "Fr SFr sFr fr",
-    "CZK": "Kč Kc",
-    "PLN": "zl złotych",
-    "HUF": "Ft",
-    "RON": "lei leu Lei LEI",
-    "BGN": "лв lv",
-    "UAH": "грн",
-    "RSD": "дин din",
-    "HRK": "kn",
-    "KZT": "тг тңг тенге",
-    "TRY": "TL ليرة",
-    "MYR": "RM",
-    "IDR": "Rp RP",
-    "THB": "฿ บาท",
-    "ZAR": "R",
-    "PEN": "S/ S/.",
-    "PHP": "Php P$",
-    "BDT": "Tk ৳ টকা",
-    "AED": "Dhs Dh DH درهم",
-    "SAR": "SR ريال",
-    "KWD": "KD دينار",
-    "BHD": "BD",
-    "JOD": "JD",
-    "TND": "DT",
-    "EGP": "E£ LE جنيه",
-    "IRT": "تومان",
-    "ILS": 'NIS ש״ח ש"ח',
-    "KES": "KSh Ksh",
-    "UGX": "USh",
-    "TZS": "TSh",
-    "GHS": "GH₵ ₵",
-    "NGN": "₦",
-    "CRC": "₡",
-    "PYG": "₲",
-    "IRR": "﷼ ریال",
-    "DOP": "RD$",
-    "UYU": "$U",
-    "TTD": "TT$",
-    "BZD": "BZ$",
-    "BND": "BN$",
-    "LBP": "LB£",
-    "PKR": "PKRs",
-    "LKR": "SLRs",
-    "NPR": "NPRs नेरू",
-    "MUR": "MURs",
-    "SEK": "kr Kr KR Skr",
-    "NOK": "Nkr",
-    "DKK": "Dkr",
-    "ISK": "Ikr",
-    "QAR": "QR",
-    "DZD": "DA",
-    "AOA": "Kz",
-    "BAM": "KM",
-    "BYN": "Br",
-    "ALL": "Lek",
-    "AMD": "դր",
-    "XOF": "CFA",
-    "XPF": "CFP",
-    "BOB": "Bs",
-    "VEF": "Bs.F",
-    "YER": "YR",
-    "SYP": "SY£",
-    "LYD": "LD",
-    "SOS": "Ssh",
-    "AFN": "Af",
-    "ZMW": "ZK",
-    "MWK": "MK",
-    "MZN": "MTn",
-    "BIF": "FBu",
-    "GNF": "FG",
-    "KMF": "CF",
-    "CDF": "FC FrCD",
-    "DJF": "Fdj",
-    "ERN": "Nfk",
-    "STN": "Db",
-    "CVE": "CV$",
-    "BTN": "Nu",
-    "MVR": "Rf MRf",
-    "AZN": "man ман",
-    "BBD": "Bds$",
-    "CUC": "CUC$",
-    "CLF": "UF",
-    "PAB": "B/",
-    "AWG": "ƒ Afl",
-    "MOP": "MOP$",
-    "WST": "WS$",
-    "VUV": "VT",
-    # replaced by the euro or another currency
-    "DEM": "DM D-Mark",
-    "ATS": "öS",
-    "ESP": "Pta Pts Ptas ₧",
-    "FRF": "₣",
-    "GRD": "₯ Δρχ Δρ",
-    "IEP": "IR£",
-    "SKK": "Sk",
-    "SIT": "tolarjev",
-    "EEK": "kroon",
-    "LVL": "Ls",
-    "LTL": "Lt litų",
-    "MTL": "Lm",
-    "ECS": "Sucre",
-}
-"""Signs that Babel lacks or spells otherwise, by ISO code."""
+_WRITTEN = """
+USD US$ U$S USD$ ＄ $ dollar dollars
+CAD C$ CA$ CAD$
+AUD A$ AU$ AUD$
+NZD NZ$
+SGD S$ SG$
+HKD HK$
+TWD NT$
+MXN MX$ Mex$
+ARS AR$
+CLP CL$
+COP COL$ CO$
+NAD N$
+EUR euro euros Euro Euros EURO
+GBP £ pound pounds ₤
+CNY CN¥ RMB 元 圆 块 人民币
+JPY ¥ 円 yen
+KRW ₩ 원 won
+VND đ Đ VNĐ vnđ đồng
+RUB RUR ₽ руб Руб РУБ рублей рубля рубль р Р
+INR Rs RS rs Re ₨ रु रू rupees र
+CHF Fr SFr sFr fr
+CZK Kč Kc
+PLN zl złotych
+HUF Ft
+RON lei leu Lei LEI
+BGN лв lv
+UAH грн
+RSD дин din
+HRK kn
+KZT тг тңг тенге
+TRY TL ليرة
+MYR RM
+IDR Rp RP
+THB ฿ บาท
+ZAR R
+PEN S/ S/.
+PHP Php P$
+BDT Tk ৳ টকা
+AED Dhs Dh DH درهم
+SAR SR ريال
+KWD KD دينار
+BHD BD
+JOD JD
+TND DT
+EGP E£ LE جنيه
+IRT تومان
+ILS NIS ש״ח ש"ח
+KES KSh Ksh
+UGX USh
+TZS TSh
+GHS GH₵ ₵
+NGN ₦
+CRC ₡
+PYG ₲
+IRR ﷼ ریال
+DOP RD$
+UYU $U
+TTD TT$
+BZD BZ$
+BND BN$
+LBP LB£
+PKR PKRs
+LKR SLRs
+NPR NPRs नेरू
+MUR MURs
+SEK kr Kr KR Skr
+NOK Nkr
+DKK Dkr
+ISK Ikr
+QAR QR
+DZD DA
+AOA Kz
+BAM KM
+BYN Br
+ALL Lek
+AMD դր
+XOF CFA
+XPF CFP
+BOB Bs
+VEF Bs.F
+YER YR
+SYP SY£
+LYD LD
+SOS Ssh
+AFN Af
+ZMW ZK
+MWK MK
+MZN MTn
+BIF FBu
+GNF FG
+KMF CF
+CDF FC FrCD
+DJF Fdj
+ERN Nfk
+STN Db
+CVE CV$
+BTN Nu
+MVR Rf MRf
+AZN man ман
+BBD Bds$
+CUC CUC$
+CLF UF
+PAB B/
+AWG ƒ Afl
+MOP MOP$
+WST WS$
+VUV VT
+DEM DM D-Mark
+ATS öS
+ESP Pta Pts Ptas ₧
+FRF ₣
+GRD ₯ Δρχ Δρ
+IEP IR£
+SKK Sk
+SIT tolarjev
+EEK kroon
+LVL Ls
+LTL Lt litų
+MTL Lm
+ECS Sucre
+"""
+"""In each line an ISO code, and its signs that Babel lacks or spells otherwise; from DEM on, of replaced currencies."""
 
 _LOWER_CASE = (
     "usd eur gbp inr chf cad aud jpy cny rub pln czk sek nok dkk vnd brl uah kzt huf idr myr sgd hkd krw thb php aed "
@@ -169,7 +168,8 @@ def currency_signs() -> dict[str, str]:
         for code, sign in Locale.parse(locale).currency_symbols.items():
             bare = re.sub("[\u200e\u200f]", "", sign).replace("\u202f", " ").strip(" .")
             known.setdefault(bare, code)
-    known |= {sign: code for code, signs in _WRITTEN.items() for sign in signs.split()}
+    for code, *signs in map(str.split, _WRITTEN.strip().splitlines()):
+        known |= dict.fromkeys(signs, code)
     return {sign: code for sign, code in known.items() if sign not in ("", *_AMBIGUOUS.split())}
 
 
@@ -201,15 +201,15 @@ def find_currency(before: str, after: str) -> str | None:
     if near and (code := re.search(r"\b([A-Z]{3})\s?$", before[: near[-1].start()])) and code[1] in signs:
         prefix.insert(0, code[1])
     suffix = [sign[0] for sign in sign_pattern().finditer(after) if sign.start() <= 1 and sign[0] != "R"]
-    found = [SPELLINGS.get(sign, sign) for sign in prefix + suffix]
-    plain = [sign for sign in found if sign not in SHARED]
-    return signs[plain[0]] if plain else next(iter(found), None)
+    near_signs = [SPELLINGS.get(sign, sign) for sign in prefix + suffix]
+    plain = [sign for sign in near_signs if sign not in SHARED]
+    return signs[plain[0]] if plain else next(iter(near_signs), None)
 
 
 def currency_in(text: str) -> str | None:
     """Return the currency that a text names anywhere, or None."""
-    found = sign_pattern().search(text)
-    return None if found is None or found[0] == "R" else canonical(found[0])
+    sign = sign_pattern().search(text)
+    return None if sign is None or sign[0] == "R" else canonical(sign[0])
 
 
 def without_signs(text: str) -> str:
@@ -244,8 +244,10 @@ def is_currency(text: str) -> bool:
     )
 
 
-def may_mean(shown: str, wanted: str) -> bool:
-    """Return whether a sign may mean a currency, both named by `canonical`: "$" may mean CAD."""
+def may_mean(shown: str | None, wanted: str | None) -> bool:
+    """Return whether a sign may mean a currency, both named by `canonical`: "$" may mean CAD, and no sign any."""
+    if not shown or not wanted:
+        return True
     return shown == wanted or wanted in SHARED.get(shown, ()) or shown == SHARED.get(wanted, ("",))[0]
 
 
@@ -257,9 +259,7 @@ def require_same_currency(trained: str | None, other: str | None, whose: str = "
         other: the currency of the other prices.
         whose: a description of the other prices, for the message.
     """
-    if not trained or not other:
-        return
-    if not (may_mean(other, trained) or may_mean(trained, other)):
+    if trained and other and not (may_mean(other, trained) or may_mean(trained, other)):
         raise DataError(
             f"the training prices are in {label(trained)}, but the prices {whose} are in {label(other)}. Convert one "
             "of them, or use prices in the same currency.",

@@ -121,7 +121,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
         if not layout.names:
             names = _header(path, first[1], read_warnings)
         else:
-            names = _given_names(path, layout.names, first[1])
+            names = _named_columns(path, layout.names, first[1])
             if _clean_names(first[1]) != names:
                 records = chain([first], records)
         yield from _chunks(names, records, stream, rows, read_warnings)
@@ -228,7 +228,7 @@ def _clean_names(fields: list[str]) -> list[str]:
     return [name or f"column {number}" for number, name in enumerate(names, start=1)]
 
 
-def _given_names(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
+def _named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
     """Return the user's names; further fields are named by their number."""
     if len(names) > len(first):
         raise DataError(

@@ -120,16 +120,17 @@ def detect_charset(path: Path, encoding: str | None, notices: Notices) -> Charse
         return Charset(marked)
     name = wide_encoding(head)
     if name is None:
-        errors = _utf8_errors(path)
-        if errors == "strict":
+        bad = _first_bad_byte(path, "utf-8")
+        if bad is None:
             return Charset("utf-8")
-        if errors == "replace":
-            place = _first_bad_byte(path, "utf-8")
+        place, reason = bad
+        # A file that was cut off inside its last character is otherwise UTF-8.
+        if reason == "unexpected end of data" or _is_mostly_utf8(path):
             notices(
                 f"{path} is UTF-8 except for some bytes, the first of which is byte {place:,} of the file; they "
                 "are read as '\ufffd'. Set encoding if the file is in a different one."
             )
-            return Charset("utf-8", errors)
+            return Charset("utf-8", "replace")
         name = other_encoding(path)
     notices(
         f"{path} is not UTF-8 but looks like {name}, and is read as {name}. Set encoding if that is wrong."
@@ -175,7 +176,7 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
         try:
             yield stream
         except UnicodeError as error:
-            offset = _first_bad_byte(path, stream.encoding)
+            offset, _ = _first_bad_byte(path, stream.encoding) or (None, "")
             where = "" if offset is None else f" (byte {offset:,} of the file)"
             raise DataError(
                 f"{path} is not {stream.encoding.removesuffix('-sig')} text: {getattr(error, 'reason', error)}{where}. "
@@ -205,8 +206,8 @@ def _kind_by_content(head: bytes, suffix: str) -> str | None:
     return next((what for magic, what in _NOT_TEXT if head.startswith(magic)), None)
 
 
-def _first_bad_byte(path: Path, encoding: str) -> int | None:
-    """Return the position of the first undecodable byte in the file; the stream only knows it within a block."""
+def _first_bad_byte(path: Path, encoding: str) -> tuple[int, str] | None:
+    """Return the position in the file of the first undecodable byte, and the reason; None if all can be decoded."""
     decoder = codecs.getincrementaldecoder(encoding)()
     done = 0
     for block in _blocks(path):
@@ -214,27 +215,11 @@ def _first_bad_byte(path: Path, encoding: str) -> int | None:
         try:
             decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
-            return done - held + error.start
+            return done - held + error.start, error.reason
         except UnicodeError:
             return None
         done += len(block)
     return None
-
-
-def _utf8_errors(path: Path) -> str | None:
-    """Return how to read a file as UTF-8: "strict", or "replace" if only a few bytes are invalid; None for others."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for block in _blocks(path):
-            decoder.decode(block, final=not block)
-    except UnicodeDecodeError as error:
-        # A file that was cut off inside its last character is otherwise UTF-8.
-        if error.reason == "unexpected end of data" and not block:
-            return "replace"
-    else:
-        return "strict"
-    bad, good = _count(path)
-    return "replace" if good >= bad * _GOOD_PER_BAD else None
 
 
 def wide_encoding(head: bytes) -> str | None:
@@ -275,17 +260,17 @@ def other_encoding(path: Path) -> str:
     return best
 
 
-def _count(path: Path) -> tuple[int, int]:
-    """Count bytes that are not UTF-8, up to about `_ENOUGH_BAD`, and characters beyond ASCII before them."""
+def _is_mostly_utf8(path: Path) -> bool:
+    """Return whether few bytes are not UTF-8 among the characters beyond ASCII; `_ENOUGH_BAD` of them are enough."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     bad = good = 0
     for block in _blocks(path):
         text = decoder.decode(block, final=not block)
-        found = len(_BAD.findall(text))
-        bad, good = bad + found, good + len(_BEYOND_ASCII.findall(text)) - found
+        invalid = len(_BAD.findall(text))
+        bad, good = bad + invalid, good + len(_BEYOND_ASCII.findall(text)) - invalid
         if bad > _ENOUGH_BAD:
             break
-    return bad, good
+    return good >= bad * _GOOD_PER_BAD
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -298,7 +283,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _non_ascii_lines(path: Path) -> bytes:
     """Return lines with bytes beyond ASCII from the whole file, without splitting a character."""
-    found: list[bytes] = []
+    sample: list[bytes] = []
     size = 0
     with open(path, "rb") as file:
         while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
@@ -307,9 +292,9 @@ def _non_ascii_lines(path: Path) -> bytes:
                     if len(line) > _SAMPLE:  # no encoding uses a space or a comma inside another character
                         line = line[:_SAMPLE]
                         line = line[: max(line.rfind(b" "), line.rfind(b",")) + 1] or line
-                    found.append(line)
+                    sample.append(line)
                     size += len(line)
-    return b"".join(found)
+    return b"".join(sample)
 
 
 def _decodes(sample: bytes, name: str) -> bool:
@@ -338,13 +323,13 @@ def _plausible(sample: bytes, name: str) -> float:
     common = frozenset(_COMMON[name])
     if name in _ALPHABETS:
         beyond = [character.lower() for character in beyond]
-    found = sum(character in common for character in beyond)
+    count = sum(character in common for character in beyond)
     if name in _ODD:
         odd = _ODD[name].findall(text)
-        found -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
+        count -= len(odd) if re.search("[áéíóú]", text) else sum(one not in "õÕ" for one in odd)  # Estonian
     if name not in _LATIN:  # no word mixes two alphabets
-        found -= len(_NEXT_TO_ASCII.findall(text))
-    return found / max(len(beyond), 1)
+        count -= len(_NEXT_TO_ASCII.findall(text))
+    return count / max(len(beyond), 1)
 
 
 def _typical(sample: bytes, name: str) -> float:

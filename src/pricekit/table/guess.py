@@ -258,11 +258,11 @@ def guess_columns(
 def describe_guess(guess: ColumnGuess) -> list[str]:
     """Return sentences about the guesses."""
     columns = guess.columns
-    found = [f"text: {', '.join(map(shorten, columns.text))}"]
-    found += [
+    roles = [f"text: {', '.join(map(shorten, columns.text))}"]
+    roles += [
         f"{kind}: {shorten(name)}" for kind, name in (("price", columns.price), ("id", columns.id)) if name
     ]
-    sentences = [f"columns guessed: {'; '.join(found)}."]
+    sentences = [f"columns guessed: {'; '.join(roles)}."]
     return [describe_headless(guess), *sentences] if guess.headless else sentences
 
 

@@ -22,8 +22,8 @@ from pricekit.io.storage import (
     size_of,
     split_pattern,
 )
-from pricekit.table.arrow import no_cells
-from pricekit.table.columns import as_ids
+from pricekit.table.arrow import describe_parquet, no_cells
+from pricekit.table.columns import as_ids, flat
 from pricekit.table.read import columns_found, iter_table
 from pricekit.table.source import DEFAULT_READ_OPTIONS, FORMATS, ReadOptions, format_of, open_table
 from pricekit.table.table import Columns, Notices, Table
@@ -165,11 +165,11 @@ def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions
     A file without any column gets the name of the expected id column.
     """
     file = open_table(path, read_options, logger.debug)
-    found = no_cells(file.origin) if file.kind == "parquet" else {}
-    if columns.id is None or (found and columns.id not in found):
+    empty = no_cells(describe_parquet(file.origin)[0] if file.kind == "parquet" else pa.schema([]))
+    names = empty.column_names
+    if columns.id is None or (names and columns.id not in names):
         return pd.Series([], dtype="int64", name="row")
-    cells = found.get(columns.id, pa.array([], pa.string()))
-    return as_ids(columns.id, cells)
+    return as_ids(columns.id, flat(empty[columns.id]) if names else pa.array([], pa.string()))
 
 
 def files_size(files: Sequence[Location]) -> int:

@@ -121,9 +121,9 @@ def read_cell(text: str) -> Cell | str:
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
     plain = normalize(plain)
-    found = [price for price in _numbers(plain) if price is not None]
-    signed = [price for price in found if price.currency]
-    chosen = signed or found
+    prices = [price for price in _numbers(plain) if price is not None]
+    signed = [price for price in prices if price.currency]
+    chosen = signed or prices
     if not chosen or (not signed and not _bare_price(plain)):
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
@@ -181,22 +181,22 @@ def _numbers(text: str) -> list[Cell | None]:
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-    found: list[Cell | None] = []
+    prices: list[Cell | None] = []
     for i, place in enumerate(places):
         sign = gaps[i - 1] if i and _RANGE.fullmatch(gaps[i]) else gaps[i]  # ₹ 90 - 95 L
         number = _number(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=i == len(places) - 1)
-        before = found[-1] if found else None
+        before = prices[-1] if prices else None
         end = multiplier(gaps[i])[1]
         touching = end == len(gaps[i].rstrip())
         if before and number and touching and before.factor > max(number.factor, 1):
             # After 万, "." is the decimal mark: 1万2800円.
-            found[-1] = _sum(before, number, sure=bool(_HAN_TIMES.match(gaps[i])))
+            prices[-1] = _sum(before, number, sure=bool(_HAN_TIMES.match(gaps[i])))
             continue
         between = gaps[i][end:]
         if before and number and _is_range(before, number, gaps[i - 1], between):
-            found[-1], number = _completed(before, number)
-        found.append(number)
-    return found
+            prices[-1], number = _completed(before, number)
+        prices.append(number)
+    return prices
 
 
 def _completed(low: Cell, high: Cell) -> tuple[Cell, Cell]:
@@ -418,6 +418,6 @@ def multiplier(after: str) -> tuple[float, int]:
 
 def letter_multiplier(after: str, currency: str | None) -> tuple[float, int]:
     """Return the same for a letter, which only counts with a currency sign: $1.2 M, £1.63m, ₹22.9 L, R$ 1,2 mi."""
-    found = _LETTER.match(after) if currency else None
-    times = found and _LETTERS_OF.get(currency or "", _LETTERS).get((found[1] or found[2]).lower())
-    return (times, found.end()) if found and times else (1.0, 0)
+    letter = _LETTER.match(after) if currency else None
+    times = letter and _LETTERS_OF.get(currency or "", _LETTERS).get((letter[1] or letter[2]).lower())
+    return (times, letter.end()) if letter and times else (1.0, 0)

@@ -83,8 +83,7 @@ class PriceFormat:
     @property
     def others(self) -> int:
         """The number of cells in a currency other than that of the column."""
-        main = self.currency
-        return sum(n for name, n in self.currencies.items() if main and not may_mean(name, main))
+        return sum(count for name, count in self.currencies.items() if not may_mean(name, self.currency))
 
     @property
     def mixed(self) -> bool:
@@ -170,8 +169,8 @@ class _Evidence:
         """Return the number of cells that show this decimal mark, without those in other currencies."""
         return sum(
             rows
-            for (found, of), rows in self.decimals.items()
-            if found == mark and not (of and currency and not may_mean(of, currency))
+            for (shown_mark, of), rows in self.decimals.items()
+            if shown_mark == mark and may_mean(of, currency)
         )
 
     def _add_example(self, kind: str, text: str) -> None:
@@ -210,9 +209,7 @@ def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> Pric
 def shows_other_currency(text: str, currency: str | None) -> bool:
     """Return whether a cell shows a currency other than the column's."""
     cell = read_cell(text)
-    return isinstance(cell, Cell) and bool(
-        cell.currency and currency and not may_mean(cell.currency, currency)
-    )
+    return isinstance(cell, Cell) and not may_mean(cell.currency, currency)
 
 
 def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
@@ -227,9 +224,9 @@ def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
 
 
 def _multiplied_decimal(seen: _Evidence, decimal: str) -> str:
-    for found in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
-        if found["."] != found[","]:
-            return "." if found["."] > found[","] else ","
+    for rows_of_mark in (seen.multiplied, seen.millions):  # 1.125 million cannot be 1125 million
+        if rows_of_mark["."] != rows_of_mark[","]:
+            return "." if rows_of_mark["."] > rows_of_mark[","] else ","
     return decimal
 
 
@@ -338,15 +335,15 @@ def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
     mark = like.decimal_mark or form.decimal_of(like)
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
-    found = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
-    return np.asarray(found.astype(np.float64))
+    numbers = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
+    return np.asarray(numbers.astype(np.float64))
 
 
 def _read(text: str, form: PriceFormat) -> tuple[float, str]:
     cell = read_cell(text)
     if not isinstance(cell, Cell):
         return np.nan, cell
-    if shows_other_currency(text, form.currency):
+    if not may_mean(cell.currency, form.currency):
         return np.nan, OTHER_CURRENCY
     if form.strict and cell.decimal_mark not in (None, form.decimal):
         return np.nan, NOT_A_NUMBER
@@ -398,9 +395,8 @@ def describe_prices(form: PriceFormat) -> str:
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:
     """Return the number of cells per currency, most frequent first; with `others`, without the column's currency."""
-    main = form.currency if others else None
-    shown = {name: count for name, count in form.currencies.items() if not main or not may_mean(name, main)}
-    return ", ".join(f"{label(name)}: {count:,}" for name, count in shown.items())
+    shown = [name for name in form.currencies if not (others and may_mean(name, form.currency))]
+    return ", ".join(f"{label(name)}: {form.currencies[name]:,}" for name in shown)
 
 
 def _number(value: float) -> str:

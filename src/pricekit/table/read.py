@@ -18,7 +18,7 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.io.storage import Location, is_remote
-from pricekit.table.arrow import is_frame, names_of_parquet, plain_columns
+from pricekit.table.arrow import describe_parquet, is_frame, no_cells
 from pricekit.table.columns import (
     NOT_FOR_PANDAS,
     RawChunk,
@@ -174,8 +174,7 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     columns = resolve(file, file.origin.column_names, columns, logger.debug)
     if file.origin.num_rows:
         return read_table(file, columns)
-    batch = pa.RecordBatch.from_pylist([], file.origin.schema)
-    chunk = RawChunk(plain_columns(batch, ReadWarnings()), None, 0)
+    chunk = RawChunk(no_cells(file.origin.schema), None, 0)
     return next(_tables(Facts(file, columns, PriceFormat()), [chunk], ReadWarnings(), logger.debug))
 
 
@@ -207,7 +206,8 @@ def columns_found(
 def _names(file: OpenedTable) -> list[str]:
     if file.kind == "parquet":
         with file.named():
-            names = names_of_parquet(file.origin)
+            schema, rows = describe_parquet(file.origin)
+            names = schema.names if rows else []
     else:  # the first object of JSON lines may lack a key
         rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
         first = next(_limited(file, rows, rows, read_warnings), None)
@@ -262,10 +262,10 @@ def _prices(
         return None
     name = columns.price
     with readable(file.name, name):
-        found = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
-    if description := describe_prices(found):
+        prices = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
+    if description := describe_prices(prices):
         notices(f"{file.name}: {description}")
-    return found
+    return prices
 
 
 def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Notices) -> Columns:
@@ -432,7 +432,7 @@ def _cells(texts: Any) -> list[Any]:
             type=kind,
         )
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
-        found = "None" if texts is None else f"one {kind}"
+        described = "None" if texts is None else f"one {kind}"
         remedy = (
             "Put a text into a list: [text]."
             if isinstance(texts, str | bytes)
@@ -441,7 +441,9 @@ def _cells(texts: Any) -> list[Any]:
         if hasattr(texts, "collect"):
             remedy = "Call its collect() first."
         raise DataError(
-            f"a table or a list of texts is expected, not {found}. {remedy}", parameters=("table",), type=kind
+            f"a table or a list of texts is expected, not {described}. {remedy}",
+            parameters=("table",),
+            type=kind,
         )
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise DataError(

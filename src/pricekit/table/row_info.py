@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -49,16 +48,13 @@ def _column(table: Table, role: str, name: str) -> pd.Series:
     if name not in table.frame:
         names = [str(each) for each in table.frame]
         raise DataError(
-            f"the table has no column '{shorten(name)}' for {_ROLES[role]}; it has "
+            f"the table has no column '{shorten(name)}' for {role}s; it has "
             f"{shorten(', '.join(names), 300)}.{did_you_mean(name, names)}",
             parameters=(role,),
             column=name,
             candidates=names,
         )
     return table.frame[name]
-
-
-_ROLES: Mapping[str, str] = {"weight": "weights", "group": "groups", "time": "times"}
 
 
 def _wrong(role: str, column: pd.Series, table: Table, wrong: np.ndarray, expected: str) -> DataError:
@@ -68,7 +64,7 @@ def _wrong(role: str, column: pd.Series, table: Table, wrong: np.ndarray, expect
     return DataError(
         f"the column '{column.name}' has {str(column.iloc[place])!r} in row {row:,} (counted from 0); expected "
         f"{expected}. {int(wrong.sum()):,} of {len(column):,} cells are wrong; fix them, or leave the "
-        f"{_ROLES[role]} out",
+        f"{role}s out",
         parameters=(role,),
         column=str(column.name),
     )

@@ -189,9 +189,9 @@ def open_table(
         return _open_file(location, read_options, notices, whole)
     if not is_frame(source):
         hint = " Call its collect() first." if hasattr(source, "collect") else ""
-        found = "None" if source is None else f"an object of type {type(source).__name__}"
+        described = "None" if source is None else f"an object of type {type(source).__name__}"
         raise DataError(
-            f"a table is expected: a path, or a pandas, Arrow or polars frame, not {found}.{hint}",
+            f"a table is expected: a path, or a pandas, Arrow or polars frame, not {described}.{hint}",
             parameters=("table",),
             type=type(source).__name__,
         )

@@ -224,29 +224,31 @@ def _explained(path: Location) -> Iterator[None]:
         ) from None
 
 
-def open_sink(path: Path, kind: str) -> _DelimitedSink | _JsonSink | _ParquetSink:
+def open_sink(path: Path, kind: str) -> _TextSink | _ParquetSink:
     """Start a file of one of the formats of `format_of`, to which frames of equal columns and types are appended."""
-    if kind == "parquet":
-        return _ParquetSink(path)
-    if kind == "jsonl":
-        return _JsonSink(path)
-    return _DelimitedSink(path, "\t" if kind == "tsv" else ",")
+    return _ParquetSink(path) if kind == "parquet" else _TextSink(path, kind)
 
 
-class _DelimitedSink:
-    def __init__(self, path: Path, delimiter: str) -> None:
-        self._delimiter = delimiter
-        self._has_header = False
+class _TextSink:
+    def __init__(self, path: Path, kind: str) -> None:
+        self._kind = kind
+        self._header = True
         self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
+        self.close = self._file.close
 
     def write(self, frame: pd.DataFrame) -> None:
+        text = _json_lines(frame) if self._kind == "jsonl" else self._delimited(frame)
+        self._file.write(text)
+        self._header = False
+
+    def _delimited(self, frame: pd.DataFrame) -> str:
         # pandas would write times as dates if all are at midnight.
         cells = frame.astype({name: object for name in frame.columns if frame[name].dtype.kind == "M"})
 
         def written(quoting: Literal[0, 1]) -> str:
             return cells.to_csv(
-                sep=self._delimiter,
-                header=not self._has_header,
+                sep="\t" if self._kind == "tsv" else ",",
+                header=self._header,
                 index=False,
                 lineterminator="\n",
                 quoting=quoting,
@@ -254,26 +256,14 @@ class _DelimitedSink:
 
         text = written(csv.QUOTE_MINIMAL)
         # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
-        self._file.write(written(csv.QUOTE_ALL) if "\r" in text else text)
-        self._has_header = True
-
-    def close(self) -> None:
-        self._file.close()
+        return written(csv.QUOTE_ALL) if "\r" in text else text
 
 
-class _JsonSink:
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
-
-    def write(self, frame: pd.DataFrame) -> None:
-        names = [str(name) for name in frame.columns]
-        columns = [_python_values(frame[name]) for name in frame.columns]
-        for row in zip(*columns, strict=True):
-            line = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=str)
-            self._file.write(line + "\n")
-
-    def close(self) -> None:
-        self._file.close()
+def _json_lines(frame: pd.DataFrame) -> str:
+    names = [str(name) for name in frame.columns]
+    rows = zip(*(_python_values(frame[name]) for name in frame.columns), strict=True)
+    lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=str) for row in rows)
+    return "".join(line + "\n" for line in lines)
 
 
 class _ParquetSink:

@@ -113,8 +113,8 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
         _latest.texts = weakref.ref(texts, lambda _: results.clear())
     for known, result in _latest.results:
         if known == key:
-            found: Result = result
-            return found
+            known_result: Result = result
+            return known_result
     result = compute()
     _latest.results.append((key, result))
     return result
@@ -235,6 +235,12 @@ def run_edges(inside: Bools) -> Ints:
     return np.flatnonzero(padded[1:] != padded[:-1])
 
 
+def distinct(numbers: Ints) -> Ints:
+    """Sort numbers from 0, in place, and return the distinct ones; several times as fast as `numpy.unique`."""
+    numbers.sort()
+    return numbers[np.diff(numbers, prepend=-1) > 0]
+
+
 def evenly(count: int, most: int) -> Ints:
     """Return the numbers of all rows, or of a sample of evenly spaced ones, ascending."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
@@ -243,10 +249,10 @@ def evenly(count: int, most: int) -> Ints:
 def concatenated(parts: Sequence[Parts]) -> Parts:
     """Return one dataclass of arrays that has those of all parts, one after the other."""
     kind = type(parts[0])
-    found: Parts = kind(
+    joined: Parts = kind(
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(kind))
     )
-    return found
+    return joined
 
 
 def kinds_of(labels: Strings) -> Codes:
@@ -278,10 +284,10 @@ class Lines:
     def find(self, name: str, *, last: bool = False) -> Strings:
         """Return the trimmed content of each text's first (or last) line of a kind, "" if it has none, (N,)."""
         index = np.full(len(self.first), -1, np.int64)
-        found = np.flatnonzero(self.kind == KIND_CODES[name])
-        if not len(found):
+        lines = np.flatnonzero(self.kind == KIND_CODES[name])
+        if not len(lines):
             return pa.repeat(pa.scalar("", self.pieces.type), len(self.first))
-        ordered = found if last else found[::-1]  # of several assignments to one element the last one wins
+        ordered = lines if last else lines[::-1]  # of several assignments to one element the last one wins
         index[self.row[ordered]] = ordered
         return self._content(index)
 

@@ -1,14 +1,13 @@
 """Texts that are equal whatever their case and punctuation, and pairs of nearly equal texts.
 
-Texts are compared by their words in lower case and Unicode's NFKC. Most of the work is done once for each different
-run of letters, digits and characters beyond ASCII, of which a part of a table has few. Pairs are found by MinHash and
-banding (Leskovec et al., Mining of Massive Datasets, chapter 3).
+Texts are compared by their words in lower case and Unicode's NFKC. Pairs are found by MinHash and banding (Leskovec
+et al., Mining of Massive Datasets, chapter 3).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import map_file, rows_read, scratch_file
 from pricekit.io.progress import progress
-from pricekit.text.labelled_lines import Ints, alternately, batches, bytes_of, numpy_of, offsets_of, ranges
+from pricekit.text.labelled_lines import Ints, batches, distinct, in_parts, numpy_of, offsets_of
 from pricekit.text.words import ODD
 
 PART_BYTES = 4 << 20
@@ -30,9 +29,6 @@ PART_BYTES = 4 << 20
 
 _FOLDED = r"[\pP\pS\pZ\pC]+"
 """Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
-
-_IN_RUN = bytes(chr(byte).isalnum() or byte >= 128 for byte in range(256))
-"""For each byte, 1 if it belongs to a run: an ASCII letter, a digit, or a part of another character."""
 
 _LABEL_SHARE = 0.2
 
@@ -43,7 +39,7 @@ MIN_PAIRS = 6
 Hashes = npt.NDArray[np.uint32]
 
 _BLOCK = 1 << 15
-"""Hashes that are permuted at a time, which fit into a CPU's cache."""
+"""About as many hashes are permuted at a time, which fit into a CPU's cache."""
 
 _BAND = 8
 """Values of a band: with 16 bands, texts of similarity 0.85 share one with probability 0.994."""
@@ -67,8 +63,8 @@ def equal_texts(texts: pd.Series) -> np.ndarray:
         >>> equal_texts(pd.Series(["Green Tea", "ink", "green  tea!"])).tolist()
         [0, 1, 0]
     """
-    found = in_threads(lambda cells: normal_words(cells).hashes(cells), text_parts(texts))
-    return numbered(np.concatenate([np.zeros(0, np.int64), *found]))
+    hashes = in_threads(lambda cells: normal_words(cells).hashes(cells), text_parts(texts))
+    return numbered(np.concatenate([np.zeros(0, np.int64), *hashes]))
 
 
 def numbered(hashes: np.ndarray) -> np.ndarray:
@@ -103,12 +99,12 @@ class Compared:
 
     def similarity(self, pairs: Ints) -> npt.NDArray[np.float64]:
         """Estimate the Jaccard similarity of pairs of the S texts, int64 (P, 2); the standard error is up to 0.044."""
-        found = [np.zeros(0)]
+        similarity = [np.zeros(0)]
         for part in np.array_split(pairs, 1 + len(pairs) // _PAIRS_AT_ONCE):
             one, other = (self.signature[self.place[part[:, side]]] for side in (0, 1))
-            found.append((one == other).mean(axis=1))
+            similarity.append((one == other).mean(axis=1))
             rows_read(part.size)
-        return np.concatenate(found)
+        return np.concatenate(similarity)
 
 
 def compare(texts: pd.Series, *, folder: Path | None = None) -> Compared:
@@ -144,27 +140,23 @@ def _fingerprints(cells: pa.LargeStringArray) -> tuple[Ints, Ints, Hashes]:
     return words.hashes(cells), *signatures(words)
 
 
-def similar_pairs(found: Compared) -> tuple[Ints, npt.NDArray[np.float64]]:
+def similar_pairs(compared: Compared) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Return pairs of different texts that agree in a band, int64 (P, 2), and their estimated similarity, (P,)."""
-    agreeing: list[Ints] = []
-    for start in range(0, PERMUTATIONS, _BANDS_AT_ONCE * _BAND):
-        agreeing += in_threads(_pairs_of_equal, _band_keys(found, start))
-    both = _different(agreeing)
-    pairs = np.stack(np.divmod(both, max(1, len(found.place))), 1)
-    return found.number[pairs], found.similarity(pairs)
+    bands = range(0, PERMUTATIONS, _BAND)
+    agreeing = in_threads(lambda start: _pairs_of_equal(_band_keys(compared, start)), bands, _BANDS_AT_ONCE)
+    both = distinct(np.concatenate(list(agreeing)))
+    pairs = np.stack(np.divmod(both, max(1, len(compared.place))), 1)
+    return compared.number[pairs], compared.similarity(pairs)
 
 
-def _band_keys(found: Compared, start: int) -> npt.NDArray[np.uint64]:
-    """Return a hash of each of some bands, uint64 (`_BANDS_AT_ONCE`, S)."""
-    keys = np.zeros((_BANDS_AT_ONCE, len(found.place)), np.uint64)
-    for first in range(0, len(found.place), _TEXTS_AT_ONCE):
+def _band_keys(compared: Compared, start: int) -> npt.NDArray[np.uint64]:
+    """Return a hash of the values of a band, uint64 (S,)."""
+    keys = np.zeros(len(compared.place), np.uint64)
+    for first in range(0, len(compared.place), _TEXTS_AT_ONCE):
         some = slice(first, first + _TEXTS_AT_ONCE)
-        values = found.signature[found.place[some], start : start + _BANDS_AT_ONCE * _BAND]
-        bands = np.ascontiguousarray(values).view(np.uint64).reshape(len(values), _BANDS_AT_ONCE, -1)
-        key = np.zeros(bands.shape[:2], np.uint64)
-        for part in np.moveaxis(bands, 2, 0):
-            key = (key ^ (key >> np.uint64(32)) ^ part) * ODD
-        keys[:, some] = key.T
+        values = compared.signature[compared.place[some], start : start + _BAND]
+        for part in np.ascontiguousarray(values).view(np.uint64).T:
+            keys[some] = (keys[some] ^ (keys[some] >> np.uint64(32)) ^ part) * ODD
         rows_read(len(values))
     return keys
 
@@ -183,14 +175,7 @@ def _pairs_of_equal(key: npt.NDArray[np.uint64]) -> Ints:
     again, texts = same[within], order[within]
     head = texts[np.maximum.accumulate(np.where(again, 0, np.arange(len(texts))))]
     one, before, other = head[again], texts[np.flatnonzero(again) - 1], texts[again]
-    return _different([one * len(order) + other, before * len(order) + other])
-
-
-def _different(numbers: Sequence[Ints]) -> Ints:
-    """Return the different numbers, ascending; faster than `numpy.unique`."""
-    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
-    different: Ints = every[np.diff(every, prepend=-1) != 0]
-    return different
+    return distinct(np.append(one * len(order) + other, before * len(order) + other))
 
 
 def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
@@ -198,20 +183,14 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     factor, offset = _permutations()
     pairs, count = _word_pairs(words)
     rows = np.flatnonzero(count >= MIN_PAIRS)
-    start = offsets_of(count)
-    mixed, found = _mixed(pairs), np.empty((len(rows), PERMUTATIONS), np.uint32)
-    for some in _blocks(count[rows]):
-        first, length = start[rows[some]], count[rows[some]]
-        # The last pair fills a shorter text.
-        within = np.minimum(np.arange(length.max())[:, None], length - 1)
-        block = mixed[first + within]
-        permuted, least = np.empty_like(block), np.empty((PERMUTATIONS, len(some)), np.uint32)
+    signature = np.empty((len(rows), PERMUTATIONS), np.uint32)
+    mixed, start = _mixed(pairs[np.repeat(count >= MIN_PAIRS, count)]), offsets_of(count[rows])
+    for first, last in in_parts(count[rows], _BLOCK) if len(rows) else ():
+        block = mixed[start[first] : start[last]]
         for number in range(PERMUTATIONS):
-            np.multiply(block, factor[number], out=permuted)
-            np.add(permuted, offset[number], out=permuted)
-            np.minimum.reduce(permuted, axis=0, out=least[number])
-        found[some] = least.T
-    return rows, found
+            permuted = block * factor[number] + offset[number]
+            signature[first:last, number] = np.minimum.reduceat(permuted, start[first:last] - start[first])
+    return rows, signature
 
 
 def _permutations() -> tuple[Hashes, Hashes]:
@@ -219,17 +198,6 @@ def _permutations() -> tuple[Hashes, Hashes]:
     random = np.random.RandomState(1)  # its numbers never change with numpy
     half = random.randint(1 << 31, size=PERMUTATIONS, dtype=np.uint32)
     return 2 * half + np.uint32(1), random.randint(1 << 32, size=PERMUTATIONS, dtype=np.uint32)
-
-
-def _blocks(length: Ints) -> Iterator[Ints]:
-    """Yield texts of similar length, in blocks of about `_BLOCK` hashes."""
-    order = np.argsort(length, kind="stable")
-    start = 0
-    while start < len(order):
-        most = length[order[min(len(order) - 1, start + _BLOCK // length[order[start]])]]
-        end = start + max(1, _BLOCK // most)
-        yield order[start:end]
-        start = end
 
 
 def _word_pairs(words: NormalWords) -> tuple[Hashes, Ints]:
@@ -276,10 +244,10 @@ class NormalWords:
         two have the same hash with a probability of 3e-8.
         """
         every = np.array([hash(word) for word in self.known.to_pylist()], np.int64)[self.word].tobytes()
-        found = [hash(every[start:end]) for start, end in pairwise((8 * self.ends).tolist())]
+        hashes = [hash(every[start:end]) for start, end in pairwise((8 * self.ends).tolist())]
         for row in np.flatnonzero(np.diff(self.ends) == 0).tolist():
-            found[row] = hash(cells[row].as_py())
-        return np.array(found, np.int64)
+            hashes[row] = hash(cells[row].as_py())
+        return np.array(hashes, np.int64)
 
 
 def text_parts(texts: pd.Series) -> Iterator[pa.LargeStringArray]:
@@ -299,32 +267,9 @@ def normal_words(cells: pa.LargeStringArray) -> NormalWords:
         >>> words.known.take(pa.array(words.word)).to_pylist(), words.ends.tolist()
         (['green', 'tea', 'tea', 'pot'], [0, 2, 2, 4])
     """
-    runs, run, ends = _runs(cells)
-    words, count = _words_of(runs)
-    coded = words.dictionary_encode()
-    word = coded.indices.to_numpy()[ranges(offsets_of(count)[run], count[run])]
-    return NormalWords(coded.dictionary, word.astype(np.int64), offsets_of(count[run])[ends])
-
-
-def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:
-    """Return the different runs, the place of each run among them, and where each text begins and ends among all."""
-    limits, data = bytes_of(cells)
-    inside = np.frombuffer(data.tobytes().translate(_IN_RUN), np.bool_)
-    begins, stops = inside.copy(), inside.copy()
-    begins[1:] &= ~inside[:-1]
-    stops[:-1] &= ~inside[1:]
-    filled = np.flatnonzero(np.diff(limits))  # a run ends with its text
-    begins[limits[filled]] = inside[limits[filled]]
-    stops[limits[filled + 1] - 1] = inside[limits[filled + 1] - 1]
-    start = np.flatnonzero(begins)
-    coded = alternately(data, start, np.flatnonzero(stops) + 1).dictionary_encode()
-    return coded.dictionary, coded.indices.to_numpy()[::2].astype(np.int64), np.searchsorted(start, limits)
-
-
-def _words_of(runs: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints]:
-    """Return the words of all runs, and their number in each run."""
-    spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(runs, _FOLDED, " "))
+    spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
     folded = pc.utf8_lower(pc.utf8_normalize(spaced, form="NFKC"))
     words = pc.split_pattern(folded, " ")  # NFKC makes a space of a few letters, and so an empty word
     count = pc.list_value_length(words).to_numpy() * numpy_of(pc.not_equal(folded, ""))
-    return words.filter(pa.array(count > 0)).flatten(), count
+    coded = words.filter(pa.array(count > 0)).flatten().dictionary_encode()
+    return NormalWords(coded.dictionary, coded.indices.to_numpy().astype(np.int64), offsets_of(count))

@@ -58,8 +58,9 @@ _SPELLINGS = {
 """The units of texts by class; another character may stand for "-", or none."""
 
 # In an item name these usually mean something else ("24 in 1") or packs: only a Unit line may use them.
-_NOT_IN_TEXT = {"m", "in", "gr", "caps", "item", "items", "unit", "units"} | {
-    *("case", "cases", "pack", "packs", "pk", "pks")
+_NOT_IN_TEXT = {
+    *("m", "in", "gr", "caps", "item", "items", "unit", "units"),
+    *("case", "cases", "pack", "packs", "pk", "pks"),
 }
 
 
@@ -76,13 +77,13 @@ What only this module knows, such as boxes, is counted; a weight, volume or leng
 
 def pattern(*kinds: int) -> str:
     """Return a regular expression (for RE2 and Python) of the spellings of these classes, longest first."""
-    found = [
+    spellings = [
         spelling.replace("-", "[ .-]{0,2}")
         for kind in kinds
         for spelling in _SPELLINGS[kind].split()
         if spelling not in _NOT_IN_TEXT
     ]
-    return "|".join(sorted(found, key=lambda s: (-len(s), s)))
+    return "|".join(sorted(spellings, key=lambda s: (-len(s), s)))
 
 
 MAX_VALUE = 1e6  # in the stated unit
@@ -178,8 +179,8 @@ def states_sizes(cells: Strings) -> bool:
     cells = clean_title(cells.filter(pc.greater(pc.binary_length(cells), 0)))
     if not len(cells) or pc.mean(pc.utf8_length(cells)).as_py() > SIZE_CHARACTERS:
         return False
-    found = np.count_nonzero(_named(cells, packs(cells).stated).value > 0)
-    return bool(found >= SIZE_ROWS and 2 * found >= len(cells))
+    sizes = np.count_nonzero(_named(cells, packs(cells).stated).value > 0)
+    return bool(sizes >= SIZE_ROWS and 2 * sizes >= len(cells))
 
 
 def packs(title: Strings) -> Packs:
@@ -190,8 +191,8 @@ def packs(title: Strings) -> Packs:
     """
     stated = np.ones(len(title))
     for expression in (TIMES, PACKS, PACK_OF):  # the most reliable one comes last and wins
-        found = _floats(_group(title, expression, "pack")[0])
-        stated = np.where((found >= 1) & (found <= MAX_PACK), found, stated)
+        number = _floats(_group(title, expression, "pack")[0])
+        stated = np.where((number >= 1) & (number <= MAX_PACK), number, stated)
     pieces = _read(*_group(title, PIECES, *_PARTS)).total
     size = np.where((stated == 1) & (pieces >= 1) & (pieces <= MAX_PACK), pieces, stated)
     return Packs(stated, np.floor(size))
@@ -232,18 +233,18 @@ def _named(title: Strings, pack: Floats) -> Amounts:
     value, kind = np.where(pack > 1, pack, 0.0), np.where(pack > 1, COUNT, NONE)
     total = value
     for expression in (PIECES, EXTENT, SIZE):  # the most reliable one comes last and wins
-        found = _read(*_group(title, expression, *_PARTS))
-        use = found.value > 0
-        value = np.where(use, np.minimum(found.value * pack, MAX_VALUE), value)
-        total = np.where(use, np.minimum(found.total * pack, MAX_TOTAL), total)
-        kind = np.where(use, found.kind, kind)
+        amount = _read(*_group(title, expression, *_PARTS))
+        use = amount.value > 0
+        value = np.where(use, np.minimum(amount.value * pack, MAX_VALUE), value)
+        total = np.where(use, np.minimum(amount.total * pack, MAX_TOTAL), total)
+        kind = np.where(use, amount.kind, kind)
     return Amounts(value, kind, total)
 
 
 def _group(text: Strings, expression: str, *names: str) -> list[Strings]:
     """Return the named groups of the first match, each (N,), null without a match."""
-    found = pc.extract_regex(text, expression)
-    return [pc.struct_field(found, name) for name in names]
+    groups = pc.extract_regex(text, expression)
+    return [pc.struct_field(groups, name) for name in names]
 
 
 def _floats(text: Strings) -> Floats:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from pricekit.errors import BundleError, is_panic
-from pricekit.text.labelled_lines import in_parts, offsets_of, ranges
+from pricekit.text.labelled_lines import offsets_of, ranges
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -41,9 +41,6 @@ _FEW_TEXTS = 8
 
 _ARROW_ONLY_SPACES = "\x1c\x1d\x1e\x1f"
 """Characters that pyarrow splits at and the tokenizer does not."""
-
-_BATCH_CHARS = 1 << 26
-"""Characters tokenised in one batch; an Arrow string array holds 2 GB at most."""
 
 _CACHED_WORDS = 1 << 17
 """A cache with more words than this is cleared."""
@@ -124,22 +121,8 @@ def encode(
     index = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in distinct]
     cache = cache or WordCache()
-    tokens = _concat([_tokenize(tokenizer, batch, max_length, cache) for batch in _batches(cut)])
-    filled = _fill_empty_rows(tokens, pad_id)
+    filled = _fill_empty_rows(_tokenize(tokenizer, cut, max_length, cache), pad_id)
     return filled if len(distinct) == len(texts) else filled.take(index)
-
-
-def _batches(texts: list[str]) -> Iterator[list[str]]:
-    """Yield texts in batches of about `_BATCH_CHARS` characters."""
-    for start, end in in_parts(np.fromiter(map(len, texts), np.int64, len(texts)), _BATCH_CHARS):
-        yield texts[start:end]
-
-
-def _concat(parts: list[Tokens]) -> Tokens:
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.concatenate([part.lengths for part in parts])
-    return Tokens(np.concatenate([part.ids for part in parts]), offsets_of(lengths))
 
 
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
@@ -170,7 +153,7 @@ def _tokenize_distinct_words(
     tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache
 ) -> Tokens:
     """Tokenise each distinct word once. The ids equal those of whole texts, in a fraction of the time."""
-    split = pc.utf8_split_whitespace(pa.array(texts, pa.string()))
+    split = pc.utf8_split_whitespace(pa.array(texts, pa.large_string()))
     encoded = split.flatten().dictionary_encode()
     words = cache.tokens_of(tokenizer, encoded.dictionary).take(encoded.indices)  # of all texts, in order
     offsets = words.offsets.to_numpy()[split.offsets.to_numpy()]
@@ -185,13 +168,13 @@ class WordCache:
         tokens: the ids of each word, a list array of int32 (W,).
     """
 
-    words: pa.StringArray
+    words: pa.LargeStringArray
     tokens: pa.ListArray
 
     def __init__(self) -> None:
         self._clear()
 
-    def tokens_of(self, tokenizer: Tokenizer, words: pa.StringArray) -> pa.ListArray:
+    def tokens_of(self, tokenizer: Tokenizer, words: pa.LargeStringArray) -> pa.ListArray:
         """Return the tokens of each word, int32 (N,) lists; new words are tokenised and added.
 
         Args:
@@ -202,9 +185,9 @@ class WordCache:
             return _tokenize_words(tokenizer, words.to_pylist())
         if len(self.words) > _CACHED_WORDS:
             self._clear()
-        found = pc.index_in(words, self.words)
-        positions = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-        new = words.filter(found.is_null())
+        place = pc.index_in(words, self.words)
+        positions = pc.fill_null(place, -1).to_numpy().astype(np.int64)
+        new = words.filter(place.is_null())
         tokens = _tokenize_words(tokenizer, new.to_pylist())
         positions[positions < 0] = len(self.words) + np.arange(len(new))
         result = pa.concat_arrays([self.tokens, tokens]).take(pa.array(positions))
@@ -214,7 +197,7 @@ class WordCache:
         return result
 
     def _clear(self) -> None:
-        self.words = pa.array([], pa.string())
+        self.words = pa.array([], pa.large_string())
         self.tokens = pa.array([], pa.list_(pa.int32()))
 
 

@@ -50,123 +50,83 @@ COMMON = {
 KINDS = tuple(COMMON)
 NONE, WEIGHT, VOLUME, COUNT, LENGTH, AREA, BOX = range(7)
 
-_SPELLINGS: dict[str, dict[float, str]] = {
-    "weight": {
-        0.001: "mg milligram milligrams milligramm мг",
-        1.0: (
-            "g gr gm gms gms. gram grams gramm gramms gramme grammes gramo gramos grama gramas grammi "
-            "grammo г гр грамм 克 グラム 그램 กรัม غرام"
-        ),
-        1000.0: (
-            "kg kgs kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes kilogramo "
-            "kilogramos кг килограмм 公斤 千克 キロ 킬로 กิโลกรัม كجم"
-        ),
-        1e6: "t tonne tonnes tonnen",
-        28.349523125: "oz ozs onz ounce ounces onza onzas",
-        453.59237: "lb lbs pound pounds libra libras pfund",
-    },
-    "volume": {
-        1.0: "ml mls milliliter milliliters millilitre millilitres mililitros mililitro cc мл 毫升 มล",
-        10.0: "cl centiliter centiliters centilitre centilitres сл",
-        100.0: "dl deciliter deciliters decilitre decilitres дл",
-        1000.0: (
-            "l lt ltr ltrs liter liters litre litres litro litros litri л литр литра литров 升 リットル 리터 "
-            "ลิตร لتر"
-        ),
-        29.5735295625: "floz flozs flounce flounces fluidoz fluidounce fluidounces fz",
-        473.176473: "pint pints pt pts",
-        946.352946: "quart quarts qt qts",
-        3785.411784: "gal gals gallon gallons",
-    },
-    "count": {
-        1.0: (
-            "count counts ct cts cnt each ea piece pieces pc pcs unit units item items bottle bottles "
-            "jar jars can cans bag bags teabag teabags packet packets pouch pouches sachet sachets "
-            "stick sticks bar bars pod pods capsule capsules caps tablet tablets tabs roll rolls "
-            "sheet sheets tin tins tub tubs tube tubes carton cartons wipe wipes pack packs pk pks "
-            "stück stk st stueck er pièce pièces pce pza pzas pieza piezas unidad unidades uds ud "
-            "pezzi pezzo pz szt sztuk stuks stuk unidade unidades und adet шт штук 個 个 枚 本 入 袋 瓶 盒 개 "
-            "입 매 ชิ้น قطعة viên cái hộp gói chai"
-        ),
-        2.0: "pair pairs paar paire paires",
-        12.0: "dozen dozens dz dutzend",
-    },
-    "length": {
-        1.0: "mm millimeter millimeters millimetre millimetres мм 毫米",
-        10.0: "cm cms centimeter centimeters centimetre centimetres см 厘米 公分",
-        1000.0: "m meter meters metre metres mtr mtrs metro metros м 米",
-        25.4: 'in inch inches " ″ zoll pouces pulgadas дюйм 英寸 インチ',
-        304.8: "ft foot feet",
-        914.4: "yd yds yard yards",
-    },
-    "area": {
-        1.0: "m² m2 qm sqm squaremeter squaremeters squaremetre squaremetres кв.м м² м2 平方米 坪",
-        0.09290304: "ft² ft2 sqft squarefeet squarefoot sf",
-        4046.8564224: "acre acres",
-        10000.0: "ha hectare hectares hektar",
-    },
-    "distance": {
-        1.0: "km kms kilometer kilometers kilometre kilometres км 公里",
-        1.609344: "mi mile miles",
-    },
-    "power": {
-        0.001: "mw",
-        1.0: "w watt watts vatios вт ватт 瓦",
-        1000.0: "kw kilowatt kilowatts квт",
-        745.69987158227022: "hp bhp",
-        735.49875: "ps cv ch pk л.с. лс 馬力",
-    },
-    "charge": {
-        1.0: "mah",
-        1000.0: "ah",
-    },
-    "energy": {
-        1.0: "wh",
-        1000.0: "kwh квтч",
-    },
-    "storage": {
-        1e-6: "kb",
-        1e-3: "mb мб",
-        1.0: "gb go гб",
-        1000.0: "tb to тб",
-    },
-    "voltage": {
-        1.0: "v volt volts в вольт",
-    },
-    "frequency": {
-        1e-6: "hz гц",
-        1e-3: "khz кгц",
-        1.0: "mhz мгц",
-        1000.0: "ghz ггц",
-    },
-    "time": {
-        1 / 60: "s sec secs second seconds sekunden",
-        1.0: "min mins minute minutes minuten minuti minutos мин 分钟",
-        60.0: "h hr hrs hour hours std stunde stunden heure heures hora horas ч час часов 小时",
-        1440.0: "d day days tag tage tagen jour jours día días dia dias дней день 天",
-        10080.0: "week weeks woche wochen",
-        43830.0: "month months monat monate monaten mois mes meses мес месяцев",
-        525960.0: "y yr yrs year years jahr jahre jahren an ans año años anno anni ano anos год года лет 年",
-    },
-    "share": {
-        1.0: "% percent prozent pct vol abv",
-    },
-    "resolution": {
-        1.0: "mp megapixel megapixels mpx мп",
-    },
-}
+_SPELLINGS = """
+weight 0.001 mg milligram milligrams milligramm мг
+weight 1 g gr gm gms gms. gram grams gramm gramms gramme grammes gramo gramos grama gramas grammi grammo г гр
+weight 1 грамм 克 グラム 그램 กรัม غرام
+weight 1000 kg kgs kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes kilogramo kilogramos кг
+weight 1000 килограмм 公斤 千克 キロ 킬로 กิโลกรัม كجم
+weight 1000000 t tonne tonnes tonnen
+weight 28.349523125 oz ozs onz ounce ounces onza onzas
+weight 453.59237 lb lbs pound pounds libra libras pfund
+volume 1 ml mls milliliter milliliters millilitre millilitres mililitros mililitro cc мл 毫升 มล
+volume 10 cl centiliter centiliters centilitre centilitres сл
+volume 100 dl deciliter deciliters decilitre decilitres дл
+volume 1000 l lt ltr ltrs liter liters litre litres litro litros litri л литр литра литров 升 リットル 리터 ลิตร لتر
+volume 29.5735295625 floz flozs flounce flounces fluidoz fluidounce fluidounces fz
+volume 473.176473 pint pints pt pts
+volume 946.352946 quart quarts qt qts
+volume 3785.411784 gal gals gallon gallons
+count 1 count counts ct cts cnt each ea piece pieces pc pcs unit units item items bottle bottles jar jars
+count 1 can cans bag bags teabag teabags packet packets pouch pouches sachet sachets stick sticks bar bars
+count 1 pod pods capsule capsules caps tablet tablets tabs roll rolls sheet sheets tin tins tub tubs tube
+count 1 tubes carton cartons wipe wipes pack packs pk pks stück stk st stueck er pièce pièces pce pza pzas
+count 1 pieza piezas unidad unidades uds ud pezzi pezzo pz szt sztuk stuks stuk unidade unidades und adet шт
+count 1 штук 個 个 枚 本 入 袋 瓶 盒 개 입 매 ชิ้น قطعة viên cái hộp gói chai
+count 2 pair pairs paar paire paires
+count 12 dozen dozens dz dutzend
+length 1 mm millimeter millimeters millimetre millimetres мм 毫米
+length 10 cm cms centimeter centimeters centimetre centimetres см 厘米 公分
+length 1000 m meter meters metre metres mtr mtrs metro metros м 米
+length 25.4 in inch inches " ″ zoll pouces pulgadas дюйм 英寸 インチ
+length 304.8 ft foot feet
+length 914.4 yd yds yard yards
+area 1 m² m2 qm sqm squaremeter squaremeters squaremetre squaremetres кв.м м² м2 平方米 坪
+area 0.09290304 ft² ft2 sqft squarefeet squarefoot sf
+area 4046.8564224 acre acres
+area 10000 ha hectare hectares hektar
+distance 1 km kms kilometer kilometers kilometre kilometres км 公里
+distance 1.609344 mi mile miles
+power 0.001 mw
+power 1 w watt watts vatios вт ватт 瓦
+power 1000 kw kilowatt kilowatts квт
+power 745.6998715822702 hp bhp
+power 735.49875 ps cv ch pk л.с. лс 馬力
+charge 1 mah
+charge 1000 ah
+energy 1 wh
+energy 1000 kwh квтч
+storage 1e-06 kb
+storage 0.001 mb мб
+storage 1 gb go гб
+storage 1000 tb to тб
+voltage 1 v volt volts в вольт
+frequency 1e-06 hz гц
+frequency 0.001 khz кгц
+frequency 1 mhz мгц
+frequency 1000 ghz ггц
+time 0.016666666666666666 s sec secs second seconds sekunden
+time 1 min mins minute minutes minuten minuti minutos мин 分钟
+time 60 h hr hrs hour hours std stunde stunden heure heures hora horas ч час часов 小时
+time 1440 d day days tag tage tagen jour jours día días dia dias дней день 天
+time 10080 week weeks woche wochen
+time 43830 month months monat monate monaten mois mes meses мес месяцев
+time 525960 y yr yrs year years jahr jahre jahren an ans año años anno anni ano anos год года лет 年
+share 1 % percent prozent pct vol abv
+resolution 1 mp megapixel megapixels mpx мп
+"""
+"""In each line a class, a size in the common measure, and the units of this size, in lower case."""
 
 FIRST_WORDS = ("fl", "fluid", "sq", "square", "us")
 """First words of units of two words, such as "fl oz"."""
 
 
 SPELLINGS = {
-    spelling: (KINDS.index(kind), size)
-    for kind, sizes in reversed(_SPELLINGS.items())  # the first class with a spelling counts
-    for size, spellings in reversed(sizes.items())
-    for spelling in spellings.split()
+    spelling: (KINDS.index(kind), float(size))
+    for kind, size, *spellings in map(str.split, reversed(_SPELLINGS.strip().splitlines()))
+    for spelling in spellings
 }
-"""Class and size of each unit by its spelling, in lower case."""
+"""Class and size of each unit by its spelling; the first line with a spelling counts."""
 
 
 class UnitTable:

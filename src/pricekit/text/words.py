@@ -190,17 +190,17 @@ class WordTable:
 
     def find(self, hashes: Hashes) -> Ints:
         """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""
-        found: Ints = self._hashes.get_indexer(hashes)
-        return found
+        numbers: Ints = self._hashes.get_indexer(hashes)
+        return numbers
 
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
     """Find the known words of N texts: the text, ascending, and the number of each occurrence, int64 (K,) each."""
     rows, numbers, start = [], [], 0
     for part in parts:
-        found = table.find(part.hashes)
-        known = np.flatnonzero(found >= 0)
+        number = table.find(part.hashes)
+        known = np.flatnonzero(number >= 0)
         rows.append(start + part.row()[known])
-        numbers.append(found[known])
+        numbers.append(number[known])
         start += len(part.count)
     return np.concatenate(rows), np.concatenate(numbers)

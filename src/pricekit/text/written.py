@@ -186,9 +186,9 @@ def _joined(plain: Bytes, runs: Numbers, start: Ints, end: Ints) -> Bools:
 def _behind(sign: int, plain: Bytes, numbers: Numbers, start: Ints) -> Ints:
     """Return the numbers directly behind a sign that begins a word."""
     before = numbers.start - 1
-    found = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
-    first = before[found] == start[numbers.cell[found]]
-    begins: Ints = found[first | _OPENING[plain[before[found] - 1]]]
+    candidates = np.flatnonzero((before >= start[numbers.cell]) & (plain[before] == sign))
+    first = before[candidates] == start[numbers.cell[candidates]]
+    begins: Ints = candidates[first | _OPENING[plain[before[candidates] - 1]]]
     return begins
 
 
@@ -220,27 +220,27 @@ def parse(written: str, dot_groups: bool, comma_groups: bool) -> tuple[tuple[flo
         >>> parse("1.234,50", False, True), parse("1,234", False, False), parse("12.05.2013", False, True)
         (((1234.5, 0, 8),), ((1.234, 0, 5),), ((12.0, 0, 2), (5.0, 3, 5), (2013.0, 6, 10)))
     """
-    found = _GROUPED.fullmatch(written)
+    match = _GROUPED.fullmatch(written)
     if (
-        found
-        and found["mark"] != found["sign"]
-        and (found["mark"] or _groups(found, dot_groups, comma_groups))
+        match
+        and match["mark"] != match["sign"]
+        and (match["mark"] or _groups(match, dot_groups, comma_groups))
     ):
         return (
-            (float(re.sub("[^0-9]", "", found["whole"]) + "." + (found["rest"] or "0")), 0, len(written)),
+            (float(re.sub("[^0-9]", "", match["whole"]) + "." + (match["rest"] or "0")), 0, len(written)),
         )
-    found = _DECIMAL.fullmatch(written)
-    if found:
-        return ((float(found["whole"] + "." + found["rest"]), 0, len(written)),)
+    match = _DECIMAL.fullmatch(written)
+    if match:
+        return ((float(match["whole"] + "." + match["rest"]), 0, len(written)),)
     runs = [run for run in re.finditer("[0-9]+", written) if len(run[0]) <= MOST_DIGITS]
     return tuple((float(run[0]), run.start(), run.end()) for run in runs)
 
 
-def _groups(found: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
+def _groups(match: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
     """Return whether the separator of a number without decimals separates thousands."""
-    if found["whole"].count(found["sign"]) > 1:
+    if match["whole"].count(match["sign"]) > 1:
         return True
-    return {".": dot_groups, ",": comma_groups}.get(found["sign"], True)
+    return {".": dot_groups, ",": comma_groups}.get(match["sign"], True)
 
 
 def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
