@@ -185,8 +185,8 @@ def doctor(with_traceback: bool) -> None:
         show_result("no plugin packages are installed; the built-in plugins are available")
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
-    for package, said, trace in failures:
-        click.echo(f"\n{package}: {said}")
+    for package, reason, trace in failures:
+        click.echo(f"\n{package}: {reason}")
         if with_traceback:
             click.echo(trace)
     if failures:

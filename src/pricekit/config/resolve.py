@@ -172,7 +172,7 @@ def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
     options = {
         name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
     }
-    update["feature_options"] = {name: found for name, found in options.items() if found}
+    update["feature_options"] = {name: values for name, values in options.items() if values}
     return config.model_copy(update=update)
 
 

@@ -139,8 +139,8 @@ def split_groups_of(texts: pd.Series, price: np.ndarray, *, folder: Path | None 
             f"in these groups only {kind} stay together."
         )
         kept &= ~inside | (similarity >= stricter)
-    found: np.ndarray = _connected(pairs[kept], len(weights))[same]
-    return found
+    split_groups: np.ndarray = _connected(pairs[kept], len(weights))[same]
+    return split_groups
 
 
 def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -72,10 +72,10 @@ def groupings_of(held_out: HeldOut) -> list[Grouping]:
 
     Groupings with a single group are omitted.
     """
-    found = [by_price(held_out.price), by_length(held_out.text), *by_categories(held_out)]
+    groupings = [by_price(held_out.price), by_length(held_out.text), *by_categories(held_out)]
     if not len(held_out.groups.columns):
-        found.append(by_unit(quantities_of(held_out.text)))
-    return [grouping for grouping in found if len(grouping.labels) > 1]
+        groupings.append(by_unit(quantities_of(held_out.text)))
+    return [grouping for grouping in groupings if len(grouping.labels) > 1]
 
 
 def by_price(price: np.ndarray) -> Grouping:

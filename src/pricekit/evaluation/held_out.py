@@ -228,14 +228,14 @@ def _absence(folder: Path, state: State) -> str:
 
 def _groups(table: Table) -> pd.DataFrame:
     """Return the columns that group the rows, renamed if they clash with the columns of the file."""
-    frame, found = table.frame.reset_index(drop=True), {}
+    frame, columns = table.frame.reset_index(drop=True), {}
     for name in frame:
         if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):
             free = str(name)
-            while free in (*_COLUMNS, _WEIGHT) or free in found:
+            while free in (*_COLUMNS, _WEIGHT) or free in columns:
                 free += "_"
-            found[free] = _as_text(frame[name])
-    return pd.DataFrame(found, index=frame.index)
+            columns[free] = _as_text(frame[name])
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def _groups_rows(column: pd.Series, table: Table) -> bool:

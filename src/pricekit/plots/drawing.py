@@ -324,10 +324,10 @@ def _fonts() -> list[Any]:
     """Return the fonts in which matplotlib looks for a character, as it would find them."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    found = []
+    paths = []
     for family in FontProperties().get_family():
         try:
-            found.append(findfont(FontProperties(family=family), fallback_to_default=False))
+            paths.append(findfont(FontProperties(family=family), fallback_to_default=False))
         except ValueError:  # not installed
             continue
-    return [get_font(path) for path in found or [findfont(FontProperties())]]
+    return [get_font(path) for path in paths or [findfont(FontProperties())]]

@@ -168,7 +168,7 @@ def _runs(path: Path, name: str) -> Iterator[tuple[Path, str]]:
         yield path, name
         return
     for kind, pattern in (("fold", "fold-*"), ("member", "members/*")):
-        for folder in sorted(path.glob(pattern), key=lambda found: (len(found.name), found.name)):
+        for folder in sorted(path.glob(pattern), key=lambda each: (len(each.name), each.name)):
             yield from _runs(
                 folder, ", ".join(filter(None, [name, f"{kind} {folder.name.removeprefix('fold-')}"]))
             )

@@ -803,8 +803,8 @@ class CoverageDisplay(Display):
 
     def __repr__(self) -> str:
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())
-        found = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
-        return f"CoverageDisplay({rows}, {found})"
+        coverage = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
+        return f"CoverageDisplay({rows}, {coverage})"
 
 
 def coverage_of(judged: Judged) -> CoverageDisplay:

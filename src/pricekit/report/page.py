@@ -133,7 +133,7 @@ class Section:
 
 def sections_from(blocks: Mapping[str, Iterable[Block]]) -> list[Section]:
     """Return sections from their titles and blocks, in order."""
-    return [Section(title, list(found)) for title, found in blocks.items()]
+    return [Section(title, list(contents)) for title, contents in blocks.items()]
 
 
 def picture(draw: Callable[[], Any], caption: str) -> Iterator[Block]:

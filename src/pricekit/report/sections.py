@@ -323,22 +323,22 @@ def sections_of(subject: Subject) -> list[Section]:
 def _quality(subject: Subject) -> Iterator[Block]:
     scores, metric, rows = subject.scores, subject.metric, subject.rows
     yield from (Paragraph(note) for note in subject.notes)
-    constant, found = constant_score(rows, rows, metric), scores.metrics
+    constant, metrics = constant_score(rows, rows, metric), scores.metrics
     interval = " to ".join(map(metric.write, scores.interval or ()))
     figures = [
-        Figure(metric.title, metric.write(found[metric.name]), interval and f"95% interval {interval}"),
+        Figure(metric.title, metric.write(metrics[metric.name]), interval and f"95% interval {interval}"),
         Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
-        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
+        Figure("median error", f"{metrics['mdape']:.1f}%", "half of the rows have a smaller one"),
         Figure(
             "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
         ),
     ]
-    if "r2_log" in found:
+    if "r2_log" in metrics:
         figures.append(
-            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
+            Figure("R² of the log price", f"{metrics['r2_log']:.2f}", "1 is exact, 0 is a constant price")
         )
     yield Figures(figures)
-    if found[metric.name] >= constant > 0:
+    if metrics[metric.name] >= constant > 0:
         yield Paragraph("The model is no better than a constant price.", "warning")
     if subject.comparison is not None:
         yield _comparison_table(subject.comparison)
@@ -512,8 +512,8 @@ def _doubtful(subject: Unpriced) -> Iterator[Block]:
         yield ProductList([_unpriced_row(subject, place, None) for place in places])
         return
     some = some_rows(len(subject.table), MOST_COMPARED)
-    found = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
-    far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
+    comparables = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
+    far = [(int(place), each) for place, each in zip(some, comparables, strict=True) if each.far]
     far.sort(key=lambda pair: -pair[1].distance)
     yield Paragraph(
         f"Of {counted(len(some), 'row')}, {len(far):,} have a predicted price that is outside of the range of similar "
