@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -45,89 +46,11 @@ SILENT = 0.5
 SIZE_ELASTICITY = 0.7
 PACK_ELASTICITY = 0.85
 
-_BRANDS = (
-    "Quillmoor", "Tunderby", "Oravelle Lane", "Zestavio", "Brindlecroft", "Halvinka", "Nordfjæll",
-    "Pemberlune", "Cásamira", "Wexley & Thorn", "Juniwick", "Maplethwaite", "Solbrakka", "Ferndipity",
-    "Grübelhof", "Tamsin Vale", "Ostrelli", "Kettlewhim", "Bravonda", "Lumbrique", "Hollowgate Farms",
-    "Sunpetalia", "Dorvik", "Marrowby's", "Cobblestead", "Yarrowmint", "Petit Ourson d'Or", "Velmara",
-    "Rustwood Mill", "Ambrifield", "Noxley", "Tidewhistle", "Orchardly", "Crannigan", "Bluefettle",
-    "Svenholt", "Mirabelline", "Harrowdew", "Pico Verdejo", "Gladwyn Pantry",
-)  # fmt: skip
-
-_UNITS = {
-    "weight": (("Ounce", 1.0), ("ounce", 1.0), ("oz", 1.0), ("Oz", 1.0), ("OZ", 1.0), ("Ounces", 1.0),
-               ("Pound", 1 / 16), ("lb", 1 / 16), ("Gram", 28.3495), ("g", 28.3495)),
-    "fluid": (("Fl Oz", 1.0), ("fl oz", 1.0), ("FL OZ", 1.0), ("Fluid Ounce", 1.0), ("Fl. Oz", 1.0),
-              ("Milliliter", 29.5735), ("ml", 29.5735), ("Liter", 0.0295735)),
-    "count": (("Count", 1.0), ("count", 1.0), ("Ct", 1.0), ("ct", 1.0), ("Each", 1.0)),
-}  # fmt: skip
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""The brands, categories, units and sentences of the products."""
 
 _PACKS = np.array([1, 2, 3, 4, 6, 8, 12, 24])
 _PACK_CHANCES = np.array([0.55, 0.1, 0.08, 0.07, 0.1, 0.02, 0.06, 0.02])
-
-_PACK_FORMS = (
-    "{name}, {size} {unit} (Pack of {pack})",
-    "{name} - {pack} x {size} {unit}",
-    "{name}, {size} {unit}, {pack} Pack",
-    "{pack}-Pack {name}, {size}-{unit}",
-    "{name} {size} {unit} - PACK OF {pack}",
-)
-_SINGLE_FORMS = (
-    "{name}, {size} {unit}",
-    "{name} {size}{unit}",
-    "{name} – {size} {unit}",
-    "{name}, {size} {unit} (Pack of 1)",
-)
-_BULLETS = (
-    "SMALL BATCH: our {noun} is made slowly, a little at a time",
-    "{flavour} taste that {brand} fans ask for by name",
-    "No artificial colors, flavors or preservatives",
-    "Made in a facility that also handles milk, soy and tree nuts",
-    "Great for gifts, picnics and everyday moments - share it",
-    "Resealable; keeps fresh up to 12 months in a cool, dry place",
-    "100% satisfaction guaranteed, or write to us & we make it right",
-    "Pairs well with almost anything 🍋",
-)
-_DESCRIPTIONS = (
-    "{brand} brings you {noun} with {flavour} character, packed with care.",
-    "<p>Discover <b>{brand}</b> {noun}.</p><p>{flavour}, as it should be.</p>",
-    "A pantry staple since our first market stall. {flavour} {noun} for the whole family.",
-    "Enjoy {noun} at home &amp; on the go.<br>Store in a cool place.",
-    "{noun} in the {flavour} style: simple ingredients, nothing to hide. It is what we serve our own guests.",
-)
-
-
-@dataclass(frozen=True)
-class _Category:
-    base: float  # the price of the reference size of a brand of level 1
-    sizes: tuple[float, ...]  # ounces, fluid ounces or pieces; the middle one is the reference
-    measure: str
-    nouns: tuple[str, ...]
-    flavours: tuple[str, ...]
-
-
-_CATEGORIES = (
-    _Category(14.0, (4, 8, 12, 16, 32), "weight", ("Ground Coffee", "Whole Bean Coffee", "Espresso Roast"),
-              ("Dark Roast", "Hazelnut", "Café de Olla", "Breakfast Blend")),
-    _Category(9.0, (10, 16, 20, 40, 100), "count", ("Herbal Tea Bags", "Green Tea", "Chai Tea"),
-              ("Chamomile", "Jasmine", "Peppermint", "Ginger Lemon")),
-    _Category(5.0, (1.5, 5, 8, 11, 16), "weight", ("Potato Chips", "Crackers", "Pretzel Twists"),
-              ("Sea Salt", "Jalapeño", "Sour Cream & Onion", "Smoked Paprika")),
-    _Category(8.0, (1.4, 3.5, 7, 12, 24), "weight", ("Chocolate Bar", "Truffles", "Gummy Candy"),
-              ("Raspberry", "Crème Brûlée", "Salted Caramel", "Mint")),
-    _Category(6.0, (0.7, 1.5, 3, 8, 16), "weight", ("Seasoning", "Spice Blend", "Curry Powder"),
-              ("Za'atar", "Lemon Pepper", "Cajun", "Garlic & Herb")),
-    _Category(11.0, (8.5, 12, 17, 25.5, 34), "fluid", ("Olive Oil", "Avocado Oil", "Balsamic Vinegar"),
-              ("Extra Virgin", "Basil Infused", "Cold Pressed", "Aged")),
-    _Category(7.0, (8, 12, 16, 33.8, 64), "fluid", ("Sparkling Water", "Fruit Nectar", "Energy Drink"),
-              ("Grapefruit", "Mango", "Açaí Berry", "Yuzu")),
-    _Category(6.5, (5, 9, 14.5, 18, 28), "fluid", ("Hot Sauce", "Pasta Sauce", "Salad Dressing"),
-              ("Habanero", "Roasted Garlic", "Sweet Chili", "Caesar")),
-    _Category(18.0, (4, 6, 12, 18, 24), "count", ("Protein Bars", "Granola Bars", "Fruit Leathers"),
-              ("Peanut Butter", "Blueberry", "Maple Pecan", "Cherry")),
-    _Category(24.0, (6, 10, 16, 24, 48), "weight", ("Raw Honey", "Mixed Nuts", "Dried Mushrooms"),
-              ("Wildflower", "Lightly Salted", "Forest", "Smoked")),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -196,17 +119,18 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
 
 
 def _draw(rows: int, rng: np.random.Generator) -> _Products:
+    brands, categories = len(_WORDS["brands"]), _WORDS["categories"]
     # A few brands are common, most are rare.
-    brand = np.minimum(rng.geometric(0.06, rows) - 1, len(_BRANDS) - 1)
-    category = rng.integers(len(_CATEGORIES), size=rows)
-    sizes = np.array([kind.sizes for kind in _CATEGORIES])
+    brand = np.minimum(rng.geometric(0.06, rows) - 1, brands - 1)
+    category = rng.integers(len(categories), size=rows)
+    sizes = np.array([kind["sizes"] for kind in categories])
     place = rng.integers(sizes.shape[1], size=rows)
     size = sizes[category, place]
     pack = rng.choice(_PACKS, size=rows, p=_PACK_CHANCES)
-    base = np.array([kind.base for kind in _CATEGORIES])[category]
+    base = np.array([kind["base"] for kind in categories])[category]
     relative = size / sizes[category, sizes.shape[1] // 2]
     # The level of each brand does not depend on the seed of the catalogue.
-    levels = np.random.default_rng(len(_BRANDS)).normal(0.0, 0.5, len(_BRANDS))
+    levels = np.random.default_rng(brands).normal(0.0, 0.5, brands)
     log_price = np.log(base) + levels[brand]
     log_price += SIZE_ELASTICITY * np.log(relative) + PACK_ELASTICITY * np.log(pack)
     return _Products(brand, category, size, place, pack, log_price)
@@ -218,30 +142,32 @@ def _texts(products: _Products, rng: np.random.Generator, silent: np.ndarray) ->
     columns = (products.brand, products.category, products.size, products.pack)
     rows = zip(*(column.tolist() for column in columns), choices, silent.tolist(), strict=True)
     return [
-        _text(_BRANDS[brand], _CATEGORIES[kind], size, pack, picks, without_size)
+        _text(_WORDS["brands"][brand], _WORDS["categories"][kind], size, pack, picks, without_size)
         for brand, kind, size, pack, picks, without_size in rows
     ]
 
 
-def _text(brand: str, kind: _Category, size: float, pack: int, picks: list[int], without_size: bool) -> str:
+def _text(
+    brand: str, kind: Mapping[str, Any], size: float, pack: int, picks: list[int], without_size: bool
+) -> str:
     words = {
         "brand": brand,
-        "noun": kind.nouns[picks[0] % len(kind.nouns)],
-        "flavour": kind.flavours[picks[1] % len(kind.flavours)],
+        "noun": kind["nouns"][picks[0] % len(kind["nouns"])],
+        "flavour": kind["flavours"][picks[1] % len(kind["flavours"])],
     }
-    units = _UNITS[kind.measure]
+    units = _WORDS["units"][kind["measure"]]
     unit, factor = units[picks[2] % len(units)]
-    forms = ("{name}",) if without_size else _SINGLE_FORMS if pack == 1 else _PACK_FORMS
+    forms = ["{name}"] if without_size else _WORDS["singles" if pack == 1 else "packs"]
     name = "{brand} {noun}, {flavour}" if picks[3] % 4 == 0 else "{brand} {flavour} {noun}"
     form = forms[picks[3] // 4 % len(forms)]
     title = form.format(name=name.format_map(words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
     lines = [f"Item Name: {title}"]
     count, first, numbered = picks[4] % 6, picks[4] // 6 % 8, picks[4] // 48 % 10 > 0
     for i in range(count):
-        bullet = _BULLETS[(first + i) % 8].format_map(words)
+        bullet = _WORDS["bullets"][(first + i) % 8].format_map(words)
         lines.append(f"Bullet Point{f' {i + 1}' if numbered else ''}: {bullet}")
     if picks[5] % 20 < 11:
-        lines.append("Product Description: " + _DESCRIPTIONS[picks[5] // 20 % 5].format_map(words))
+        lines.append("Product Description: " + _WORDS["descriptions"][picks[5] // 20 % 5].format_map(words))
     if not without_size:
         lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
     return "\n".join([*lines, ""])
