@@ -48,7 +48,7 @@ def packaged_command(name: str) -> click.Command | None:
     Raises:
         PluginError: it cannot be imported, or is no command, or the package that has it is not installed.
     """
-    from pricekit.core.packages import install_command, load_provided, provided  # slow to import
+    from pricekit.core.registry import install_command, load_provided, provided  # slow to import
 
     point = provided(GROUP).get(name)
     if point is None:

@@ -95,7 +95,7 @@ class Scores:
         groups: scores by price, text length and category; for worst rows by unit, quantity, price and category; or only
             by the column that the user named. See `pricekit.evaluation.groups.group_scores`.
         worst: the rows with the largest errors, largest first; None if they are not wanted. See
-            `pricekit.evaluation.error_report.error_table` for the columns.
+            `pricekit.evaluation.groups.error_table` for the columns.
         share_of_worst: the percentage of the total error in these rows; None without them.
 
     Example:

@@ -13,8 +13,7 @@ import pandas as pd
 
 from pricekit.answers.evaluate import judged_rows
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.error_report import grouping_by
-from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
+from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price, grouping_by
 from pricekit.evaluation.held_out import HeldOut, rows_of_prices
 from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
 from pricekit.io.log import logger

@@ -17,8 +17,7 @@ import pricekit
 from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
-from pricekit.evaluation.error_report import ErrorReport, find_errors
-from pricekit.evaluation.groups import amount
+from pricekit.evaluation.groups import ErrorReport, amount, find_errors
 from pricekit.evaluation.held_out import (
     HeldOut,
     count_shared_rows,
