@@ -335,20 +335,12 @@ def show(name: str, as_json: bool) -> None:
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
-            rows = [
-                [
-                    o["name"],
-                    o["type"],
-                    "required" if o["required"] else json.dumps(o["default"]),
-                    o["search"],
-                    o["description"],
-                ]
-                for o in options
-            ]
+            for o in options:
+                o["default"] = "required" if o["required"] else json.dumps(o["default"])
             names = ["name", "type", "default", "search", "description"]
-            if not any(row[3] for row in rows):
-                names, rows = [*names[:3], names[4]], [[*row[:3], row[4]] for row in rows]
-            show_table("options", names, rows, stderr=False)
+            if not any(o["search"] for o in options):
+                names.remove("search")
+            show_table("options", names, [[o[name] for name in names] for o in options], stderr=False)
         if numbers:
             show_table(
                 "defaults",

@@ -86,17 +86,17 @@ def _features(drift: Drift) -> Iterator[Block]:
         "Predicted prices: the shares of rows in each tenth of the predictions for held-out rows, then and now.",
     )
     columns = ["name", "kind", "psi", "distance", "rank"]
-    yield _table("Features, fields and predicted prices", drift.features[columns], texts=2)
+    yield _table("Features, fields and predicted prices", drift.features[columns])
 
 
 def _values(drift: Drift) -> Iterator[Block]:
-    for caption, frame, texts in (
-        ("Values whose shares have changed", drift.values, 2),
-        ("Words whose shares have changed most", drift.words, 1),
-        ("Shares of rows without a field", drift.missing, 1),
+    for caption, frame in (
+        ("Values whose shares have changed", drift.values),
+        ("Words whose shares have changed most", drift.words),
+        ("Shares of rows without a field", drift.missing),
     ):
         if len(frame):
-            yield _table(caption, frame, texts=texts)
+            yield _table(caption, frame)
         else:
             yield Paragraph(f"{caption}: none.")
 
@@ -128,17 +128,15 @@ def _reading() -> Iterator[Block]:
     )
 
 
-def _table(caption: str, frame: pd.DataFrame, *, texts: int) -> TableBlock:
-    """Return a frame as a table; `texts` is the number of its first columns that are text."""
-    numeric = [place >= texts and name != "change" for place, name in enumerate(frame)]
+def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
     rows = [
         [
-            shorten(str(cell), 80) if not is_number else "" if cell != cell else f"{cell:.3f}"
-            for cell, is_number in zip(row, numeric, strict=True)
+            shorten(cell, 80) if isinstance(cell, str) else "" if cell != cell else f"{cell:.3f}"
+            for cell in row
         ]
         for row in frame.head(MOST_LINES).itertuples(index=False)
     ]
-    return TableBlock(caption, [str(name) for name in frame], rows, numeric)
+    return TableBlock(caption, list(frame), rows, [kind.kind == "f" for kind in frame.dtypes])
 
 
 class _Drawn(Display):

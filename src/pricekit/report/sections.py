@@ -170,17 +170,7 @@ def subject_of(
     described = (
         None if table is None else describe_table(table, columns_over(columns_of(reader), options), options)
     )
-    return Subject(
-        reader,
-        facts_of(model),
-        judged_by,
-        rows,
-        held_out,
-        None if table is None else described,
-        comparison,
-        tuple(notes),
-        products,
-    )
+    return Subject(reader, facts_of(model), judged_by, rows, held_out, described, comparison, notes, products)
 
 
 @dataclass(frozen=True)
