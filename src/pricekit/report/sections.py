@@ -170,7 +170,9 @@ def subject_of(
     described = (
         None if table is None else describe_table(table, columns_over(columns_of(reader), options), options)
     )
-    return Subject(reader, facts_of(model), judged_by, rows, held_out, described, comparison, notes, products)
+    return Subject(
+        reader, facts_of(model), judged_by, rows, held_out, described, comparison, tuple(notes), products
+    )
 
 
 @dataclass(frozen=True)
