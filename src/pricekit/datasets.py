@@ -17,19 +17,6 @@ from pricekit.errors import ConfigError, DataError, path_of
 if TYPE_CHECKING:
     from PIL import Image
 
-COLOURS = {
-    "black": (40, 40, 46),
-    "gold": (206, 165, 60),
-    "blue": (40, 90, 180),
-    "red": (190, 40, 40),
-    "green": (60, 140, 70),
-    "grey": (150, 150, 156),
-}
-"""The colours of the products."""
-
-COLOUR_LEVELS = np.array([0.45, 0.7, 0.1, -0.1, -0.3, -0.6])
-"""The part of each colour in the log price."""
-
 PIXELS = 256
 """Width and height of a picture."""
 GRID = 5
@@ -46,11 +33,8 @@ SILENT = 0.5
 SIZE_ELASTICITY = 0.7
 PACK_ELASTICITY = 0.85
 
-_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-"""The brands, categories, units and sentences of the products."""
-
-_PACKS = np.array([1, 2, 3, 4, 6, 8, 12, 24])
-_PACK_CHANCES = np.array([0.55, 0.1, 0.08, 0.07, 0.1, 0.02, 0.06, 0.02])
+_PARTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""The brands, categories, units, packs, colours and sentences of the products."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +87,9 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
     if images is not None:
         require_pillow()
         drawn = np.random.default_rng([seed, 1])
-        colour = drawn.integers(len(COLOUR_LEVELS), size=rows)
+        colour = drawn.integers(len(_PARTS["colours"]), size=rows)
         silent = drawn.random(rows) < SILENT
-        noisy += COLOUR_LEVELS[colour]
+        noisy += np.array([each["level"] for each in _PARTS["colours"]])[colour]
         paths = write_pictures(path_of(images, "images"), colour, products.place, products.pack, seed)
         links = {"image_link": pd.Series(paths, dtype="str")}
     return pd.DataFrame(
@@ -119,14 +103,14 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
 
 
 def _draw(rows: int, rng: np.random.Generator) -> _Products:
-    brands, categories = len(_WORDS["brands"]), _WORDS["categories"]
+    brands, categories = len(_PARTS["brands"]), _PARTS["categories"]
     # A few brands are common, most are rare.
     brand = np.minimum(rng.geometric(0.06, rows) - 1, brands - 1)
     category = rng.integers(len(categories), size=rows)
     sizes = np.array([kind["sizes"] for kind in categories])
     place = rng.integers(sizes.shape[1], size=rows)
     size = sizes[category, place]
-    pack = rng.choice(_PACKS, size=rows, p=_PACK_CHANCES)
+    pack = rng.choice(_PARTS["pack_sizes"], size=rows, p=_PARTS["pack_chances"])
     base = np.array([kind["base"] for kind in categories])[category]
     relative = size / sizes[category, sizes.shape[1] // 2]
     # The level of each brand does not depend on the seed of the catalogue.
@@ -142,7 +126,7 @@ def _texts(products: _Products, rng: np.random.Generator, silent: np.ndarray) ->
     columns = (products.brand, products.category, products.size, products.pack)
     rows = zip(*(column.tolist() for column in columns), choices, silent.tolist(), strict=True)
     return [
-        _text(_WORDS["brands"][brand], _WORDS["categories"][kind], size, pack, picks, without_size)
+        _text(_PARTS["brands"][brand], _PARTS["categories"][kind], size, pack, picks, without_size)
         for brand, kind, size, pack, picks, without_size in rows
     ]
 
@@ -155,19 +139,19 @@ def _text(
         "noun": kind["nouns"][picks[0] % len(kind["nouns"])],
         "flavour": kind["flavours"][picks[1] % len(kind["flavours"])],
     }
-    units = _WORDS["units"][kind["measure"]]
+    units = _PARTS["units"][kind["measure"]]
     unit, factor = units[picks[2] % len(units)]
-    forms = ["{name}"] if without_size else _WORDS["singles" if pack == 1 else "packs"]
+    forms = ["{name}"] if without_size else _PARTS["single_forms" if pack == 1 else "pack_forms"]
     name = "{brand} {noun}, {flavour}" if picks[3] % 4 == 0 else "{brand} {flavour} {noun}"
     form = forms[picks[3] // 4 % len(forms)]
     title = form.format(name=name.format_map(words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
     lines = [f"Item Name: {title}"]
     count, first, numbered = picks[4] % 6, picks[4] // 6 % 8, picks[4] // 48 % 10 > 0
     for i in range(count):
-        bullet = _WORDS["bullets"][(first + i) % 8].format_map(words)
+        bullet = _PARTS["bullets"][(first + i) % 8].format_map(words)
         lines.append(f"Bullet Point{f' {i + 1}' if numbered else ''}: {bullet}")
     if picks[5] % 20 < 11:
-        lines.append("Product Description: " + _WORDS["descriptions"][picks[5] // 20 % 5].format_map(words))
+        lines.append("Product Description: " + _PARTS["descriptions"][picks[5] // 20 % 5].format_map(words))
     if not without_size:
         lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
     return "\n".join([*lines, ""])
@@ -198,7 +182,7 @@ def write_pictures(
 
     Args:
         folder: of the files, which is created; existing files of the same names are replaced.
-        colour: the places of the colours in `COLOURS`, int (N,).
+        colour: the places of the colours in `datasets.toml`, int (N,).
         size: the places of the sizes in `SIZES`, int (N,).
         pack: numbers of things, int (N,), at most 25.
         seed: of the places, shades and proportions.
@@ -217,7 +201,7 @@ def write_pictures(
         ):
             path = folder / f"{row:07d}.jpg"
             rng = np.random.default_rng([seed, row])
-            _picture(list(COLOURS.values())[tint], SIZES[big], things, rng).save(path, quality=85)
+            _picture(_PARTS["colours"][tint]["rgb"], SIZES[big], things, rng).save(path, quality=85)
             paths.append(str(path))
     except OSError as error:
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.text import Text
 
 from pricekit.cli.common import ask_model
 from pricekit.cli.terminal import begin, show_result, show_table
@@ -27,25 +28,27 @@ ROWS = 5
 """Rows that are shown on a terminal if the user names none."""
 
 
-def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
-    """Call a method of a model that returns one result for each row, and show each of them.
+def show_rows(method: str, flags: dict[str, Any], lines: Callable[[Any, int], Iterable[Text]]) -> None:
+    """Call a method of a model that returns one result for each row, and print each of them on stdout.
 
     Args:
         method: its name.
         flags: of the command.
-        show: shows one result on the terminal; with the flag --json it is printed as JSON instead.
+        lines: returns the lines of a result for a terminal of a width; with the flag --json it is JSON instead.
     """
     as_json = flags.pop("as_json")
     few = not (as_json or flags["row"] or flags["limit"])
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    results = ask_model(method, flags)
+    results, console = ask_model(method, flags), Console()
     for result in results:
         if as_json:
             click.echo(result.to_json())
-        else:
-            show(result)
+            continue
+        for line in lines(result, console.width):
+            console.print(line, soft_wrap=True)
+        console.print()
     if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
 

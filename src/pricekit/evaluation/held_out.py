@@ -82,14 +82,8 @@ class HeldOut:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows as `held_out.parquet` stores them."""
-        columns = {
-            "row": self.rows,
-            "id": self.ids,
-            "fold": self.fold,
-            "text": self.text,
-            "price": self.price,
-            "predicted": self.predicted,
-        }
+        values = self.rows, self.ids, self.fold, self.text, self.price, self.predicted
+        columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
         if self.weight is not None:
             columns[_WEIGHT] = self.weight
         return pd.concat([pd.DataFrame(columns), self.groups], axis="columns")

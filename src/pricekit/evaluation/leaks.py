@@ -170,8 +170,7 @@ def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
 def _by_category(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
     size = int(max(values.max(), others.max())) + 1
     rows, total = np.bincount(values, minlength=size), np.bincount(values, log_price, minlength=size)
-    means: np.ndarray = ((total + log_price.mean()) / (rows + 1))[others]
-    return means
+    return np.asarray(((total + log_price.mean()) / (rows + 1))[others])
 
 
 def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -182,5 +181,4 @@ def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) ->
     rank, rank_of_price = (pd.Series(each).rank() for each in (values, log_price))
     rises = bool(rank.cov(rank_of_price) >= 0)
     fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
-    predicted: np.ndarray = np.interp(others, points, fitted.x)
-    return predicted
+    return np.asarray(np.interp(others, points, fitted.x))

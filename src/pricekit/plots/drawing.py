@@ -58,8 +58,9 @@ class Display:
     ax_: Axes
     figure_: Figure
 
-    def _drawn_on(self, ax: Axes) -> Self:
-        """Store the axes and their figure; return the display itself."""
+    def _drawn_on(self, ax: Axes, title: str) -> Self:
+        """Add a short title at the left, and store the axes and their figure; return the display itself."""
+        show_as_is([ax.set_title(plain(title, 90), loc="left", fontsize="medium")])
         self.ax_ = ax
         self.figure_ = ax.get_figure(root=True)  # type: ignore[assignment]
         return self
@@ -177,15 +178,19 @@ def inks() -> Inks:
     return Inks(str(mpl.rcParams["text.color"]), _DARK if _is_dark() else _LIGHT)
 
 
-def price_scale(ax: Axes, which: Literal["x", "y"], prices: np.ndarray, margin: float = 0.04) -> None:
-    """Give an axis a logarithmic scale that covers prices, with plain numbers.
+def price_axis(
+    ax: Axes, which: Literal["x", "y"], prices: np.ndarray, label: str, margin: float = 0.04
+) -> None:
+    """Give an axis a label, and a logarithmic scale that covers prices, with plain numbers.
 
     Args:
         ax: the axes.
         which: the axis.
         prices: above 0, (N,).
+        label: what the prices are; see `price_label`.
         margin: the free part of the axis at each end.
     """
+    label_axis(ax, which, label)
     from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 
     axis = getattr(ax, f"{which}axis")
@@ -268,11 +273,6 @@ def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None
 def label_axis(ax: Axes, axis: Literal["x", "y"], text: str) -> None:
     """Name an axis by a text that is shown as it is."""
     show_as_is([ax.set_xlabel(text) if axis == "x" else ax.set_ylabel(text)])
-
-
-def heading(ax: Axes, text: str) -> None:
-    """Add a short title at the left."""
-    show_as_is([ax.set_title(plain(text, 90), loc="left", fontsize="medium")])
 
 
 def _is_dark() -> bool:

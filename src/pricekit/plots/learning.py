@@ -20,7 +20,6 @@ from pricekit.plots.drawing import (
     MARKERS,
     Display,
     axes_for,
-    heading,
     inks,
     label_axis,
     legend_below,
@@ -151,8 +150,7 @@ class LearningCurveDisplay(Display):
         if handles:
             legend_below(ax, min(4, len(handles)), handles)
         runs = f"{counted(len(self.curves), 'run')}, " if several else ""
-        heading(ax, runs + self._epochs)
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, runs + self._epochs)
 
     @property
     def _epochs(self) -> str:

@@ -17,7 +17,6 @@ from pricekit.plots.drawing import (
     Display,
     axes_for,
     clear_legend,
-    heading,
     inks,
     label_axis,
     legend_below,
@@ -142,8 +141,8 @@ def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
 class _Drawn(Display):
     """A picture with its description."""
 
-    def __init__(self, ax: Axes, description: str) -> None:
-        self._drawn_on(ax)
+    def __init__(self, ax: Axes, title: str, description: str) -> None:
+        self._drawn_on(ax, title)
         self._description = description
 
     def __repr__(self) -> str:
@@ -162,10 +161,9 @@ def _shifts(features: pd.DataFrame) -> _Drawn:
     show_as_is(ax.get_yticklabels())
     ax.set_ylim(len(places) - 0.4, -0.6)
     label_axis(ax, "x", "PSI")
-    heading(ax, "features and fields")
     legend_below(ax, 1)
     first = (f"{shorten(printable(name))} {size:.2f}" for name, size in zip(names[:3], psi, strict=False))
-    return _Drawn(ax, f"PSI: {', '.join(first)}")
+    return _Drawn(ax, "features and fields", f"PSI: {', '.join(first)}")
 
 
 def _prices(bins: pd.DataFrame) -> _Drawn:
@@ -182,4 +180,4 @@ def _prices(bins: pd.DataFrame) -> _Drawn:
     label_axis(ax, "y", "share of rows")
     clear_legend(ax.legend(frameon=False))
     last = bins["now"].iloc[-1]
-    return _Drawn(ax, f"shares of rows by predicted price; {last:.0%} are now above the highest cut")
+    return _Drawn(ax, "", f"shares of rows by predicted price; {last:.0%} are now above the highest cut")
