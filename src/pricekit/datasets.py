@@ -33,7 +33,7 @@ SILENT = 0.5
 SIZE_ELASTICITY = 0.7
 PACK_ELASTICITY = 0.85
 
-_PARTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PARTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """The brands, categories, units, packs, colours and sentences of the products."""
 
 
@@ -87,9 +87,9 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
     if images is not None:
         require_pillow()
         drawn = np.random.default_rng([seed, 1])
-        colour = drawn.integers(len(_PARTS["colours"]), size=rows)
+        colour = drawn.integers(len(PARTS["colours"]), size=rows)
         silent = drawn.random(rows) < SILENT
-        noisy += np.array([each["level"] for each in _PARTS["colours"]])[colour]
+        noisy += np.array([each["level"] for each in PARTS["colours"]])[colour]
         paths = write_pictures(path_of(images, "images"), colour, products.place, products.pack, seed)
         links = {"image_link": pd.Series(paths, dtype="str")}
     return pd.DataFrame(
@@ -103,14 +103,14 @@ def make_catalog(rows: int, seed: int = 0, *, images: str | os.PathLike[str] | N
 
 
 def _draw(rows: int, rng: np.random.Generator) -> _Products:
-    brands, categories = len(_PARTS["brands"]), _PARTS["categories"]
+    brands, categories = len(PARTS["brands"]), PARTS["categories"]
     # A few brands are common, most are rare.
     brand = np.minimum(rng.geometric(0.06, rows) - 1, brands - 1)
     category = rng.integers(len(categories), size=rows)
     sizes = np.array([kind["sizes"] for kind in categories])
     place = rng.integers(sizes.shape[1], size=rows)
     size = sizes[category, place]
-    pack = rng.choice(_PARTS["pack_sizes"], size=rows, p=_PARTS["pack_chances"])
+    pack = rng.choice(PARTS["pack_sizes"], size=rows, p=PARTS["pack_chances"])
     base = np.array([kind["base"] for kind in categories])[category]
     relative = size / sizes[category, sizes.shape[1] // 2]
     # The level of each brand does not depend on the seed of the catalogue.
@@ -126,7 +126,7 @@ def _texts(products: _Products, rng: np.random.Generator, silent: np.ndarray) ->
     columns = (products.brand, products.category, products.size, products.pack)
     rows = zip(*(column.tolist() for column in columns), choices, silent.tolist(), strict=True)
     return [
-        _text(_PARTS["brands"][brand], _PARTS["categories"][kind], size, pack, picks, without_size)
+        _text(PARTS["brands"][brand], PARTS["categories"][kind], size, pack, picks, without_size)
         for brand, kind, size, pack, picks, without_size in rows
     ]
 
@@ -139,19 +139,19 @@ def _text(
         "noun": kind["nouns"][picks[0] % len(kind["nouns"])],
         "flavour": kind["flavours"][picks[1] % len(kind["flavours"])],
     }
-    units = _PARTS["units"][kind["measure"]]
+    units = PARTS["units"][kind["measure"]]
     unit, factor = units[picks[2] % len(units)]
-    forms = ["{name}"] if without_size else _PARTS["single_forms" if pack == 1 else "pack_forms"]
+    forms = ["{name}"] if without_size else PARTS["single_forms" if pack == 1 else "pack_forms"]
     name = "{brand} {noun}, {flavour}" if picks[3] % 4 == 0 else "{brand} {flavour} {noun}"
     form = forms[picks[3] // 4 % len(forms)]
     title = form.format(name=name.format_map(words), size=f"{size * factor:.4g}", unit=unit, pack=pack)
     lines = [f"Item Name: {title}"]
     count, first, numbered = picks[4] % 6, picks[4] // 6 % 8, picks[4] // 48 % 10 > 0
     for i in range(count):
-        bullet = _PARTS["bullets"][(first + i) % 8].format_map(words)
+        bullet = PARTS["bullets"][(first + i) % 8].format_map(words)
         lines.append(f"Bullet Point{f' {i + 1}' if numbered else ''}: {bullet}")
     if picks[5] % 20 < 11:
-        lines.append("Product Description: " + _PARTS["descriptions"][picks[5] // 20 % 5].format_map(words))
+        lines.append("Product Description: " + PARTS["descriptions"][picks[5] // 20 % 5].format_map(words))
     if not without_size:
         lines += _quantity(round(size * factor * pack, 4), unit, picks[6])
     return "\n".join([*lines, ""])
@@ -201,7 +201,7 @@ def write_pictures(
         ):
             path = folder / f"{row:07d}.jpg"
             rng = np.random.default_rng([seed, row])
-            _picture(_PARTS["colours"][tint]["rgb"], SIZES[big], things, rng).save(path, quality=85)
+            _picture(PARTS["colours"][tint]["rgb"], SIZES[big], things, rng).save(path, quality=85)
             paths.append(str(path))
     except OSError as error:
         raise DataError(
