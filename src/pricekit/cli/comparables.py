@@ -49,7 +49,7 @@ def _lines(similar: Comparables, width: int) -> Iterator[Text]:
     )
     far = Text("  far from them", style="bold dark_orange") if similar.far else Text("")
     yield Text.assemble((printable(f"{similar.id}"), "bold"), price, far)
-    yield Text(fit_width(printable(similar.name), width), style="dim")
+    yield Text(fit_width(similar.name, width), style="dim")
     if not similar.products:
         yield Text("  no product shares a word with it, or has what it must have in common")
     for product in similar.products:
@@ -60,5 +60,5 @@ def _line(product: Comparable, width: int) -> Text:
     by_size = product.unit_price
     amount = f"{by_size[0]:,.2f} / {by_size[1]}" if by_size else ""
     head = f"  {product.price:>10,.2f}  {amount:>16}  {product.similarity:4.2f}  "
-    name = fit_width(printable(f"{product.name}  ({product.id})"), max(width - len(head), 20))
+    name = fit_width(f"{product.name}  ({product.id})", max(width - len(head), 20))
     return Text.assemble((head, "blue"), name)

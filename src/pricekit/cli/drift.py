@@ -89,7 +89,7 @@ def _show_frame(title: str, frame: pd.DataFrame) -> None:
 
     rows = frame.head(SHOWN).itertuples(index=False)
     cells = [[cell if isinstance(cell, str) else _number(cell) for cell in row] for row in rows]
-    _show_rows(title, list(frame), cells)
+    _show_rows(title, list(map(str, frame)), cells)
 
 
 def _number(value: float | None) -> str:

@@ -46,7 +46,7 @@ def _lines(explanation: Explanation, width: int) -> Iterator[Text]:
     unit = f" {explanation.currency}" if explanation.currency else ""
     price = f"{explanation.price:,.2f}{unit} = {explanation.base:,.2f} × the factors of"
     yield Text.assemble((printable(f"{explanation.id}"), "bold"), f"  {price}")
-    yield Text(fit_width(printable(next(iter(explanation.cells.values()))), width), style="dim")
+    yield Text(fit_width(next(iter(explanation.cells.values())), width), style="dim")
     phrases = explanation.phrases()
     for factor in phrases[:SHOWN]:
         yield _line(factor, width, with_column=several)
@@ -60,5 +60,5 @@ def _line(factor: Factor, width: int, *, with_column: bool) -> Text:
 
     sign, style = ("▲", "blue") if factor.factor > 1 else ("▼", "dark_orange")
     column = f"{factor.column}: " if with_column and factor.kind != "column" else ""
-    name = fit_width(printable(column + name_of(factor)), width - 14)
+    name = fit_width(column + name_of(factor), width - 14)
     return Text.assemble("  × ", (f"{factor.factor:5.2f} {sign}", style), f" {name}")

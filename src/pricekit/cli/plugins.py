@@ -103,7 +103,8 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
         ConfigError: the name is invalid or taken, or the folder exists.
     """
     module = name.replace("-", "_")
-    _check_name(kind, name, module)
+    class_name = "".join(part.title() for part in module.split("_"))
+    _check_name(kind, name, module, class_name)
     path = folder / name
     if path.exists():
         raise ConfigError(
@@ -111,7 +112,18 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
             parameters=("name", "folder"),
             path=str(path),
         )
-    values = _values(kind, name, module)
+    oldest = ".".join(__version__.split(".")[:2])  # the package supports all versions from this one on
+    values = {
+        "kind": kind,
+        "name": name,
+        "module": module,
+        "class_name": class_name,
+        "hook": KINDS[kind],
+        "api": API,
+        "summary": SUMMARY[kind],
+        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={oldest}",
+        "use": USE[kind].replace("$name", name),
+    }
     places = {
         "pyproject.toml": "package/pyproject.toml.txt",
         "README.md": "package/README.md.txt",
@@ -126,7 +138,7 @@ def new_package(kind: str, name: str, folder: Path) -> Path:
     return path
 
 
-def _check_name(kind: str, name: str, module: str) -> None:
+def _check_name(kind: str, name: str, module: str, class_name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
         hint = f" Try '{better}'." if better else ""
@@ -134,7 +146,7 @@ def _check_name(kind: str, name: str, module: str) -> None:
             f"'{name}' is not a valid plugin name; expected lower-case letters, digits and hyphens.{hint}",
             parameters=("name",),
         )
-    if iskeyword(module) or iskeyword(_class_name(module)):
+    if iskeyword(module) or iskeyword(class_name):
         raise ConfigError(f"'{name}' is a Python keyword; choose another name", parameters=("name",))
     if taken := registry().entries.get((kind, name)):
         raise ConfigError(
@@ -146,25 +158,6 @@ def _check_name(kind: str, name: str, module: str) -> None:
             f"the module name {module} is already used by an installed package; choose another name",
             parameters=("name",),
         )
-
-
-def _values(kind: str, name: str, module: str) -> dict[str, str]:
-    oldest = ".".join(__version__.split(".")[:2])  # the package supports all versions from this one on
-    return {
-        "kind": kind,
-        "name": name,
-        "module": module,
-        "class_name": _class_name(module),
-        "hook": KINDS[kind],
-        "api": str(API),
-        "summary": SUMMARY[kind],
-        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={oldest}",
-        "use": USE[kind].replace("$name", name),
-    }
-
-
-def _class_name(module: str) -> str:
-    return "".join(part.title() for part in module.split("_"))
 
 
 @plugins.command(short_help="Run the conformance checks on a plugin.")

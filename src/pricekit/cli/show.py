@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.io.log import logger
 from pricekit.metrics import METRICS, SMAPE, Metric
+from pricekit.wording import printable
 
 Columns = dict[str, list[str]]
 """Cells by the header of their column."""
@@ -59,9 +59,6 @@ LABEL_WIDTH = 34
 
 _OTHER_SCORES = {"r2_log": "R² of the log price", "interval_90_coverage": "inside the 90% interval, %"}
 """Scores that are no `Metric`: no training minimises them."""
-
-# Line ends, other control characters, and marks that change the direction of text.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
 
 
 def show_scores(scores: Scores, *, errors: bool = False) -> None:
@@ -123,8 +120,8 @@ def direction(bias: float) -> str:
 
 
 def fit_width(text: str, width: int) -> str:
-    """Return a text on one line of at most `width` terminal columns, without control characters; wide ones take two."""
-    text = _CONTROL.sub(" ", text[: 4 * width]).strip()
+    """Return a text on one line of at most `width` terminal columns, printable; wide characters take two."""
+    text = printable(" ".join(text[: 4 * width].split()))
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 

@@ -135,7 +135,7 @@ def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
         ]
         for row in frame.head(MOST_LINES).itertuples(index=False)
     ]
-    return TableBlock(caption, list(frame), rows, [kind.kind == "f" for kind in frame.dtypes])
+    return TableBlock(caption, list(map(str, frame)), rows, [kind.kind == "f" for kind in frame.dtypes])
 
 
 class _Drawn(Display):
