@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
 SIZE = 6.4, 4.8
@@ -248,14 +247,8 @@ def clear_legend(legend: Legend) -> None:
     show_as_is(legend.get_texts())
 
 
-def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None) -> None:
-    """Add a legend below the label of the x axis.
-
-    Args:
-        ax: the axes.
-        columns: of the legend.
-        handles: what it lists; None: everything with a label.
-    """
+def legend_below(ax: Axes, columns: int) -> None:
+    """Add a legend of everything with a label, in so many columns, below the label of the x axis."""
     import matplotlib as mpl
     from matplotlib.transforms import ScaledTranslation
 
@@ -264,7 +257,7 @@ def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None
     below = ScaledTranslation(0, -0.05 * mpl.rcParams["font.size"], figure.dpi_scale_trans)
     clear_legend(
         ax.legend(
-            handles=handles, ncols=columns, fontsize="small", borderaxespad=0, loc="upper left",
+            ncols=columns, fontsize="small", borderaxespad=0, loc="upper left",
             bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + below,
         )
     )  # fmt: skip

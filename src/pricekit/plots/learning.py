@@ -106,10 +106,9 @@ class LearningCurveDisplay(Display):
     def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
-        from matplotlib.lines import Line2D
         from matplotlib.ticker import MaxNLocator
 
-        ink, lines, several = inks(), [], len(self.curves) > 1
+        ink, several = inks(), len(self.curves) > 1
         scored = any(np.isfinite(curve.score).any() for curve in self.curves)
         losses = ax.twinx() if scored else ax
         losses.patch.set_alpha(0.0)
@@ -131,24 +130,19 @@ class LearningCurveDisplay(Display):
                     )  # fmt: skip
                     if not several:
                         ax.axvline(curve.best, color=ink.text, linewidth=0.8, alpha=0.5)
-            line.set_label(plain(curve.name or "the run"))
-            lines.append(line)
+            if several:
+                line.set_label(plain(curve.name))
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         losses.set_ylabel("training loss (dotted)")
-        handles = lines if several else []
         if scored:
             losses.spines["top"].set_visible(False)
             label_axis(ax, "y", f"validation {metric_label(self.metric, self.currency)}")
             if any(curve.best is not None for curve in self.curves):
                 label = "best epoch" if several else f"best epoch: {self.curves[0].best}"
-                ring = Line2D(
-                    [], [], linestyle="", marker="o", markersize=9, markerfacecolor="none", color=ink.text,
-                    label=label,
-                )  # fmt: skip
-                handles = [*handles, ring]
-        if handles:
-            legend_below(ax, min(4, len(handles)), handles)
+                ax.plot([], [], "o", markersize=9, markerfacecolor="none", color=ink.text, label=label)
+        if labels := ax.get_legend_handles_labels()[1]:
+            legend_below(ax, min(4, len(labels)))
         runs = f"{counted(len(self.curves), 'run')}, " if several else ""
         return self._drawn_on(ax, runs + self._epochs)
 

@@ -119,7 +119,7 @@ def _outliers(drift: Drift) -> Iterator[Block]:
 
 def _reading() -> Iterator[Block]:
     rows = [[name, what, f"{ALARMS[name]:g}" if name in ALARMS else ""] for name, what in MEASURES.items()]
-    yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows, [False, False, True])
+    yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows)
     yield Paragraph(
         "All measures are sizes of differences. From PSI and distance, what chance alone gives for tables of these "
         "sizes is subtracted. A small difference on a large table is significant, but no alarm. The model holds no "
@@ -135,7 +135,7 @@ def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
         ]
         for row in frame.head(MOST_LINES).itertuples(index=False)
     ]
-    return TableBlock(caption, list(map(str, frame)), rows, [kind.kind == "f" for kind in frame.dtypes])
+    return TableBlock(caption, list(map(str, frame)), rows)
 
 
 class _Drawn(Display):

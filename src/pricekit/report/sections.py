@@ -336,7 +336,7 @@ def _quality(subject: Subject) -> Iterator[Block]:
     if len(folds := scores.folds) > 1:
         heads = ["fold", *map(str, folds.columns)]
         cells = [[f"{row[0]}", *(f"{value:.3g}" for value in row[1:])] for row in folds.itertuples()]
-        yield TableBlock("Folds", heads, cells, [True] * len(heads))
+        yield TableBlock("Folds", heads, cells)
     yield from picture(
         lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
         "Predicted against true prices. On the diagonal they are equal.",
@@ -358,7 +358,6 @@ def _comparison_table(comparison: Comparison) -> Block:
         f"Models on the {comparison.rows:,} rows that all of them hold out; differences are paired",
         ["model", metric.title, "difference", "95% interval", "verdict"],
         rows,
-        [False, True, True, False, False],
     )
 
 
@@ -404,7 +403,7 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
             .itertuples(index=False)
         ]
         heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
-        yield TableBlock("Groups of rows", heads, cells, [False, False, True, True, True, True])
+        yield TableBlock("Groups of rows", heads, cells)
     count = min(WORST, len(errors.rows))
     share = errors.share_of_worst(count)
     yield Paragraph(
@@ -489,7 +488,7 @@ def _predicted(subject: Unpriced) -> Iterator[Block]:
         )
     yield Figures(figures)
     cells = [[f"{level:.0%}", amount(float(np.quantile(prices, level)))] for level in QUANTILES]
-    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells, [True, True])
+    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells)
 
 
 def _doubtful(subject: Unpriced) -> Iterator[Block]:
@@ -527,9 +526,7 @@ def _interval_widths(subject: Unpriced) -> Iterator[Block]:
     for level in subject.predictor.require_intervals().levels:
         low, high = subject.predictor.interval(subject.predicted, level)
         rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
-    yield TableBlock(
-        "Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows, [True, True]
-    )
+    yield TableBlock("Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows)
 
 
 def _product(
@@ -612,11 +609,10 @@ def data_blocks(facts: Mapping[str, Any], table: TableReport | None, texts: Sequ
             ]
             for c in table.columns[:MOST_LINES]
         ],
-        [False, False, True, True, False, False],
     )
     if table.rejected:
         rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
-        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
+        yield TableBlock("Rejected rows", ["reason", "rows"], rejected)
     yield from (Paragraph(note) for note in table.notes)
 
 
@@ -629,7 +625,6 @@ def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]
             "Plugins",
             keys,
             [[str(plugin.get(key, "")) for key in keys] for plugin in plugins],
-            [False] * 4,
         )
     yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
     for name in ("config.toml", "members.toml", "cv.toml"):
