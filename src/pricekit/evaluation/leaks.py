@@ -43,7 +43,7 @@ class Leaks:
 
     Attributes:
         columns: the share of the log price's variance that each leaking column explains, highest first.
-        in_text: share of the texts that contain their price; 0 if a text column leaks, which already covers it.
+        in_text: share of the texts that contain their price, in columns that do not leak; 0 for a small share.
     """
 
     columns: dict[str, float]
@@ -55,12 +55,14 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
 
     The first text column is the title. Its cells may repeat, and then they rightly predict the price of a product.
     """
-    table = table.take(some_rows(len(table)))  # once: Arrow joins all parts of a column to take rows of it
+    some = np.sort(np.random.default_rng(0).permutation(len(table))[:MOST_ROWS])
+    table = table.take(some)  # once: Arrow joins all parts of a column to take rows of it
     named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
     leaking = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
-    if set(leaking) & set(columns.text):
-        return Leaks(leaking, 0.0)
-    share = price_in_text(table.text, table.known_price)
+    text, left = table.text, [name for name in columns.text if name not in leaking]
+    if 0 < len(left) < len(columns.text):
+        text = table.frame[left].apply(as_strings).agg("\n".join, axis=1)
+    share = price_in_text(text, table.known_price) if left else 0.0
     return Leaks(leaking, share if share >= IN_TEXT else 0.0)
 
 
@@ -127,11 +129,6 @@ def price_in_text(text: pd.Series, price: np.ndarray) -> float:
 
 def _digits(number: str) -> str:
     return re.sub(r"\D", "", number)
-
-
-def some_rows(count: int) -> np.ndarray:
-    """Return the row numbers of a random sample of at most `MOST_ROWS` rows, in order."""
-    return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
 
 
 def as_strings(column: pd.Series) -> pd.Series:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pricekit.config.project import update_project
 from pricekit.errors import ConfigError
 from pricekit.evaluation.duplicates import Duplicates, find_duplicates
-from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.evaluation.leaks import Leaks, find_leaks
 from pricekit.features.cells import profile_columns
 from pricekit.options import clear_errors
 from pricekit.table import (
@@ -491,17 +491,10 @@ def _with_prices(report: TableReport, rows: Table, columns: Columns, notes: list
 
 def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
     try:
-        leaks = find_leaks(usable, columns)
-        left = [name for name in columns.text if name not in leaks.columns]
-        if 0 < len(left) < len(columns.text):  # the price in the other columns
-            sample = usable.take(some_rows(len(usable)))
-            cells = sample.frame[left].apply(as_strings)
-            share = price_in_text(cells.agg("\n".join, axis=1), sample.known_price)
-            leaks = replace(leaks, in_text=share if share >= IN_TEXT else 0.0)
+        return find_leaks(usable, columns)
     except ModuleNotFoundError as error:
         notes.append(f"The search for columns that leak the price was skipped: it needs {error.name}.")
         return Leaks({}, 0.0)
-    return leaks
 
 
 def _without_leaks(text: tuple[str, ...], leaks: Leaks, notes: list[str]) -> tuple[str, ...]:
