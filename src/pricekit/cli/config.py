@@ -79,7 +79,7 @@ def show(as_json: bool, **flags: Any) -> None:
     from pricekit.config.resolve import explain
 
     with redirect_stdout(sys.stderr):
-        _, settings = explain(_layers(flags))
+        settings = explain(_layers(flags))
     if as_json:
         rows = [{"setting": s.name, "value": s.value, "source": s.source} for s in settings]
         click.echo(json.dumps(rows, indent=2))

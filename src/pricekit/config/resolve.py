@@ -72,8 +72,8 @@ def member_configs(config: RunConfig) -> dict[str, RunConfig]:
     return {name: build_config([settings]) for name, settings in config.members.items()}
 
 
-def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Setting]]:
-    """Return the configuration of these layers, and the source of each value.
+def explain(layers: Iterable[tuple[str, Layer]]) -> list[Setting]:
+    """Return the values of the configuration of these layers, each with its source.
 
     Args:
         layers: pairs of a label, which becomes the source, and a layer.
@@ -94,9 +94,7 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
             path: Setting(path, value, source) if path in own else origins[path]
             for path, value in leaves(combined)
         }
-    return config, [
-        Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())
-    ]
+    return [Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())]
 
 
 def policy_of(layers: Iterable[Layer]) -> Choice:

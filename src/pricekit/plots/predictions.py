@@ -92,9 +92,8 @@ def judge(
     reader = reader_of(model)
     judged_by = metric_of([reader.path], metric)
     rows, predictor = judged_rows(reader, path_or_frame(table), options)
-    currency = currency_of(reader.path) if predictor is None else predictor.currency
     check_prices(rows.price, rows.predicted, least)
-    return Judged(rows, judged_by, currency, predictor, reader.path)
+    return Judged(rows, judged_by, currency_of(reader.path), predictor, reader.path)
 
 
 def check_prices(price: Any, predicted: Any, least: int = LEAST_ROWS) -> HeldOut:
