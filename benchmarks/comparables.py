@@ -25,8 +25,7 @@ from neighbour_encodings import encodings
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
-from pricekit.evaluation.error_report import error_table
-from pricekit.evaluation.groups import quantities_of
+from pricekit.evaluation.groups import error_table, quantities_of
 from pricekit.evaluation.held_out import read_held_out
 from pricekit.features.neighbours import nearest
 from pricekit.insight.comparables import MOST_COMPARED, find_comparables, mark_far

@@ -8,8 +8,10 @@ import pytest
 from PIL import Image
 
 import pricekit as pk
-from pricekit.datasets import COLOUR_LEVELS, COLOURS, NOISE_SD, SIZES, _draw, write_pictures
+from pricekit.datasets import NOISE_SD, PARTS, SIZES, _draw, write_pictures
 from pricekit.errors import ConfigError, DataError
+
+COLOURS = PARTS["colours"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def pixels_of(path, mode="RGB"):
 def colours_of(path):
     pixels = pixels_of(path).astype(float).reshape(-1, 3)
     thing = np.median(pixels[pixels.min(axis=1) < 200], axis=0)
-    shaded = [np.array(colour) * shade for colour in COLOURS.values() for shade in (0.85, 0.975, 1.1)]
+    shaded = [np.array(colour["rgb"]) * shade for colour in COLOURS for shade in (0.85, 0.975, 1.1)]
     return int(np.argmin([np.abs(thing - colour).sum() for colour in shaded])) // 3
 
 
@@ -62,10 +64,11 @@ def test_the_price_depends_on_the_colour_that_only_the_picture_shows(catalog):
     colour = np.array([colours_of(path) for path in catalog.image_link])
     assert set(colour) == set(range(len(COLOURS)))
     products = _draw(300, np.random.default_rng(5))
-    rest = np.log(catalog.price.to_numpy()) - products.log_price - COLOUR_LEVELS[colour]
+    rest = np.log(catalog.price.to_numpy()) - products.log_price
+    rest -= np.array([each["level"] for each in COLOURS])[colour]
     assert abs(rest.std() - NOISE_SD) < 0.05
     texts = catalog.catalog_content.str.lower().str.replace("green tea", "")
-    assert not texts.str.contains("|".join(rf"\b{name}\b" for name in COLOURS)).any()
+    assert not texts.str.contains("|".join(rf"\b{each['name']}\b" for each in COLOURS)).any()
 
 
 def test_half_of_the_texts_state_no_quantity(catalog):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast, get_args
 
 from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
@@ -585,7 +585,20 @@ def opened_model(predictor: Predictor) -> Model:
     return model
 
 
-class CrossValidation:
+class _Finished:
+    """A finished folder of a kind, with what it says about itself."""
+
+    _kind: ClassVar[str]
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = model_path(path, "path")
+        self._facts = _read_facts(self.path, self._kind)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+class CrossValidation(_Finished):
     """A cross-validation in a folder: one run per fold of a table.
 
     `pricekit.cross_validate` and `pricekit.load` return it.
@@ -606,9 +619,7 @@ class CrossValidation:
         (2, 200)
     """
 
-    def __init__(self, path: PathLike) -> None:
-        self.path = model_path(path, "path")
-        self._facts = _read_facts(self.path, "cross-validation")
+    _kind = "cross-validation"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -673,9 +684,6 @@ class CrossValidation:
         """
         return _report(ModelReader(self.path), table, options)
 
-    def __fspath__(self) -> str:
-        return str(self.path)
-
     def __repr__(self) -> str:
         return f"CrossValidation('{self.path}', folds={len(self._facts['folds'])}, {_score(self._facts)})"
 
@@ -683,7 +691,7 @@ class CrossValidation:
         return _html_table(repr(self), self.metrics)
 
 
-class Tuning:
+class Tuning(_Finished):
     """A search for better settings, in a folder. `pricekit.tune` and `pricekit.load` return it.
 
     Args:
@@ -702,9 +710,7 @@ class Tuning:
         True
     """
 
-    def __init__(self, path: PathLike) -> None:
-        self.path = model_path(path, "path")
-        self._facts = _read_facts(self.path, "search")
+    _kind = "search"
 
     @property
     def config(self) -> RunConfig:
@@ -756,9 +762,6 @@ class Tuning:
 
         check_intact(self.path, [name])
         return pd.read_csv(self.path / name)
-
-    def __fspath__(self) -> str:
-        return str(self.path)
 
     def __repr__(self) -> str:
         final, name = self._facts["on_final_rows"], self._facts["metric"]

@@ -609,7 +609,7 @@ class Parameter:
             return False
         return None if type(None) in self.kinds else ()
 
-    def is_given(self, value: Any) -> bool:
+    def is_set(self, value: Any) -> bool:
         """Return whether a value is not the default."""
         empty = isinstance(value, list | tuple) and not value
         return not (value is None or value is self.default or empty)
@@ -880,7 +880,7 @@ def option_layer(options: Mapping[str, Any]) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for name, parameter in parameters_of(TrainOptions).items():
         value = options.get(name)
-        if parameter.option.setting and parameter.is_given(value):
+        if parameter.option.setting and parameter.is_set(value):
             if parameter.several:
                 value = names_of(value, name)
             elif isinstance(value, os.PathLike):

@@ -43,6 +43,15 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.2f} ms" if seconds < 0.01 else f"{1000 * seconds:,.0f} ms"
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, such as -1,234.5 or 12%."""
+    try:
+        float(text.replace(",", "").rstrip("%"))
+    except ValueError:
+        return False
+    return True
+
+
 def shorten(text: str, width: int = 40) -> str:
     """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
     text = " ".join(text.split())

@@ -16,7 +16,7 @@ def test_amounts_and_texts_are_short():
         "1,234,568",
     ]
     assert [direction(bias) for bias in (0.9, 12.4, -61)] == ["level", "12% too high", "61% too low"]
-    assert fit_width("two\r\nlines\x1b[31m and\u202e more", 80) == "two lines [31m and more"
+    assert fit_width("two\r\nlines\x1b[31m and\u202e more", 80) == r"two lines\x1b[31m and\u202e more"
     assert fit_width("a" * 30, 10) == "a" * 9 + "…"
     assert fit_width("茶" * 8, 10) == "茶" * 4 + "…"  # a wide character takes two columns
 

@@ -31,7 +31,7 @@ def test_an_unusable_range_is_refused(given_, raises):
 @given(st.integers(1, 10_000), st.floats(1.5, 10))
 def test_the_interval_around_a_whole_number_contains_it(value, times):
     for search in (Search(times=times), Search(20, 300, log=True)):
-        low, high = search.interval(value)
+        low, high = search.ends(value)
         assert isinstance(low, int)
         assert isinstance(high, int)
         assert 0 < low <= value <= high
@@ -40,13 +40,13 @@ def test_the_interval_around_a_whole_number_contains_it(value, times):
 @given(st.floats(1e-9, 1e9), st.floats(1.5, 10))
 def test_the_interval_around_a_number_contains_it(value, times):
     for search in (Search(times=times), Search(0.5, 2.0)):
-        low, high = search.interval(value)
+        low, high = search.ends(value)
         assert low <= value <= high
 
 
 def test_choices_contain_the_value_that_a_user_set():
-    assert Search(choices=(0, 8)).values(8) == (0, 8)
-    assert Search(choices=(0, 8)).values(5) == (0, 8, 5)
+    assert Search(choices=(0, 8)).ends(8) == (0, 8)
+    assert Search(choices=(0, 8)).ends(5) == (0, 8, 5)
     assert Search(choices=("a", "b")).ends("a") == ("a", "b")
 
 

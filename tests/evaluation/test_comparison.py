@@ -148,8 +148,3 @@ def test_a_comparison_as_frame_json_and_text(rows):
     assert len(repr(found)) < 120
     assert "(worse)" in repr(found)
     assert "<b>" not in found._repr_html_()
-
-
-def test_a_comparison_needs_two_runs(raises):
-    with raises(ConfigError):
-        compare_folders(["a"])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pricekit.evaluation.error_report import find_errors
+from pricekit.evaluation.groups import find_errors
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, score_interval, scores_of
 from pricekit.metrics import METRICS, SMAPE, price_metrics
 

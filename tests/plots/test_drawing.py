@@ -15,7 +15,7 @@ from PIL import Image
 import pricekit as pk
 from pricekit import plots
 from pricekit.errors import ConfigError
-from pricekit.plots.drawing import MOST_POINTS, price_scale
+from pricekit.plots.drawing import MOST_POINTS, price_axis
 
 PRICE = np.exp(np.random.default_rng(0).normal(3, 1, 60))
 PREDICTED = PRICE * np.exp(np.random.default_rng(1).normal(0, 0.4, 60))
@@ -123,7 +123,7 @@ def test_many_rows_make_a_small_svg(kind):
 @pytest.mark.parametrize("prices", [[10, 11], [5, 60], [1, 900], [1e-6, 1e9], [7, 7]])
 def test_a_price_axis_has_a_few_plain_numbers(prices):
     ax = Figure().add_subplot()
-    price_scale(ax, "x", np.array(prices, float))
+    price_axis(ax, "x", np.array(prices, float), "price")
     ax.figure.canvas.draw()
     low, high = ax.get_xlim()
     shown = [text.get_text() for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]

@@ -50,7 +50,8 @@ def test_members_and_folds_are_told_apart(tmp_path):
 def test_the_best_epoch_is_ringed(tmp_path):
     write_run(tmp_path / "run", [30, 20, 25], 2)
     shown = LearningCurveDisplay.from_model(tmp_path / "run")
-    (ring,) = [line for line in shown.ax_.get_lines() if line.get_markerfacecolor() == "none"]
+    rings = [line for line in shown.ax_.get_lines() if line.get_markerfacecolor() == "none"]
+    (ring,) = [line for line in rings if len(line.get_xdata())]  # the other one is for the legend
     assert (ring.get_xdata().tolist(), ring.get_ydata().tolist()) == ([2], [20])
 
 

@@ -37,7 +37,7 @@ def _everything(text):
                 Paragraph(text),
                 Paragraph(text, "code"),
                 Figures([Figure(text, text, text)]),
-                TableBlock(text, [text], [[text]], [False]),
+                TableBlock(text, [text], [[text]]),
                 Picture("data:image/svg+xml;base64,AA==", text, text),
                 ProductList([Product(text, [text], [Piece(text, 0.5), Piece(text)], [text])]),
             ],

@@ -49,10 +49,10 @@ def test_each_value_of_the_space_is_a_valid_setting(name, data):
     config, values = CONFIGS[name], {}
     for each in dimensions(config):
         if each.search.choices:
-            values[each.name] = data.draw(st.sampled_from(each.search.values(each.value)))
+            values[each.name] = data.draw(st.sampled_from(each.search.ends(each.value)))
         else:
             kind = st.integers if isinstance(each.value, int) else st.floats
-            values[each.name] = data.draw(kind(*each.search.interval(each.value)))
+            values[each.name] = data.draw(kind(*each.search.ends(each.value)))
     found = with_values(config, values)
     for kind in ("backbone", "loss"):
         choice = getattr(found, kind)
@@ -74,7 +74,7 @@ def test_examples_of_options_are_valid_and_within_the_ranges():
         assert registry().resolve("feature", "trees", options) == options
         for each in space:
             if each.name in values:
-                low, high = each.search.interval(each.value)
+                low, high = each.search.ends(each.value)
                 assert low <= values[each.name] <= high
     assert known_values(CONFIGS["ultra"], dimensions(CONFIGS["ultra"])) == []
 

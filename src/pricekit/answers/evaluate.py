@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pricekit.errors import ConfigError
-from pricekit.evaluation.error_report import find_errors
+from pricekit.evaluation.groups import find_errors
 from pricekit.evaluation.held_out import (
     HELD_OUT,
     HeldOut,

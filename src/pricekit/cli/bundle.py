@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+import pricekit as pk
 from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.terminal import begin, show_result, show_table
 from pricekit.io.log import logger
@@ -44,8 +45,6 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     memory then opens the bundle and prices a few generated rows. With --self-test, the engine that --engine names opens
     it afterwards, without these limits.
     """
-    import pricekit as pk
-
     inspection = pk.bundles.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
     if inspection.note:
         logger.warning(f"the bundle was not opened: {inspection.note}")
@@ -111,8 +110,6 @@ def sign(bundle: str, key: str) -> None:
     All files are checked first. The signature (Ed25519, over the bytes of manifest.json, which has the hashes of all
     files) is the file signature.json of the bundle. An earlier signature is replaced.
     """
-    import pricekit as pk
-
     signer = pk.bundles.sign(bundle, key)
     show_result(f"{bundle} is signed with the key {signer}", bundle=bundle, key=signer)
 
@@ -133,8 +130,6 @@ def push(bundle: str, repository: str, public: bool) -> None:
     is none. The commit deletes the other files of the bundle that was there before; earlier commits keep them.
     """
     begin(f"pushing {bundle}", "huggingface_hub")
-    import pricekit as pk
-
     address = pk.bundles.push(bundle, repository, public=public)
     show_result(f"{bundle} is in {address}", bundle=bundle, address=address)
 
@@ -154,8 +149,6 @@ def pull(repository: str, out: str, trust: list[str] | None) -> None:
     The folder appears when it is complete; an existing one is never replaced.
     """
     begin(f"fetching {repository}", "huggingface_hub")
-    import pricekit as pk
-
     commit = pk.bundles.pull(repository, out, trust=trust)
     show_result(
         f"the bundle is in {out}, of commit {commit[:12]}; next: pricekit bundle inspect {quote(out)}",

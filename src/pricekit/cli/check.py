@@ -98,7 +98,7 @@ def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]
     show_table("", headers, [_row(column, text) for column in page["columns"]], stderr=False)
     if page["yields"]:
-        read = [[shorten(name) or "(text)", found] for name, found in page["yields"].items()]
+        read = [[shorten(name) or "(text)", contents] for name, contents in page["yields"].items()]
         show_table("", ["part of the text", "the features columns and trees read"], read, stderr=False)
     show_table("", ["fact", "value"], _facts(page), stderr=False)
     for name, reason in page["left_out"].items():

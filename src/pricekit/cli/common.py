@@ -7,7 +7,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -215,13 +214,10 @@ def plugin_options() -> list[click.Parameter]:
 
 def load_files(context: click.Context, paths: Sequence[str]) -> None:
     """Load Python files of plugins, until the command ends."""
-    if wrong := [path for path in paths if os.pathsep in str(Path(path).absolute())]:
-        raise click.BadParameter(f"the path {wrong[0]} contains '{os.pathsep}'; move the file", context)
     if paths:
-        from pricekit.core.loader import FILES, plugin_files
+        from pricekit.core.loader import FILES, with_files
 
-        absolute = [*plugin_files(), *(str(Path(path).absolute()) for path in paths)]
-        context.with_resource(_environment(FILES, os.pathsep.join(absolute)))
+        context.with_resource(_environment(FILES, with_files(paths)))
 
 
 def again() -> str:

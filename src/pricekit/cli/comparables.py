@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from pricekit.cli.options import json_option, model_and_table
@@ -35,12 +35,11 @@ def comparables(**flags: Any) -> None:
 
     Without --row, --limit and --json, the command shows the first 5 rows.
     """
-    show_rows("comparables", flags, _show)
+    show_rows("comparables", flags, _lines)
 
 
-def _show(similar: Comparables) -> None:
-    """Print a row and its products on stdout."""
-    console = Console()
+def _lines(similar: Comparables, width: int) -> Iterator[Text]:
+    """Yield a row and its products."""
     unit = f" {similar.currency}" if similar.currency else ""
     price = f"  predicted {similar.price:,.2f}{unit}; "
     price += (
@@ -49,18 +48,17 @@ def _show(similar: Comparables) -> None:
         else f"median of similar products {similar.median:,.2f}"
     )
     far = Text("  far from them", style="bold dark_orange") if similar.far else Text("")
-    console.print(Text.assemble((printable(f"{similar.id}"), "bold"), price, far), soft_wrap=True)
-    console.print(Text(fit_width(printable(similar.name), console.width), style="dim"), soft_wrap=True)
+    yield Text.assemble((printable(f"{similar.id}"), "bold"), price, far)
+    yield Text(fit_width(similar.name, width), style="dim")
     if not similar.products:
-        console.print("  no product shares a word with it, or has what it must have in common")
+        yield Text("  no product shares a word with it, or has what it must have in common")
     for product in similar.products:
-        console.print(_line(product, console.width), soft_wrap=True)
-    console.print()
+        yield _line(product, width)
 
 
 def _line(product: Comparable, width: int) -> Text:
     by_size = product.unit_price
     amount = f"{by_size[0]:,.2f} / {by_size[1]}" if by_size else ""
     head = f"  {product.price:>10,.2f}  {amount:>16}  {product.similarity:4.2f}  "
-    name = fit_width(printable(f"{product.name}  ({product.id})"), max(width - len(head), 20))
+    name = fit_width(f"{product.name}  ({product.id})", max(width - len(head), 20))
     return Text.assemble((head, "blue"), name)

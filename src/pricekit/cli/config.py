@@ -55,11 +55,8 @@ def schema() -> None:
 
     with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
         shown, left_out = config_schema()
-    causes: dict[tuple[str, str], list[str]] = {}
-    for plugin in left_out:
-        causes.setdefault((plugin.reason, plugin.remedy), []).append(f"{plugin.kind} {plugin.name}")
-    for (reason, cure), names in causes.items():
-        logger.warning(f"omitted from the schema: {', '.join(names)} ({reason}). {cure}")
+    for why, names in left_out.items():
+        logger.warning(f"omitted from the schema: {', '.join(names)} {why}")
     click.echo(json.dumps(shown, indent=2))
 
 
@@ -82,7 +79,7 @@ def show(as_json: bool, **flags: Any) -> None:
     from pricekit.config.resolve import explain
 
     with redirect_stdout(sys.stderr):
-        _, settings = explain(_layers(flags))
+        settings = explain(_layers(flags))
     if as_json:
         rows = [{"setting": s.name, "value": s.value, "source": s.source} for s in settings]
         click.echo(json.dumps(rows, indent=2))

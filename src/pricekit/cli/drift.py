@@ -65,42 +65,38 @@ def _show(result: Drift) -> None:
         [each.name, *map(_number, (each.value, each.then, each.now)), each.where]
         for each in result.measures.values()
     ]
-    _show_frame("Measures", ["measure", "value", "then", "now", "where"], measures)
+    _show_rows("Measures", ["measure", "value", "then", "now", "where"], measures)
     shown = result.features[(result.features["psi"] > 0) | (result.features["distance"] > 0)]
-    _show_frame("Features by PSI", ["name", "psi", "distance", "rank"], _cells(shown, "name"))
-    _show_frame(
-        "Values", ["field", "value", "then", "now", "change"], _cells(result.values, "field", "value")
-    )
-    _show_frame("Words", ["word", "then", "now"], _cells(result.words, "word"))
+    _show_frame("Features by PSI", shown.drop(columns=["kind", "chance"]))
+    _show_frame("Values", result.values)
+    _show_frame("Words", result.words)
     missing = result.missing[(result.missing["now"] - result.missing["then"]).abs() >= LEAST_SHOWN]
-    _show_frame("Rows without a field", ["field", "then", "now"], _cells(missing, "field"))
+    _show_frame("Rows without a field", missing)
     outliers = [
         [str(row), f"{distance:.1f}", words]
         for row, distance, words in result.outliers[["row", "distance", "new_words"]].itertuples(index=False)
     ]
-    _show_frame("Rows least like the training rows", ["row", "distance", "new words"], outliers)
+    _show_rows("Rows least like the training rows", ["row", "distance", "new words"], outliers)
 
 
 LEAST_SHOWN = 0.01
 """Fields whose shares of missing rows change less are not shown."""
 
 
-def _cells(frame: pd.DataFrame, *texts: str) -> list[list[str]]:
-    """Return the first rows of a frame as text; shares and other numbers have three digits."""
+def _show_frame(title: str, frame: pd.DataFrame) -> None:
+    """Print the first rows of a frame; shares and other numbers have three digits."""
     from pricekit.insight.drift import SHOWN
 
-    names = [name for name in frame if name not in ("kind", "chance")]
-    return [
-        [str(row[name]) if name in texts or name == "change" else _number(row[name]) for name in names]
-        for row in frame.head(SHOWN).to_dict("records")
-    ]
+    rows = frame.head(SHOWN).itertuples(index=False)
+    cells = [[cell if isinstance(cell, str) else _number(cell) for cell in row] for row in rows]
+    _show_rows(title, list(map(str, frame)), cells)
 
 
 def _number(value: float | None) -> str:
     return "" if value is None or value != value else f"{value:.3f}"
 
 
-def _show_frame(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _show_rows(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows with texts as far as they fit; nothing without rows."""
     if rows:
         show_table(title, headers, [[shorten(cell, WIDEST) for cell in row] for row in rows])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from pricekit.cli.options import json_option, model_and_table
@@ -35,27 +35,24 @@ def explain(**flags: Any) -> None:
 
     Without --row, --limit and --json, the command explains the first 5 rows.
     """
-    show_rows("explain", flags, _show)
+    show_rows("explain", flags, _lines)
 
 
-def _show(explanation: Explanation) -> None:
-    """Print the factors of one row on stdout, the largest effect first."""
+def _lines(explanation: Explanation, width: int) -> Iterator[Text]:
+    """Yield the factors of one row, the largest effect first."""
     from pricekit.insight.explanations import SHOWN
 
-    console = Console()
     several = len(explanation.cells) > 1
     unit = f" {explanation.currency}" if explanation.currency else ""
     price = f"{explanation.price:,.2f}{unit} = {explanation.base:,.2f} × the factors of"
-    head = fit_width(printable(next(iter(explanation.cells.values()))), console.width)
-    console.print(Text.assemble((printable(f"{explanation.id}"), "bold"), f"  {price}"), soft_wrap=True)
-    console.print(Text(head, style="dim"), soft_wrap=True)
+    yield Text.assemble((printable(f"{explanation.id}"), "bold"), f"  {price}")
+    yield Text(fit_width(next(iter(explanation.cells.values())), width), style="dim")
     phrases = explanation.phrases()
     for factor in phrases[:SHOWN]:
-        console.print(_line(factor, console.width, with_column=several), soft_wrap=True)
+        yield _line(factor, width, with_column=several)
     if others := phrases[SHOWN:]:
         rest = prod(factor.factor for factor in others)
-        console.print(Text(f"  × {rest:5.2f}   {len(others)} other parts"), soft_wrap=True)
-    console.print()
+        yield Text(f"  × {rest:5.2f}   {len(others)} other parts")
 
 
 def _line(factor: Factor, width: int, *, with_column: bool) -> Text:
@@ -63,5 +60,5 @@ def _line(factor: Factor, width: int, *, with_column: bool) -> Text:
 
     sign, style = ("▲", "blue") if factor.factor > 1 else ("▼", "dark_orange")
     column = f"{factor.column}: " if with_column and factor.kind != "column" else ""
-    name = fit_width(printable(column + name_of(factor)), width - 14)
+    name = fit_width(column + name_of(factor), width - 14)
     return Text.assemble("  × ", (f"{factor.factor:5.2f} {sign}", style), f" {name}")

@@ -48,7 +48,7 @@ def packaged_command(name: str) -> click.Command | None:
     Raises:
         PluginError: it cannot be imported, or is no command, or the package that has it is not installed.
     """
-    from pricekit.core.packages import install_command, load_provided, provided  # slow to import
+    from pricekit.core.registry import install_command, load_provided, provided  # slow to import
 
     point = provided(GROUP).get(name)
     if point is None:
@@ -200,23 +200,22 @@ def main() -> None:
         try:
             with _sigterm_as_interrupt():
                 code = cli(standalone_mode=False, prog_name="pricekit", complete_var=COMPLETE_VARIABLE)
-            if code:  # of click.exceptions.Exit, which click returns
-                sys.exit(code)
-        except click.ClickException as error:
-            _show_usage_error(error)
-            sys.exit(exit_code(error))
-        except (click.exceptions.Abort, KeyboardInterrupt):
-            if not launched_rank():
-                logger.error("interrupted")
-            sys.exit(INTERRUPTED)
-        except Exception as error:
-            if os.environ.get("PRICEKIT_TRACEBACK"):
+        except (Exception, KeyboardInterrupt) as error:
+            code = exit_code(error)
+            if isinstance(error, click.ClickException):
+                _show_usage_error(error)
+            elif code == INTERRUPTED:
+                if not launched_rank():
+                    logger.error("interrupted")
+            elif os.environ.get("PRICEKIT_TRACEBACK"):
                 raise
-            _report(error)
-            sys.exit(exit_code(error))
+            else:
+                _report(error)
+        if code:  # also of click.exceptions.Exit, which click returns
+            sys.exit(code)
 
 
-def _report(error: Exception) -> None:
+def _report(error: BaseException) -> None:
     if isinstance(error, LostProcessError) and launched_rank():
         return  # the process that was lost and the first one say more
     if isinstance(error, OSError) and error.filename is None:

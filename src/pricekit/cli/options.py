@@ -16,8 +16,7 @@ from pricekit.cli.common import again
 from pricekit.cli.completion import completer
 from pricekit.cli.terminal import show_result
 from pricekit.errors import ConfigError
-from pricekit.io.files import RECORD
-from pricekit.io.record import staging_of, state_of
+from pricekit.io.record import continued, state_of
 from pricekit.options import READ_OPTIONS, OpenOptions, Parameter, parameters_of
 from pricekit.training.launched import launched_count
 
@@ -177,14 +176,10 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
 @contextmanager
 def resume_hint(flags: dict[str, Any]) -> Iterator[None]:
     """If the block is interrupted after it began its output, print the command that continues it."""
-    out = Path(flags["out"])
-    records = [folder / RECORD for folder in (out, staging_of(out))]
-    before = list(map(_stamp, records))
     try:
         yield
     except KeyboardInterrupt:
-        written = [file for file, old in zip(records, before, strict=True) if _stamp(file) not in (None, old)]
-        if flags["resume"] or any(state_of(file.parent).begun for file in written):
+        if flags["resume"] or state_of(continued(Path(flags["out"]))).name == "unfinished":
             show_result(f"continue with: {_resume_command(flags)}")
         raise
 
@@ -199,8 +194,3 @@ def _resume_command(flags: dict[str, Any]) -> str:
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
     launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
     return shlex.join([*launcher, "pricekit", str(click.get_current_context().info_name), *words]) + again()
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    """Return a fingerprint that changes when the file is replaced; None if the file does not exist."""
-    return (file.stat().st_ino, file.stat().st_mtime_ns) if file.is_file() else None

@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import tomllib
 import traceback
 from functools import partial, reduce
 from importlib.metadata import requires
+from importlib.resources import files
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from shlex import quote
+from string import Template
 from typing import Any, Literal, get_args, get_origin
 
 import click
 
+from pricekit import __version__
 from pricekit.cli.common import load_files
 from pricekit.cli.options import json_option
 from pricekit.cli.terminal import show_result, show_table
 from pricekit.config import Search, merge, parse_override
 from pricekit.config.layers import by_dotted_name
+from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE, KINDS, Entry, options_model
-from pricekit.errors import PluginError
+from pricekit.errors import ConfigError, PluginError
+from pricekit.io.files import publish_folder
 from pricekit.io.log import logger
 from pricekit.wording import did_you_mean
+
+USE = {
+    "feature": "pricekit train products.csv --features optimized22,columns,$name --out run",
+    "backbone": "pricekit train products.csv --backbone $name --out run",
+    "loss": "pricekit train products.csv --loss $name --out run",
+    "policy": "pricekit train products.csv --policy $name --out run",
+    "engine": "pricekit predict bundle products.csv --engine $name --out prices.csv",
+}
+"""The command that uses a plugin of each kind, for the README of the package."""
+
+SUMMARY = {
+    "feature": "length of the text and share of digits",
+    "backbone": "mean of the token embeddings; no download",
+    "loss": "Huber loss on the log price",
+    "policy": "bag with a linearly decaying learning rate",
+    "engine": "ONNX Runtime on the CPU, with a configurable number of threads",
+}
+"""The summary that each kind's template registers."""
 
 
 @click.group
@@ -59,12 +85,79 @@ def new(kind: str, name: str, folder: Path) -> None:
     pip install -e my-encoder
     pricekit plugins check my-encoder
     """
-    from pricekit.cli.new_package import new_package
-
     path = new_package(kind, name, folder)
     show_result(
         f"the {kind} {name} is in {path}; next: pip install -e {quote(str(path))} && pricekit plugins check {name}"
     )
+
+
+def new_package(kind: str, name: str, folder: Path) -> Path:
+    """Write a package with one plugin into a new folder and return the folder.
+
+    Args:
+        kind: feature, backbone, loss, policy or engine.
+        name: the name of the plugin, the package and the new folder.
+        folder: the parent of the new folder.
+
+    Raises:
+        ConfigError: the name is invalid or taken, or the folder exists.
+    """
+    module = name.replace("-", "_")
+    class_name = "".join(part.title() for part in module.split("_"))
+    _check_name(kind, name, module, class_name)
+    path = folder / name
+    if path.exists():
+        raise ConfigError(
+            f"{path} already exists; choose another name or another folder",
+            parameters=("name", "folder"),
+            path=str(path),
+        )
+    oldest = ".".join(__version__.split(".")[:2])  # the package supports all versions from this one on
+    values = {
+        "kind": kind,
+        "name": name,
+        "module": module,
+        "class_name": class_name,
+        "hook": KINDS[kind],
+        "api": API,
+        "summary": SUMMARY[kind],
+        "requires": f"{'pricekit' if kind in ('feature', 'engine') else 'pricekit[train]'}>={oldest}",
+        "use": USE[kind].replace("$name", name),
+    }
+    places = {
+        "pyproject.toml": "package/pyproject.toml.txt",
+        "README.md": "package/README.md.txt",
+        "noxfile.py": "package/noxfile.py.txt",
+        f"src/{module}/__init__.py": "package/__init__.py.txt",
+        f"src/{module}/plugin.py": f"{kind}/plugin.py.txt",
+        f"tests/test_{module}.py": f"{'loss' if kind == 'loss' else 'package'}/test.py.txt",
+    }
+    templates = files("pricekit.cli").joinpath("templates")
+    texts = {place: templates.joinpath(name).read_text("utf-8") for place, name in places.items()}
+    publish_folder(path, {place: Template(text).substitute(values).encode() for place, text in texts.items()})
+    return path
+
+
+def _check_name(kind: str, name: str, module: str, class_name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
+        hint = f" Try '{better}'." if better else ""
+        raise ConfigError(
+            f"'{name}' is not a valid plugin name; expected lower-case letters, digits and hyphens.{hint}",
+            parameters=("name",),
+        )
+    if iskeyword(module) or iskeyword(class_name):
+        raise ConfigError(f"'{name}' is a Python keyword; choose another name", parameters=("name",))
+    if taken := registry().entries.get((kind, name)):
+        raise ConfigError(
+            f"{taken.package} already registers a {kind} named '{name}'; choose another name",
+            parameters=("name",),
+        )
+    if find_spec(module) is not None:
+        raise ConfigError(
+            f"the module name {module} is already used by an installed package; choose another name",
+            parameters=("name",),
+        )
 
 
 @plugins.command(short_help="Run the conformance checks on a plugin.")
@@ -185,8 +278,8 @@ def doctor(with_traceback: bool) -> None:
         show_result("no plugin packages are installed; the built-in plugins are available")
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
-    for package, said, trace in failures:
-        click.echo(f"\n{package}: {said}")
+    for package, reason, trace in failures:
+        click.echo(f"\n{package}: {reason}")
         if with_traceback:
             click.echo(trace)
     if failures:
@@ -235,20 +328,12 @@ def show(name: str, as_json: bool) -> None:
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
         click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
-            rows = [
-                [
-                    o["name"],
-                    o["type"],
-                    "required" if o["required"] else json.dumps(o["default"]),
-                    o["search"],
-                    o["description"],
-                ]
-                for o in options
-            ]
+            for o in options:
+                o["default"] = "required" if o["required"] else json.dumps(o["default"])
             names = ["name", "type", "default", "search", "description"]
-            if not any(row[3] for row in rows):
-                names, rows = [*names[:3], names[4]], [[*row[:3], row[4]] for row in rows]
-            show_table("options", names, rows, stderr=False)
+            if not any(o["search"] for o in options):
+                names.remove("search")
+            show_table("options", names, [[o[name] for name in names] for o in options], stderr=False)
         if numbers:
             show_table(
                 "defaults",

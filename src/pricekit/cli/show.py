@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.text import Text
 
 from pricekit.cli.common import ask_model
 from pricekit.cli.terminal import begin, show_result, show_table
@@ -19,6 +19,7 @@ from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.io.log import logger
 from pricekit.metrics import METRICS, SMAPE, Metric
+from pricekit.wording import printable
 
 Columns = dict[str, list[str]]
 """Cells by the header of their column."""
@@ -27,25 +28,27 @@ ROWS = 5
 """Rows that are shown on a terminal if the user names none."""
 
 
-def show_rows(method: str, flags: dict[str, Any], show: Callable[[Any], None]) -> None:
-    """Call a method of a model that returns one result for each row, and show each of them.
+def show_rows(method: str, flags: dict[str, Any], lines: Callable[[Any, int], Iterable[Text]]) -> None:
+    """Call a method of a model that returns one result for each row, and print each of them on stdout.
 
     Args:
         method: its name.
         flags: of the command.
-        show: shows one result on the terminal; with the flag --json it is printed as JSON instead.
+        lines: returns the lines of a result for a terminal of a width; with the flag --json it is JSON instead.
     """
     as_json = flags.pop("as_json")
     few = not (as_json or flags["row"] or flags["limit"])
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    results = ask_model(method, flags)
+    results, console = ask_model(method, flags), Console()
     for result in results:
         if as_json:
             click.echo(result.to_json())
-        else:
-            show(result)
+            continue
+        for line in lines(result, console.width):
+            console.print(line, soft_wrap=True)
+        console.print()
     if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
 
@@ -56,9 +59,6 @@ LABEL_WIDTH = 34
 
 _OTHER_SCORES = {"r2_log": "R² of the log price", "interval_90_coverage": "inside the 90% interval, %"}
 """Scores that are no `Metric`: no training minimises them."""
-
-# Line ends, other control characters, and marks that change the direction of text.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\s]+")
 
 
 def show_scores(scores: Scores, *, errors: bool = False) -> None:
@@ -120,8 +120,8 @@ def direction(bias: float) -> str:
 
 
 def fit_width(text: str, width: int) -> str:
-    """Return a text on one line of at most `width` terminal columns, without control characters; wide ones take two."""
-    text = _CONTROL.sub(" ", text[: 4 * width]).strip()
+    """Return a text on one line of at most `width` terminal columns, printable; wide characters take two."""
+    text = printable(" ".join(text[: 4 * width].split()))
     return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 

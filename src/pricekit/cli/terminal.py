@@ -17,7 +17,7 @@ import click
 from pricekit.errors import PricekitError
 from pricekit.io.log import logger
 from pricekit.training.launched import launched_rank
-from pricekit.wording import printable, printable_json
+from pricekit.wording import is_number, printable, printable_json
 
 RESULT = 35
 """The log level of a command's result: above warnings, so that --quiet prints it, and below errors."""
@@ -159,7 +159,7 @@ def show_table(
 
     table = Table(title=Text(printable(title)) if title else None, title_justify="left")
     for position, header in enumerate(headers):
-        numeric = bool(rows) and all(_is_number(row[position]) for row in rows)
+        numeric = bool(rows) and all(is_number(row[position]) for row in rows)
         table.add_column(Text(header), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
@@ -183,11 +183,3 @@ def _spinner() -> Iterator[None]:
 
     with Console(stderr=True).status("loading libraries"):
         yield
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "").rstrip("%"))
-    except ValueError:
-        return False
-    return True

@@ -54,8 +54,8 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
     stack = [layer for _, layer in _with_policy(("", layer) for layer in layers)]
     config = _complete(stack, stack[1:])
     members = {
-        name: one.model_dump(exclude={"members"}, exclude_none=True)
-        for name, one in _members(stack, config).items()
+        name: _member(stack, name).model_dump(exclude={"members"}, exclude_none=True)
+        for name in config.members
     }
     return config.model_copy(update={"members": members})
 
@@ -72,8 +72,8 @@ def member_configs(config: RunConfig) -> dict[str, RunConfig]:
     return {name: build_config([settings]) for name, settings in config.members.items()}
 
 
-def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Setting]]:
-    """Return the configuration of these layers, and the source of each value.
+def explain(layers: Iterable[tuple[str, Layer]]) -> list[Setting]:
+    """Return the values of the configuration of these layers, each with its source.
 
     Args:
         layers: pairs of a label, which becomes the source, and a layer.
@@ -84,7 +84,8 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
     stack = _with_policy(layers)
     merged = [layer for _, layer in stack]
     config = _complete(merged, merged[1:])
-    _members(merged, config)  # for their errors
+    for name in config.members:
+        _member(merged, name)  # for its errors
     combined: Layer = {}
     origins: dict[tuple[str, ...], Setting] = {}
     for source, layer in [("default", RunConfig().model_dump()), *stack]:
@@ -93,9 +94,7 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> tuple[RunConfig, list[Settin
             path: Setting(path, value, source) if path in own else origins[path]
             for path, value in leaves(combined)
         }
-    return config, [
-        Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())
-    ]
+    return [Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())]
 
 
 def policy_of(layers: Iterable[Layer]) -> Choice:
@@ -172,17 +171,12 @@ def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
     options = {
         name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
     }
-    update["feature_options"] = {name: found for name, found in options.items() if found}
+    update["feature_options"] = {name: values for name, values in options.items() if values}
     return config.model_copy(update=update)
 
 
-def _members(layers: list[Layer], config: RunConfig) -> dict[str, RunConfig]:
-    """Return the complete configuration of each member that a configuration names."""
-    return {name: _member(layers, name) for name in config.members}
-
-
 def _member(layers: list[Layer], name: str) -> RunConfig:
-    """Return the configuration of a member.
+    """Return the complete configuration of a member.
 
     What a layer says about a member counts directly above that layer, so later layers override it. A member with a
     policy of its own has that policy's defaults instead of those of the ensemble's.

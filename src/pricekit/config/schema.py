@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pricekit.config import RunConfig
@@ -22,17 +21,11 @@ _DURATION = {
 Schema = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class SkippedPlugin:
-    """A plugin that is missing in the schema, the reason, and what to do."""
-
-    kind: str
-    name: str
-    reason: str
-    remedy: str
+Skipped = dict[str, list[str]]
+"""Plugins that are missing in the schema, such as "loss focal", by the reason and what to do."""
 
 
-def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
+def config_schema() -> tuple[Schema, Skipped]:
     """Return the JSON schema (draft 2020-12) of a configuration file, and the skipped plugins.
 
     A file is one of several layers, so no key is required, not even a plugin's name: `[loss]` may contain options
@@ -45,7 +38,7 @@ def config_schema() -> tuple[Schema, list[SkippedPlugin]]:
     }
     defs, properties = schema["$defs"], schema["properties"]
     del defs["Choice"]
-    skipped: list[SkippedPlugin] = []
+    skipped: Skipped = {}
     for kind in CHOICES:
         del properties[kind]["$ref"], properties[kind]["default"]
         properties[kind]["anyOf"] = _choice(_of_kind(kind, defs, skipped))
@@ -65,7 +58,7 @@ def _choice(plugins: dict[str, Schema]) -> list[Schema]:
     return [{"type": "string", "enum": list(plugins)}, *tables]
 
 
-def _of_kind(kind: str, defs: Schema, skipped: list[SkippedPlugin]) -> dict[str, Schema]:
+def _of_kind(kind: str, defs: Schema, skipped: Skipped) -> dict[str, Schema]:
     """Return the schema of each plugin's options, by name."""
     schemas = {}
     for entry in registry().of_kind(kind):
@@ -75,7 +68,7 @@ def _of_kind(kind: str, defs: Schema, skipped: list[SkippedPlugin]) -> dict[str,
             cause = error.__cause__ or error
             reason = f"{type(cause).__name__}: {' '.join(str(cause).split())}"
             remedy = remedy_for(cause, entry.package, entry.version)
-            skipped.append(SkippedPlugin(kind, entry.name, reason, remedy))
+            skipped.setdefault(f"({reason}). {remedy}", []).append(f"{kind} {entry.name}")
     return schemas
 
 

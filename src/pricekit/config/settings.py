@@ -32,7 +32,7 @@ class Search:
         >>> class Options(BaseModel):
         ...     rounds: Annotated[int, Search(100, 1000, log=True)] = Field(300, ge=1)
         ...     rate: Annotated[float, Search(times=3.0)] = Field(0.01, gt=0)
-        >>> searched(Options)["rate"].interval(0.01)
+        >>> searched(Options)["rate"].ends(0.01)
         (0.0033333333333333335, 0.03)
     """
 
@@ -74,11 +74,13 @@ class Search:
             return False
         return value > 0 or not self.logarithmic
 
-    def interval(self, value: float) -> tuple[float, float]:
-        """Return the least and the greatest value, so that the setting's own value is in between; for no choices.
+    def ends(self, value: Any) -> tuple[Any, ...]:
+        """Return the choices, or the least and the greatest value; the setting's own value is one, or in between.
 
-        They are ints if the setting's own value is an int.
+        Least and greatest are ints if the setting's own value is an int.
         """
+        if self.choices:
+            return self.choices if value in self.choices else (*self.choices, value)
         if self.times is not None:
             low, high = value / self.times, value * self.times
         else:
@@ -86,14 +88,6 @@ class Search:
             assert self.high is not None
             low, high = min(self.low, value), max(self.high, value)
         return (math.ceil(low), math.floor(high)) if isinstance(value, int) else (float(low), float(high))
-
-    def ends(self, value: Any) -> tuple[Any, ...]:
-        """Return the choices, or the least and the greatest value."""
-        return self.values(value) if self.choices else self.interval(value)
-
-    def values(self, value: Any) -> tuple[Any, ...]:
-        """Return the choices, among them the setting's own value."""
-        return self.choices if value in self.choices else (*self.choices, value)
 
 
 def searched(model: type[BaseModel]) -> dict[str, Search]:

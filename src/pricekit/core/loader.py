@@ -55,6 +55,16 @@ def plugin_files() -> list[str]:
     return [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
 
 
+def with_files(files: Iterable[str | os.PathLike[str]]) -> str:
+    """Return the value of the variable that names plugin files, with more of them; raises ConfigError."""
+    paths = [str(path_of(file, "files").absolute()) for file in files]
+    if wrong := [path for path in paths if os.pathsep in path]:
+        raise ConfigError(
+            f"the path {wrong[0]} contains '{os.pathsep}'; move the file", parameters=("files",)
+        )
+    return os.pathsep.join(dict.fromkeys([*plugin_files(), *paths]))
+
+
 def use_plugins(*files: str | os.PathLike[str]) -> None:
     """Load plugins from Python files, in this process and in those that it starts.
 
@@ -73,13 +83,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
         >>> _ = file.write_text("def greet(): pass")
         >>> pk.use_plugins(file)
     """
-    paths = [str(path_of(file, "files").absolute()) for file in files]
-    if wrong := [path for path in paths if os.pathsep in path]:
-        raise ConfigError(
-            f"the path {wrong[0]} contains '{os.pathsep}'; move the file", parameters=("files",)
-        )
-    before = os.environ.get(FILES, "")
-    os.environ[FILES] = os.pathsep.join(dict.fromkeys([*plugin_files(), *paths]))
+    before, os.environ[FILES] = os.environ.get(FILES, ""), with_files(files)
     registry.cache_clear()
     try:
         registry()

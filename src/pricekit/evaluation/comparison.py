@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from pricekit.errors import ConfigError, DataError
+from pricekit.errors import DataError
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, fold_metrics, mean_and_sd, metric_of, score_interval
 from pricekit.io.log import logger
@@ -112,12 +112,10 @@ def compare_folders(paths: Sequence[str | Path], metric: str | None = None) -> C
         metric: by which to compare; None: that of the first model.
 
     Raises:
-        ConfigError: fewer than two folders, or an unknown metric.
+        ConfigError: an unknown metric.
         DataError: a folder has no held-out rows, or they have none in common.
         ModuleNotFoundError: scipy is not installed.
     """
-    if len(paths) < 2:
-        raise ConfigError(f"a comparison needs at least two runs; found {len(paths)}")
     names = _unique(list(map(str, paths)))
     models = {name: read_held_out(Path(path)) for name, path in zip(names, paths, strict=True)}
     report_refit(map(Path, paths))

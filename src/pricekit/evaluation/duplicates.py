@@ -139,8 +139,7 @@ def split_groups_of(texts: pd.Series, price: np.ndarray, *, folder: Path | None 
             f"in these groups only {kind} stay together."
         )
         kept &= ~inside | (similarity >= stricter)
-    found: np.ndarray = _connected(pairs[kept], len(weights))[same]
-    return found
+    return np.asarray(_connected(pairs[kept], len(weights))[same])
 
 
 def joined_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -167,5 +166,4 @@ def _connected(pairs: np.ndarray, count: int) -> np.ndarray:
 
     ones = np.ones(len(pairs), bool)
     graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(count, count))
-    groups: np.ndarray = connected_components(graph, directed=False)[1]
-    return groups.astype(np.int64)
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)

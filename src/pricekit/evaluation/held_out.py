@@ -82,14 +82,8 @@ class HeldOut:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows as `held_out.parquet` stores them."""
-        columns = {
-            "row": self.rows,
-            "id": self.ids,
-            "fold": self.fold,
-            "text": self.text,
-            "price": self.price,
-            "predicted": self.predicted,
-        }
+        values = self.rows, self.ids, self.fold, self.text, self.price, self.predicted
+        columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
         if self.weight is not None:
             columns[_WEIGHT] = self.weight
         return pd.concat([pd.DataFrame(columns), self.groups], axis="columns")
@@ -228,14 +222,14 @@ def _absence(folder: Path, state: State) -> str:
 
 def _groups(table: Table) -> pd.DataFrame:
     """Return the columns that group the rows, renamed if they clash with the columns of the file."""
-    frame, found = table.frame.reset_index(drop=True), {}
+    frame, columns = table.frame.reset_index(drop=True), {}
     for name in frame:
         if isinstance(frame[name].dtype, pd.StringDtype) and _groups_rows(frame[name], table):
             free = str(name)
-            while free in (*_COLUMNS, _WEIGHT) or free in found:
+            while free in (*_COLUMNS, _WEIGHT) or free in columns:
                 free += "_"
-            found[free] = _as_text(frame[name])
-    return pd.DataFrame(found, index=frame.index)
+            columns[free] = _as_text(frame[name])
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def _groups_rows(column: pd.Series, table: Table) -> bool:

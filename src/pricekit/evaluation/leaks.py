@@ -43,7 +43,7 @@ class Leaks:
 
     Attributes:
         columns: the share of the log price's variance that each leaking column explains, highest first.
-        in_text: share of the texts that contain their price; 0 if a text column leaks, which already covers it.
+        in_text: share of the texts that contain their price, in columns that do not leak; 0 for a small share.
     """
 
     columns: dict[str, float]
@@ -55,13 +55,15 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
 
     The first text column is the title. Its cells may repeat, and then they rightly predict the price of a product.
     """
-    table = table.take(some_rows(len(table)))  # once: Arrow joins all parts of a column to take rows of it
+    some = np.sort(np.random.default_rng(0).permutation(len(table))[:MOST_ROWS])
+    table = table.take(some)  # once: Arrow joins all parts of a column to take rows of it
     named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
-    found = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
-    if set(found) & set(columns.text):
-        return Leaks(found, 0.0)
-    share = price_in_text(table.text, table.known_price)
-    return Leaks(found, share if share >= IN_TEXT else 0.0)
+    leaking = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
+    text, left = table.text, [name for name in columns.text if name not in leaking]
+    if 0 < len(left) < len(columns.text):
+        text = table.frame[left].apply(as_strings).agg("\n".join, axis=1)
+    share = price_in_text(text, table.known_price) if left else 0.0
+    return Leaks(leaking, share if share >= IN_TEXT else 0.0)
 
 
 def leaking_columns(
@@ -116,7 +118,7 @@ def price_in_text(text: pd.Series, price: np.ndarray) -> float:
         text: (N,).
         price: (N,).
     """
-    held = [{_digits(found) for found in _NUMBER.findall(cell)} for cell in text]
+    held = [{_digits(number) for number in _NUMBER.findall(cell)} for cell in text]
     written = [{_digits(f"{one:.2f}"), _digits(f"{one:.10g}")} for one in price.tolist()]
     others = np.random.default_rng(0).permutation(len(text))
     true = float(np.mean([bool(held[i] & written[i]) for i in range(len(text))]))
@@ -127,11 +129,6 @@ def price_in_text(text: pd.Series, price: np.ndarray) -> float:
 
 def _digits(number: str) -> str:
     return re.sub(r"\D", "", number)
-
-
-def some_rows(count: int) -> np.ndarray:
-    """Return the row numbers of a random sample of at most `MOST_ROWS` rows, in order."""
-    return np.sort(np.random.default_rng(0).permutation(count)[:MOST_ROWS])
 
 
 def as_strings(column: pd.Series) -> pd.Series:
@@ -160,18 +157,17 @@ def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
     if len(values) < MIN_ROWS or spread < 1e-9 * len(values):
         return 0.0
     fold = np.random.default_rng(0).permutation(len(values)) % _FOLDS
-    found = np.empty(len(values))
+    predicted = np.empty(len(values))
     for held in range(_FOLDS):
         inside = fold == held
-        found[inside] = guess(values[~inside], log_price[~inside], values[inside])
-    return max(0.0, 1 - float(((found - log_price) ** 2).sum()) / spread)
+        predicted[inside] = guess(values[~inside], log_price[~inside], values[inside])
+    return max(0.0, 1 - float(((predicted - log_price) ** 2).sum()) / spread)
 
 
 def _by_category(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
     size = int(max(values.max(), others.max())) + 1
     rows, total = np.bincount(values, minlength=size), np.bincount(values, log_price, minlength=size)
-    found: np.ndarray = ((total + log_price.mean()) / (rows + 1))[others]
-    return found
+    return np.asarray(((total + log_price.mean()) / (rows + 1))[others])
 
 
 def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -182,5 +178,4 @@ def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) ->
     rank, rank_of_price = (pd.Series(each).rank() for each in (values, log_price))
     rises = bool(rank.cov(rank_of_price) >= 0)
     fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
-    found: np.ndarray = np.interp(others, points, fitted.x)
-    return found
+    return np.asarray(np.interp(others, points, fitted.x))

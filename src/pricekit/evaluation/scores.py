@@ -61,12 +61,12 @@ def score_interval(
     order = np.lexsort(rows)
 
     def score(weights: np.ndarray, *terms: np.ndarray, axis: int) -> np.ndarray:
-        found = [metric.combine(each, weights) for each in terms]
-        mean = np.mean(found[: len(several)], axis=0)
-        return np.asarray(mean if minus is None else mean - found[-1])
+        values = [metric.combine(each, weights) for each in terms]
+        mean = np.mean(values[: len(several)], axis=0)
+        return np.asarray(mean if minus is None else mean - values[-1])
 
     with progress("bootstrapping the interval", 1) as advance:
-        found = bootstrap(
+        bounds = bootstrap(
             [row[order] for row in rows],
             score,
             paired=True,
@@ -78,7 +78,7 @@ def score_interval(
             rng=np.random.default_rng(0),
         ).confidence_interval
         advance(1)
-    return float(found.low), float(found.high)
+    return float(bounds.low), float(bounds.high)
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +95,7 @@ class Scores:
         groups: scores by price, text length and category; for worst rows by unit, quantity, price and category; or only
             by the column that the user named. See `pricekit.evaluation.groups.group_scores`.
         worst: the rows with the largest errors, largest first; None if they are not wanted. See
-            `pricekit.evaluation.error_report.error_table` for the columns.
+            `pricekit.evaluation.groups.error_table` for the columns.
         share_of_worst: the percentage of the total error in these rows; None without them.
 
     Example:
@@ -119,17 +119,17 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit evaluate --json` prints them; mean and sd with two folds or more."""
-        found: dict[str, Any] = {"rows": self.rows, "metric": self.metric.name, **self.metrics}
+        content: dict[str, Any] = {"rows": self.rows, "metric": self.metric.name, **self.metrics}
         if self.interval is not None:
-            found[f"{self.metric.name}_interval"] = list(self.interval)
+            content[f"{self.metric.name}_interval"] = list(self.interval)
         if len(self.folds) > 1:
             mean, sd = mean_and_sd(self.folds)
-            found |= {"folds": len(self.folds), "mean": mean, "sd": sd}
-        found["groups"] = self.groups.to_dict("records")
+            content |= {"folds": len(self.folds), "mean": mean, "sd": sd}
+        content["groups"] = self.groups.to_dict("records")
         if self.worst is not None:
             rows = self.worst.astype(object).where(self.worst.notna(), None)
-            found |= {"worst": rows.to_dict("records"), "share_of_worst": self.share_of_worst}
-        return found
+            content |= {"worst": rows.to_dict("records"), "share_of_worst": self.share_of_worst}
+        return content
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""

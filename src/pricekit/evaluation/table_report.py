@@ -17,7 +17,7 @@ import pyarrow as pa
 from pricekit.config.project import update_project
 from pricekit.errors import ConfigError
 from pricekit.evaluation.duplicates import Duplicates, find_duplicates
-from pricekit.evaluation.leaks import IN_TEXT, Leaks, as_strings, find_leaks, price_in_text, some_rows
+from pricekit.evaluation.leaks import Leaks, find_leaks
 from pricekit.features.cells import profile_columns
 from pricekit.options import clear_errors
 from pricekit.table import (
@@ -82,8 +82,8 @@ def find_suspects(price: np.ndarray) -> list[Suspect]:
 
     Example:
         >>> import numpy as np
-        >>> found = find_suspects(np.array([*range(20, 400), *[12345.0] * 4]))
-        >>> [(suspect.value, suspect.rows, suspect.reason) for suspect in found]
+        >>> suspects = find_suspects(np.array([*range(20, 400), *[12345.0] * 4]))
+        >>> [(suspect.value, suspect.rows, suspect.reason) for suspect in suspects]
         [(12345.0, 4, 'placeholder')]
     """
     values, rows = np.unique(price, return_counts=True)
@@ -106,10 +106,10 @@ def rows_of_equal_years(
         frame: the columns of the same rows, as read.
         ignored: columns that are not compared.
     """
-    found: dict[str, int] = {}
+    equal_rows: dict[str, int] = {}
     is_year = (price >= FIRST_YEAR) & (price <= LAST_YEAR) & (price == np.floor(price))
     if is_year.sum() < FEWEST_YEARS:
-        return found
+        return equal_rows
     for name in frame.columns.difference([c for c in ignored if c], sort=False):
         years = pd.to_numeric(frame[name], errors="coerce").to_numpy(float)
         in_range = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
@@ -117,8 +117,8 @@ def rows_of_equal_years(
             continue
         equal = int((is_year & (price == years)).sum())
         if equal >= max(FEWEST_YEARS, TIMES * _by_chance(price[is_year], years[in_range])):
-            found[str(name)] = equal
-    return found
+            equal_rows[str(name)] = equal
+    return equal_rows
 
 
 def describe_suspects(suspects: Sequence[Suspect], equal: Mapping[str, int]) -> list[str]:
@@ -169,8 +169,8 @@ def _mean(counts: Mapping[float, int], values: Sequence[float]) -> float:
 def _by_chance(price: np.ndarray, years: np.ndarray) -> float:
     """Return the expected number of these prices that equal the year of their row if both are independent."""
     values, rows = np.unique(years, return_counts=True)
-    share = dict(zip(values.tolist(), (rows / len(years)).tolist(), strict=True))
-    return float(sum(share.get(value, 0.0) for value in price.tolist()))
+    frequency = dict(zip(values.tolist(), (rows / len(years)).tolist(), strict=True))
+    return float(sum(frequency.get(value, 0.0) for value in price.tolist()))
 
 
 SMALL_TABLE = 1000
@@ -250,7 +250,7 @@ class TableReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON, as `pricekit check --json` prints it."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "table": self.table,
             "format": self.format,
             "encoding": self.encoding,
@@ -259,19 +259,19 @@ class TableReport:
             "text": self.text_lengths,
         }
         if self.usable is not None:
-            found |= {"usable": self.usable, "set_aside": self.rejected}
+            content |= {"usable": self.usable, "set_aside": self.rejected}
         if self.price_format is not None:
-            found["prices"] = asdict(self.price_format) | {"several_currencies": self.price_format.mixed}
+            content["prices"] = asdict(self.price_format) | {"several_currencies": self.price_format.mixed}
         if self.price_quantiles:
-            found["quantiles"] = {f"{q:g}": price for q, price in self.price_quantiles.items()}
-            found["highest"] = self.highest_prices
-            found["suspects"] = [asdict(suspect) for suspect in self.suspects]
+            content["quantiles"] = {f"{q:g}": price for q, price in self.price_quantiles.items()}
+            content["highest"] = self.highest_prices
+            content["suspects"] = [asdict(suspect) for suspect in self.suspects]
         if self.duplicates is not None:
-            found["duplicates"] = self.duplicates.to_dict()
+            content["duplicates"] = self.duplicates.to_dict()
         if self.leaks is not None:
-            found["leaks"] = asdict(self.leaks)
-        found["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
-        return found | {"yields": self.yields, "left_out": self.left_out, "notes": list(self.notes)}
+            content["leaks"] = asdict(self.leaks)
+        content["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
+        return content | {"yields": self.yields, "left_out": self.left_out, "notes": list(self.notes)}
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
@@ -491,17 +491,10 @@ def _with_prices(report: TableReport, rows: Table, columns: Columns, notes: list
 
 def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:
     try:
-        found = find_leaks(usable, columns)
-        left = [name for name in columns.text if name not in found.columns]
-        if 0 < len(left) < len(columns.text):  # the price in the other columns
-            sample = usable.take(some_rows(len(usable)))
-            cells = sample.frame[left].apply(as_strings)
-            share = price_in_text(cells.agg("\n".join, axis=1), sample.known_price)
-            found = replace(found, in_text=share if share >= IN_TEXT else 0.0)
+        return find_leaks(usable, columns)
     except ModuleNotFoundError as error:
         notes.append(f"The search for columns that leak the price was skipped: it needs {error.name}.")
         return Leaks({}, 0.0)
-    return found
 
 
 def _without_leaks(text: tuple[str, ...], leaks: Leaks, notes: list[str]) -> tuple[str, ...]:

@@ -327,7 +327,7 @@ FAR_CELLS = {(False, False): "", (True, False): "price", (False, True): "predict
 
 
 def compare_rows(rows: pd.DataFrame, products: Products, currency: str | None = None) -> list[Comparables]:
-    """Return the comparables of rows of an error table, see `pricekit.evaluation.error_report.error_table`."""
+    """Return the comparables of rows of an error table, see `pricekit.evaluation.groups.error_table`."""
     ids = rows["id"].astype("str").mask(rows["id"] == "", rows["row"].astype("str"))
     table = Table(
         ids.reset_index(drop=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
 SIZE = 6.4, 4.8
@@ -58,8 +57,9 @@ class Display:
     ax_: Axes
     figure_: Figure
 
-    def _drawn_on(self, ax: Axes) -> Self:
-        """Store the axes and their figure; return the display itself."""
+    def _drawn_on(self, ax: Axes, title: str) -> Self:
+        """Add a short title at the left, and store the axes and their figure; return the display itself."""
+        show_as_is([ax.set_title(plain(title, 90), loc="left", fontsize="medium")])
         self.ax_ = ax
         self.figure_ = ax.get_figure(root=True)  # type: ignore[assignment]
         return self
@@ -177,15 +177,19 @@ def inks() -> Inks:
     return Inks(str(mpl.rcParams["text.color"]), _DARK if _is_dark() else _LIGHT)
 
 
-def price_scale(ax: Axes, which: Literal["x", "y"], prices: np.ndarray, margin: float = 0.04) -> None:
-    """Give an axis a logarithmic scale that covers prices, with plain numbers.
+def price_axis(
+    ax: Axes, which: Literal["x", "y"], prices: np.ndarray, label: str, margin: float = 0.04
+) -> None:
+    """Give an axis a label, and a logarithmic scale that covers prices, with plain numbers.
 
     Args:
         ax: the axes.
         which: the axis.
         prices: above 0, (N,).
+        label: what the prices are; see `price_label`.
         margin: the free part of the axis at each end.
     """
+    label_axis(ax, which, label)
     from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 
     axis = getattr(ax, f"{which}axis")
@@ -243,14 +247,8 @@ def clear_legend(legend: Legend) -> None:
     show_as_is(legend.get_texts())
 
 
-def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None) -> None:
-    """Add a legend below the label of the x axis.
-
-    Args:
-        ax: the axes.
-        columns: of the legend.
-        handles: what it lists; None: everything with a label.
-    """
+def legend_below(ax: Axes, columns: int) -> None:
+    """Add a legend of everything with a label, in so many columns, below the label of the x axis."""
     import matplotlib as mpl
     from matplotlib.transforms import ScaledTranslation
 
@@ -259,7 +257,7 @@ def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None
     below = ScaledTranslation(0, -0.05 * mpl.rcParams["font.size"], figure.dpi_scale_trans)
     clear_legend(
         ax.legend(
-            handles=handles, ncols=columns, fontsize="small", borderaxespad=0, loc="upper left",
+            ncols=columns, fontsize="small", borderaxespad=0, loc="upper left",
             bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + below,
         )
     )  # fmt: skip
@@ -268,11 +266,6 @@ def legend_below(ax: Axes, columns: int, handles: Sequence[Line2D] | None = None
 def label_axis(ax: Axes, axis: Literal["x", "y"], text: str) -> None:
     """Name an axis by a text that is shown as it is."""
     show_as_is([ax.set_xlabel(text) if axis == "x" else ax.set_ylabel(text)])
-
-
-def heading(ax: Axes, text: str) -> None:
-    """Add a short title at the left."""
-    show_as_is([ax.set_title(plain(text, 90), loc="left", fontsize="medium")])
 
 
 def _is_dark() -> bool:
@@ -324,10 +317,10 @@ def _fonts() -> list[Any]:
     """Return the fonts in which matplotlib looks for a character, as it would find them."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    found = []
+    paths = []
     for family in FontProperties().get_family():
         try:
-            found.append(findfont(FontProperties(family=family), fallback_to_default=False))
+            paths.append(findfont(FontProperties(family=family), fallback_to_default=False))
         except ValueError:  # not installed
             continue
-    return [get_font(path) for path in found or [findfont(FontProperties())]]
+    return [get_font(path) for path in paths or [findfont(FontProperties())]]

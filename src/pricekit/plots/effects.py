@@ -20,13 +20,12 @@ from pricekit.options import (
 from pricekit.plots.drawing import (
     Display,
     axes_for,
-    heading,
     inks,
     label_axis,
     number,
     plain,
+    price_axis,
     price_label,
-    price_scale,
     require_matplotlib,
 )
 from pricekit.predict.predictor import Predictor
@@ -123,16 +122,15 @@ class FeatureEffectDisplay(Display):
         ink, price = inks(), self.price
         _value_scale(ax, self.values)
         middle = np.sqrt(price.min() * price.max())
-        price_scale(ax, "y", np.array([*price, middle / 1.1, middle * 1.1]), margin=0.1)
+        label = price_label("geometric mean of predicted prices", self.currency)
+        price_axis(ax, "y", np.array([*price, middle / 1.1, middle * 1.1]), label, margin=0.1)
         ax.plot(self.values, price, "o-", color=ink.main, markersize=4)
         deciles = np.quantile(self.observed[np.isfinite(self.observed)], np.linspace(0.1, 0.9, 9))
         ax.plot(
             deciles, np.full(9, 0.012), "|", color=ink.text, markersize=10, transform=ax.get_xaxis_transform()
         )
         label_axis(ax, "x", f"{plain(self.feature, 60)} (ticks above the axis: deciles of the rows)")
-        label_axis(ax, "y", price_label("geometric mean of predicted prices", self.currency))
-        heading(ax, counted(self.log_price.shape[1], "row"))
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, counted(self.log_price.shape[1], "row"))
 
     def __repr__(self) -> str:
         count = f"{counted(len(self.values), 'value')}, {counted(self.log_price.shape[1], 'row')}"

@@ -20,7 +20,6 @@ from pricekit.plots.drawing import (
     MARKERS,
     Display,
     axes_for,
-    heading,
     inks,
     label_axis,
     legend_below,
@@ -107,10 +106,9 @@ class LearningCurveDisplay(Display):
     def plot(self, ax: Axes | None = None) -> LearningCurveDisplay:
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
-        from matplotlib.lines import Line2D
         from matplotlib.ticker import MaxNLocator
 
-        ink, lines, several = inks(), [], len(self.curves) > 1
+        ink, several = inks(), len(self.curves) > 1
         scored = any(np.isfinite(curve.score).any() for curve in self.curves)
         losses = ax.twinx() if scored else ax
         losses.patch.set_alpha(0.0)
@@ -132,27 +130,21 @@ class LearningCurveDisplay(Display):
                     )  # fmt: skip
                     if not several:
                         ax.axvline(curve.best, color=ink.text, linewidth=0.8, alpha=0.5)
-            line.set_label(plain(curve.name or "the run"))
-            lines.append(line)
+            if several:
+                line.set_label(plain(curve.name))
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         losses.set_ylabel("training loss (dotted)")
-        handles = lines if several else []
         if scored:
             losses.spines["top"].set_visible(False)
             label_axis(ax, "y", f"validation {metric_label(self.metric, self.currency)}")
             if any(curve.best is not None for curve in self.curves):
                 label = "best epoch" if several else f"best epoch: {self.curves[0].best}"
-                ring = Line2D(
-                    [], [], linestyle="", marker="o", markersize=9, markerfacecolor="none", color=ink.text,
-                    label=label,
-                )  # fmt: skip
-                handles = [*handles, ring]
-        if handles:
-            legend_below(ax, min(4, len(handles)), handles)
+                ax.plot([], [], "o", markersize=9, markerfacecolor="none", color=ink.text, label=label)
+        if labels := ax.get_legend_handles_labels()[1]:
+            legend_below(ax, min(4, len(labels)))
         runs = f"{counted(len(self.curves), 'run')}, " if several else ""
-        heading(ax, runs + self._epochs)
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, runs + self._epochs)
 
     @property
     def _epochs(self) -> str:
@@ -168,7 +160,7 @@ def _runs(path: Path, name: str) -> Iterator[tuple[Path, str]]:
         yield path, name
         return
     for kind, pattern in (("fold", "fold-*"), ("member", "members/*")):
-        for folder in sorted(path.glob(pattern), key=lambda found: (len(found.name), found.name)):
+        for folder in sorted(path.glob(pattern), key=lambda each: (len(each.name), each.name)):
             yield from _runs(
                 folder, ", ".join(filter(None, [name, f"{kind} {folder.name.removeprefix('fold-')}"]))
             )

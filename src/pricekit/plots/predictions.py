@@ -13,8 +13,7 @@ import pandas as pd
 
 from pricekit.answers.evaluate import judged_rows
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.error_report import grouping_by
-from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
+from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price, grouping_by
 from pricekit.evaluation.held_out import HeldOut, rows_of_prices
 from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
 from pricekit.io.log import logger
@@ -29,15 +28,14 @@ from pricekit.plots.drawing import (
     axes_for,
     clear_legend,
     dense_points,
-    heading,
     inks,
     label_axis,
     legend_below,
     metric_label,
     number,
     plain,
+    price_axis,
     price_label,
-    price_scale,
     require_matplotlib,
     show_as_is,
 )
@@ -94,9 +92,8 @@ def judge(
     reader = reader_of(model)
     judged_by = metric_of([reader.path], metric)
     rows, predictor = judged_rows(reader, path_or_frame(table), options)
-    currency = currency_of(reader.path) if predictor is None else predictor.currency
     check_prices(rows.price, rows.predicted, least)
-    return Judged(rows, judged_by, currency, predictor, reader.path)
+    return Judged(rows, judged_by, currency_of(reader.path), predictor, reader.path)
 
 
 def check_prices(price: Any, predicted: Any, least: int = LEAST_ROWS) -> HeldOut:
@@ -221,8 +218,8 @@ class PredictionDisplay(Display):
         ax = axes_for(ax)
         ink, both = inks(), np.concatenate([self.price, self.predicted])
         dense_points(ax, self.price, self.predicted)
-        price_scale(ax, "x", both)
-        price_scale(ax, "y", both)
+        price_axis(ax, "x", both, price_label("true price", self.currency))
+        price_axis(ax, "y", both, price_label("predicted price", self.currency))
         ax.set_aspect("equal")
         ends = np.array(ax.get_xlim())
         ax.plot(ends, ends, color=ink.text, linewidth=1.2, label="predicted = true price")
@@ -231,11 +228,8 @@ class PredictionDisplay(Display):
             ax.plot(ends, ends * factor, DASHES, color=ink.text, linewidth=1, label=label)
             label = "_"
         ax.set_ylim(*ends)
-        label_axis(ax, "x", price_label("true price", self.currency))
-        label_axis(ax, "y", price_label("predicted price", self.currency))
-        heading(ax, counted(len(self.price), "row"))
         clear_legend(ax.legend(loc="upper left", fontsize="small"))
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, counted(len(self.price), "row"))
 
     def __repr__(self) -> str:
         return (
@@ -315,7 +309,7 @@ class ResidualDisplay(Display):
         ax = axes_for(ax)
         ink, running = inks(), self.running
         dense_points(ax, self.predicted, self.factor)
-        price_scale(ax, "x", self.predicted)
+        price_axis(ax, "x", self.predicted, price_label("predicted price", self.currency))
         _factor_scale(ax, self.factor)
         ax.axhline(1, color=ink.text, linewidth=1)
         for level in reversed(QUANTILES):
@@ -324,11 +318,9 @@ class ResidualDisplay(Display):
                 running["predicted"], running[f"{level:.0%}"], linestyle=_LINES[level], color=ink.text,
                 linewidth=2, label=label,
             )  # fmt: skip
-        label_axis(ax, "x", price_label("predicted price", self.currency))
         ax.set_ylabel("predicted / true price")
-        heading(ax, counted(len(self.predicted), "row"))
         legend_below(ax, 3)
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, counted(len(self.predicted), "row"))
 
     def __repr__(self) -> str:
         median = float(np.median(self.factor))
@@ -435,7 +427,8 @@ class DecileDisplay(Display):
         """Draw on axes, or on those of a new figure; return the display itself."""
         ax = axes_for(ax)
         ink, scores = inks(), self.scores
-        price_scale(ax, "x", scores[["least", "most"]].to_numpy())
+        label = price_label("true price", self.currency)
+        price_axis(ax, "x", scores[["least", "most"]].to_numpy(), label)
         ax.hlines(
             scores["value"],
             scores["least"],
@@ -452,11 +445,10 @@ class DecileDisplay(Display):
             )
         _draw_overall(ax.axhline, self)
         ax.set_ylim(bottom=0)
-        label_axis(ax, "x", price_label("true price", self.currency))
         label_axis(ax, "y", metric_label(self.metric, self.currency))
-        heading(ax, f"{counted(int(scores['rows'].sum()), 'row')} in {counted(len(scores), 'group')}")
         legend_below(ax, 3)
-        return self._drawn_on(ax)
+        rows = counted(int(scores["rows"].sum()), "row")
+        return self._drawn_on(ax, f"{rows} in {counted(len(scores), 'group')}")
 
     def __repr__(self) -> str:
         return f"DecileDisplay({_summary(self)})"
@@ -582,9 +574,8 @@ class GroupDisplay(Display):
         ax.set_ylim(len(scores) - 0.4, -0.6)
         ax.set_xlim(left=0)
         label_axis(ax, "x", metric_label(self.metric, self.currency))
-        heading(ax, f"by {plain(self.by)} (number of rows)")
         legend_below(ax, 2)
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, f"by {plain(self.by)} (number of rows)")
 
     def __repr__(self) -> str:
         return f"GroupDisplay(by {shorten(printable(self.by))}: {_summary(self)})"
@@ -764,8 +755,7 @@ class CoverageDisplay(Display):
         else:
             self._plot_levels(ax)
         ax.set_ylabel("true prices inside the interval (%)")
-        heading(ax, counted(len(self.price), "row"))
-        return self._drawn_on(ax)
+        return self._drawn_on(ax, counted(len(self.price), "row"))
 
     def _plot_levels(self, ax: Axes) -> None:
         ink, level = inks(), np.linspace(0, 1, 101)
@@ -782,7 +772,7 @@ class CoverageDisplay(Display):
 
     def _plot_prices(self, ax: Axes, groups: np.ndarray) -> None:
         ink, weight = inks(), self._weights
-        price_scale(ax, "x", self.price)
+        price_axis(ax, "x", self.price, price_label("true price, by decile", self.currency))
         shown = [row for row, level in enumerate(self.levels) if np.isclose(level, SHOWN).any()]
         for place, row in enumerate(shown or [len(self.levels) - 1]):
             level, colour = self.levels[row], ink.several[place]
@@ -797,14 +787,13 @@ class CoverageDisplay(Display):
                 label=f"{100 * level:g}% interval: {100 * self.share[row]:.1f}% of all rows",
             )  # fmt: skip
         ax.set(ylim=(0, 102))
-        label_axis(ax, "x", price_label("true price, by decile", self.currency))
         ax.plot([], [], DASHES, color=ink.text, linewidth=1, label="nominal")
         legend_below(ax, 2)
 
     def __repr__(self) -> str:
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())
-        found = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
-        return f"CoverageDisplay({rows}, {found})"
+        coverage = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
+        return f"CoverageDisplay({rows}, {coverage})"
 
 
 def coverage_of(judged: Judged) -> CoverageDisplay:

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from pricekit import __version__
-from pricekit.core.packages import load_provided, provided
+from pricekit.core.registry import load_provided, provided
 from pricekit.errors import BundleError, DataError, NoRowsError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary
 from pricekit.io.files import delete_abandoned, describe_failure

@@ -17,7 +17,6 @@ from pricekit.plots.drawing import (
     Display,
     axes_for,
     clear_legend,
-    heading,
     inks,
     label_axis,
     legend_below,
@@ -86,17 +85,17 @@ def _features(drift: Drift) -> Iterator[Block]:
         "Predicted prices: the shares of rows in each tenth of the predictions for held-out rows, then and now.",
     )
     columns = ["name", "kind", "psi", "distance", "rank"]
-    yield _table("Features, fields and predicted prices", drift.features[columns], texts=2)
+    yield _table("Features, fields and predicted prices", drift.features[columns])
 
 
 def _values(drift: Drift) -> Iterator[Block]:
-    for caption, frame, texts in (
-        ("Values whose shares have changed", drift.values, 2),
-        ("Words whose shares have changed most", drift.words, 1),
-        ("Shares of rows without a field", drift.missing, 1),
+    for caption, frame in (
+        ("Values whose shares have changed", drift.values),
+        ("Words whose shares have changed most", drift.words),
+        ("Shares of rows without a field", drift.missing),
     ):
         if len(frame):
-            yield _table(caption, frame, texts=texts)
+            yield _table(caption, frame)
         else:
             yield Paragraph(f"{caption}: none.")
 
@@ -120,7 +119,7 @@ def _outliers(drift: Drift) -> Iterator[Block]:
 
 def _reading() -> Iterator[Block]:
     rows = [[name, what, f"{ALARMS[name]:g}" if name in ALARMS else ""] for name, what in MEASURES.items()]
-    yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows, [False, False, True])
+    yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows)
     yield Paragraph(
         "All measures are sizes of differences. From PSI and distance, what chance alone gives for tables of these "
         "sizes is subtracted. A small difference on a large table is significant, but no alarm. The model holds no "
@@ -128,24 +127,22 @@ def _reading() -> Iterator[Block]:
     )
 
 
-def _table(caption: str, frame: pd.DataFrame, *, texts: int) -> TableBlock:
-    """Return a frame as a table; `texts` is the number of its first columns that are text."""
-    numeric = [place >= texts and name != "change" for place, name in enumerate(frame)]
+def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
     rows = [
         [
-            shorten(str(cell), 80) if not is_number else "" if cell != cell else f"{cell:.3f}"
-            for cell, is_number in zip(row, numeric, strict=True)
+            shorten(cell, 80) if isinstance(cell, str) else "" if cell != cell else f"{cell:.3f}"
+            for cell in row
         ]
         for row in frame.head(MOST_LINES).itertuples(index=False)
     ]
-    return TableBlock(caption, [str(name) for name in frame], rows, numeric)
+    return TableBlock(caption, list(map(str, frame)), rows)
 
 
 class _Drawn(Display):
     """A picture with its description."""
 
-    def __init__(self, ax: Axes, description: str) -> None:
-        self._drawn_on(ax)
+    def __init__(self, ax: Axes, title: str, description: str) -> None:
+        self._drawn_on(ax, title)
         self._description = description
 
     def __repr__(self) -> str:
@@ -164,10 +161,9 @@ def _shifts(features: pd.DataFrame) -> _Drawn:
     show_as_is(ax.get_yticklabels())
     ax.set_ylim(len(places) - 0.4, -0.6)
     label_axis(ax, "x", "PSI")
-    heading(ax, "features and fields")
     legend_below(ax, 1)
     first = (f"{shorten(printable(name))} {size:.2f}" for name, size in zip(names[:3], psi, strict=False))
-    return _Drawn(ax, f"PSI: {', '.join(first)}")
+    return _Drawn(ax, "features and fields", f"PSI: {', '.join(first)}")
 
 
 def _prices(bins: pd.DataFrame) -> _Drawn:
@@ -184,4 +180,4 @@ def _prices(bins: pd.DataFrame) -> _Drawn:
     label_axis(ax, "y", "share of rows")
     clear_legend(ax.legend(frameon=False))
     last = bins["now"].iloc[-1]
-    return _Drawn(ax, f"shares of rows by predicted price; {last:.0%} are now above the highest cut")
+    return _Drawn(ax, "", f"shares of rows by predicted price; {last:.0%} are now above the highest cut")

@@ -7,6 +7,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from pricekit.errors import ConfigError, DataError
 from pricekit.io.storage import Address, Location, check_bucket, location_of, write_text
 from pricekit.options import PathLike
+from pricekit.wording import is_number
 
 MOST_LINES = 100
 """Rows of a table of the page."""
@@ -63,14 +65,18 @@ class TableBlock:
         caption: its title.
         headers: one for each column.
         rows: the cells as text.
-        numeric: which columns are aligned to the right and sorted as numbers.
     """
 
     caption: str
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
-    numeric: Sequence[bool]
     block: str = "table"
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Which columns are aligned to the right and sorted as numbers: those whose cells are numbers or empty."""
+        columns = [[row[place] for row in self.rows if row[place]] for place in range(len(self.headers))]
+        return [bool(cells) and all(map(is_number, cells)) for cells in columns]
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class Section:
 
 def sections_from(blocks: Mapping[str, Iterable[Block]]) -> list[Section]:
     """Return sections from their titles and blocks, in order."""
-    return [Section(title, list(found)) for title, found in blocks.items()]
+    return [Section(title, list(contents)) for title, contents in blocks.items()]
 
 
 def picture(draw: Callable[[], Any], caption: str) -> Iterator[Block]:

@@ -17,8 +17,7 @@ import pricekit
 from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
-from pricekit.evaluation.error_report import ErrorReport, find_errors
-from pricekit.evaluation.groups import amount
+from pricekit.evaluation.groups import ErrorReport, amount, find_errors
 from pricekit.evaluation.held_out import (
     HeldOut,
     count_shared_rows,
@@ -172,15 +171,7 @@ def subject_of(
         None if table is None else describe_table(table, columns_over(columns_of(reader), options), options)
     )
     return Subject(
-        reader,
-        facts_of(model),
-        judged_by,
-        rows,
-        held_out,
-        None if table is None else described,
-        comparison,
-        tuple(notes),
-        products,
+        reader, facts_of(model), judged_by, rows, held_out, described, comparison, tuple(notes), products
     )
 
 
@@ -323,29 +314,29 @@ def sections_of(subject: Subject) -> list[Section]:
 def _quality(subject: Subject) -> Iterator[Block]:
     scores, metric, rows = subject.scores, subject.metric, subject.rows
     yield from (Paragraph(note) for note in subject.notes)
-    constant, found = constant_score(rows, rows, metric), scores.metrics
+    constant, metrics = constant_score(rows, rows, metric), scores.metrics
     interval = " to ".join(map(metric.write, scores.interval or ()))
     figures = [
-        Figure(metric.title, metric.write(found[metric.name]), interval and f"95% interval {interval}"),
+        Figure(metric.title, metric.write(metrics[metric.name]), interval and f"95% interval {interval}"),
         Figure("the best constant price", metric.write(constant), f"its {metric.title} on the same rows"),
-        Figure("median error", f"{found['mdape']:.1f}%", "half of the rows have a smaller one"),
+        Figure("median error", f"{metrics['mdape']:.1f}%", "half of the rows have a smaller one"),
         Figure(
             "rows", f"{scores.rows:,}", "held out of the training" if subject.held_out else "of the table"
         ),
     ]
-    if "r2_log" in found:
+    if "r2_log" in metrics:
         figures.append(
-            Figure("R² of the log price", f"{found['r2_log']:.2f}", "1 is exact, 0 is a constant price")
+            Figure("R² of the log price", f"{metrics['r2_log']:.2f}", "1 is exact, 0 is a constant price")
         )
     yield Figures(figures)
-    if found[metric.name] >= constant > 0:
+    if metrics[metric.name] >= constant > 0:
         yield Paragraph("The model is no better than a constant price.", "warning")
     if subject.comparison is not None:
         yield _comparison_table(subject.comparison)
     if len(folds := scores.folds) > 1:
         heads = ["fold", *map(str, folds.columns)]
         cells = [[f"{row[0]}", *(f"{value:.3g}" for value in row[1:])] for row in folds.itertuples()]
-        yield TableBlock("Folds", heads, cells, [True] * len(heads))
+        yield TableBlock("Folds", heads, cells)
     yield from picture(
         lambda: PredictionDisplay(rows.price, rows.predicted, subject.currency).plot(),
         "Predicted against true prices. On the diagonal they are equal.",
@@ -367,7 +358,6 @@ def _comparison_table(comparison: Comparison) -> Block:
         f"Models on the {comparison.rows:,} rows that all of them hold out; differences are paired",
         ["model", metric.title, "difference", "95% interval", "verdict"],
         rows,
-        [False, True, True, False, False],
     )
 
 
@@ -413,7 +403,7 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
             .itertuples(index=False)
         ]
         heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
-        yield TableBlock("Groups of rows", heads, cells, [False, False, True, True, True, True])
+        yield TableBlock("Groups of rows", heads, cells)
     count = min(WORST, len(errors.rows))
     share = errors.share_of_worst(count)
     yield Paragraph(
@@ -498,7 +488,7 @@ def _predicted(subject: Unpriced) -> Iterator[Block]:
         )
     yield Figures(figures)
     cells = [[f"{level:.0%}", amount(float(np.quantile(prices, level)))] for level in QUANTILES]
-    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells, [True, True])
+    yield TableBlock("Predicted prices", ["share of the rows below", "price"], cells)
 
 
 def _doubtful(subject: Unpriced) -> Iterator[Block]:
@@ -512,8 +502,8 @@ def _doubtful(subject: Unpriced) -> Iterator[Block]:
         yield ProductList([_unpriced_row(subject, place, None) for place in places])
         return
     some = some_rows(len(subject.table), MOST_COMPARED)
-    found = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
-    far = [(int(place), each) for place, each in zip(some, found, strict=True) if each.far]
+    comparables = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
+    far = [(int(place), each) for place, each in zip(some, comparables, strict=True) if each.far]
     far.sort(key=lambda pair: -pair[1].distance)
     yield Paragraph(
         f"Of {counted(len(some), 'row')}, {len(far):,} have a predicted price that is outside of the range of similar "
@@ -536,9 +526,7 @@ def _interval_widths(subject: Unpriced) -> Iterator[Block]:
     for level in subject.predictor.require_intervals().levels:
         low, high = subject.predictor.interval(subject.predicted, level)
         rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
-    yield TableBlock(
-        "Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows, [True, True]
-    )
+    yield TableBlock("Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows)
 
 
 def _product(
@@ -621,11 +609,10 @@ def data_blocks(facts: Mapping[str, Any], table: TableReport | None, texts: Sequ
             ]
             for c in table.columns[:MOST_LINES]
         ],
-        [False, False, True, True, False, False],
     )
     if table.rejected:
         rejected = [[reason, f"{count:,}"] for reason, count in table.rejected.items()]
-        yield TableBlock("Rejected rows", ["reason", "rows"], rejected, [False, True])
+        yield TableBlock("Rejected rows", ["reason", "rows"], rejected)
     yield from (Paragraph(note) for note in table.notes)
 
 
@@ -638,7 +625,6 @@ def reproduction_blocks(path: Path, facts: Mapping[str, Any]) -> Iterator[Block]
             "Plugins",
             keys,
             [[str(plugin.get(key, "")) for key in keys] for plugin in plugins],
-            [False] * 4,
         )
     yield Paragraph(f"pricekit {version} made this report. The settings of the training:")
     for name in ("config.toml", "members.toml", "cv.toml"):

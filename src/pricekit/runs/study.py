@@ -302,8 +302,8 @@ def ask(study: Study, space: Sequence[Dimension]) -> tuple[Trial, dict[str, Any]
 def _suggested(trial: Trial, dimension: Dimension) -> Any:
     search, value = dimension.search, dimension.value
     if search.choices:
-        return trial.suggest_categorical(dimension.name, search.values(value))
-    low, high = search.interval(value)
+        return trial.suggest_categorical(dimension.name, search.ends(value))
+    low, high = search.ends(value)
     if isinstance(value, int):
         return trial.suggest_int(dimension.name, int(low), int(high), log=search.logarithmic)
     return trial.suggest_float(dimension.name, low, high, log=search.logarithmic)

@@ -27,7 +27,7 @@ from typing import Any
 
 from pricekit.core.registry import KINDS
 from pricekit.errors import PluginError
-from pricekit.testing.runner import ByHand, Check, CheckFailed, Make
+from pricekit.testing.runner import ByHand, Check, CheckFailed, Make, named
 
 __all__ = [
     "Check",
@@ -161,12 +161,11 @@ def checks_of(kind: str, make: Make) -> list[Check]:
     return _checks(kind, make)
 
 
-def _checks(kind: str, *arguments: Any) -> list[Check]:
+def _checks(kind: str, make: Make, *arguments: Any) -> list[Check]:
     try:
         module = import_module(f"pricekit.testing.{kind}")
     except ModuleNotFoundError as error:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
-    checks: list[Check] = module.checks(*arguments)
-    return checks
+    return named(module.checks(*arguments), make)

@@ -21,8 +21,8 @@ from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
-from pricekit.testing.models import export_bytes, seeded, stored_into
-from pricekit.testing.runner import Check, Make, fail, is_count, is_float32, require_methods, shown
+from pricekit.testing.models import export_bytes, stored_into
+from pricekit.testing.runner import Checks, Make, fail, is_count, is_float32, require_methods, shown
 from pricekit.text.tokens import encode, pad_id_of, pad_rows
 
 LONGEST, ROOM, ROWS, SHORT = 64, 5, 8, 1000
@@ -36,32 +36,29 @@ SPREAD = 4.0
 SHAPES = ((1, 1), (2, 7), (3, 17), (ROWS, LONGEST))
 
 
-def checks(make: Make) -> list[Check]:
+def checks() -> Checks:
     """Return the checks; see `pricekit.testing.check_backbone`."""
-    return seeded(
-        {
-            "has tokenizer, architecture and encoder": lambda make: require_methods(
-                make(), "tokenizer", "architecture", "encoder"
-            ),
-            "max_length is None or a number": _max_length,
-            "trains a tokenizer": _tokenizer,
-            "tokenizer survives JSON": _round_trip,
-            "tokenizer accepts every text": _every_text,
-            "architecture is JSON": _architecture,
-            "hidden_size and members": _sizes,
-            "layers and embedding belong to the encoder": _layers,
-            "encodes as float32 (B, hidden_size)": _output,
-            "padding changes nothing": _padding,
-            "independent of the other rows of the batch": _batch_sensitivity,
-            "deterministic": _twice,
-            "gradient reaches every parameter": _gradients,
-            "checkpointing changes nothing": _checkpointing,
-            "a deep copy is independent": _deep_copy,
-            "reopens from a run": _opens_again,
-            "exports exactly": _exports,
-        },
-        make,
-    )
+    return {
+        "has tokenizer, architecture and encoder": lambda make: require_methods(
+            make(), "tokenizer", "architecture", "encoder"
+        ),
+        "max_length is None or a number": _max_length,
+        "trains a tokenizer": _tokenizer,
+        "tokenizer survives JSON": _round_trip,
+        "tokenizer accepts every text": _every_text,
+        "architecture is JSON": _architecture,
+        "hidden_size and members": _sizes,
+        "layers and embedding belong to the encoder": _layers,
+        "encodes as float32 (B, hidden_size)": _output,
+        "padding changes nothing": _padding,
+        "independent of the other rows of the batch": _batch_sensitivity,
+        "deterministic": _twice,
+        "gradient reaches every parameter": _gradients,
+        "checkpointing changes nothing": _checkpointing,
+        "a deep copy is independent": _deep_copy,
+        "reopens from a run": _opens_again,
+        "exports exactly": _exports,
+    }
 
 
 @dataclass(frozen=True)

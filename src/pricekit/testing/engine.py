@@ -17,12 +17,11 @@ from pricekit.errors import BundleError, PluginError
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import FEATURES, batch, difference
 from pricekit.testing.runner import (
-    Check,
+    Checks,
     Make,
     fail,
     is_count,
     is_float32,
-    named,
     require_import_without_torch,
     require_methods,
     shown,
@@ -37,23 +36,20 @@ LONGEST = 64
 ROUNDS = 6
 
 
-def checks(make: Make) -> list[Check]:
+def checks() -> Checks:
     """Return the checks; see `pricekit.testing.check_engine`."""
-    return named(
-        {
-            "has load": lambda make: require_methods(make(), "load"),
-            "length_multiple and streams": _numbers,
-            "finite, positive float32 prices": _prices,
-            "prices match the reference": _parity,
-            "independent of the other rows of the batch": _batch_sensitivity,
-            "returned arrays are not overwritten": _stays,
-            "concurrent streams give the same prices": _streams,
-            "rejects an invalid graph": _refuses,
-            "module imports no torch": lambda make: require_import_without_torch(make()),
-            "runs without torch": _runs_without_torch,
-        },
-        make,
-    )
+    return {
+        "has load": lambda make: require_methods(make(), "load"),
+        "length_multiple and streams": _numbers,
+        "finite, positive float32 prices": _prices,
+        "prices match the reference": _parity,
+        "independent of the other rows of the batch": _batch_sensitivity,
+        "returned arrays are not overwritten": _stays,
+        "concurrent streams give the same prices": _streams,
+        "rejects an invalid graph": _refuses,
+        "module imports no torch": lambda make: require_import_without_torch(make()),
+        "runs without torch": _runs_without_torch,
+    }
 
 
 @cache

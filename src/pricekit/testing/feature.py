@@ -17,11 +17,10 @@ from pricekit.features.fit import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
 from pricekit.testing.runner import (
-    Check,
+    Checks,
     Make,
     fail,
     is_float32,
-    named,
     require_import_without_torch,
     require_methods,
     shown,
@@ -32,34 +31,31 @@ Columns = Mapping[str, Sequence[object]]
 ALONE = len(DIFFICULT_TEXTS) + 8
 
 
-def checks(make: Make, columns: Columns | None = None) -> list[Check]:
+def checks(columns: Columns | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_feature`."""
     ordinary = partial(table_of, ordinary_texts(), columns)
     mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)
-    return named(
-        {
-            "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
-            "names its columns": _names,
-            "state is JSON": _on(_is_json, mixed),
-            "state survives JSON": _on(_survives, mixed),
-            "state holds everything that fit learned": _on(_holds_all, mixed),
-            "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
-            "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
-            "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
-            "accepts a table without rows": _on(_usable, ordinary, none),
-            "a row alone equals the row in a batch": _on(_alone, mixed),
-            "independent of the row order": _on(_shuffled, mixed),
-            "deterministic": _on(_twice, mixed),
-            "does not modify the table": _on(_leaves_table, mixed),
-            "fit does not see the price": _on(_fit_is_blind, ordinary),
-            "transform does not see the price": _on(_transform_is_blind, ordinary),
-            "update learns from more rows": _on(_updates, ordinary, mixed),
-            "module imports no torch": lambda make: require_import_without_torch(make()),
-            "runs without torch": _on(_runs_without_torch, ordinary),
-        },
-        make,
-    )
+    return {
+        "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
+        "names its columns": _names,
+        "state is JSON": _on(_is_json, mixed),
+        "state survives JSON": _on(_survives, mixed),
+        "state holds everything that fit learned": _on(_holds_all, mixed),
+        "finite float32 for ordinary texts": _on(_usable, ordinary, ordinary),
+        "finite float32 for unseen texts": _on(_usable, ordinary, mixed),
+        "finite float32 when fitted on difficult texts": _on(_usable, mixed, mixed),
+        "accepts a table without rows": _on(_usable, ordinary, none),
+        "a row alone equals the row in a batch": _on(_alone, mixed),
+        "independent of the row order": _on(_shuffled, mixed),
+        "deterministic": _on(_twice, mixed),
+        "does not modify the table": _on(_leaves_table, mixed),
+        "fit does not see the price": _on(_fit_is_blind, ordinary),
+        "transform does not see the price": _on(_transform_is_blind, ordinary),
+        "update learns from more rows": _on(_updates, ordinary, mixed),
+        "module imports no torch": lambda make: require_import_without_torch(make()),
+        "runs without torch": _on(_runs_without_torch, ordinary),
+    }
 
 
 def _on(check: Callable[..., None], *tables: Callable[[], Table]) -> Callable[[Make], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch.autograd.gradcheck import GradcheckError
 from pricekit.nets.inference import torch_engine
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import batch, difference, ordinary_prices
-from pricekit.testing.models import export_bytes, seeded, small_model, stored_into
-from pricekit.testing.runner import ByHand, Check, Make, fail, is_float32, require_methods, shown
+from pricekit.testing.models import export_bytes, small_model, stored_into
+from pricekit.testing.runner import ByHand, Checks, Make, fail, is_float32, require_methods, shown
 from pricekit.wording import shorten
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
@@ -24,9 +23,9 @@ NEIGHBOURS = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0)
 FARTHEST = 2.0**30
 
 
-def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
+def checks(by_hand: ByHand | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_loss`."""
-    named: dict[str, Callable[[Make], None]] = {
+    checks: Checks = {
         "is a module with fit and to_price": _is_made,
         "buffers hold everything that fit learned": _holds_all,
         "a scalar with a gradient": _scalar,
@@ -39,8 +38,8 @@ def checks(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         "to_price exports": _exports,
     }
     if by_hand is not None:
-        named["the value derived by hand"] = partial(_by_hand, case=by_hand)
-    return seeded(named, make)
+        checks["the value derived by hand"] = partial(_by_hand, case=by_hand)
+    return checks
 
 
 def _fitted(make: Make, *, dtype: torch.dtype = torch.float32, price: Tensor | None = None) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,19 +17,8 @@ from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
 from pricekit.nets.transformer import SmallTransformer
 from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
-from pricekit.testing.runner import Check, Make, fail, named
+from pricekit.testing.runner import fail
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
-
-
-def seeded(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Check]:
-    """Return checks of one plugin with a fixed seed, which restore the random state of torch."""
-    return named({name: partial(_seeded, check) for name, check in checks.items()}, make)
-
-
-def _seeded(check: Callable[[Make], None], make: Make) -> None:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        check(make)
 
 
 class MeanEncoder(nn.Module):

@@ -19,8 +19,8 @@ from pricekit.errors import PricekitError
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.network import PriceModel
 from pricekit.testing.data import batch
-from pricekit.testing.models import seeded, small_model
-from pricekit.testing.runner import Check, Make, fail, require_methods, shown
+from pricekit.testing.models import small_model
+from pricekit.testing.runner import Checks, Make, fail, require_methods, shown
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 STEPS = 6
@@ -32,23 +32,20 @@ SCHEDULES = ((0, 1), (0, TOTAL), (WARMUP, TOTAL), (5, 5), (20, 10))
 PEAK = 1 + 1e-6
 
 
-def checks(make: Make) -> list[Check]:
+def checks() -> Checks:
     """Return the checks; see `pricekit.testing.check_policy`."""
-    return seeded(
-        {
-            "has defaults, optimizer and schedule": _is_made,
-            "defaults are a valid configuration": _defaults,
-            "every trainable parameter once": _every_parameter,
-            "steps lower a convex loss": _lowers,
-            "works with and without fused": _fused,
-            "schedule is finite, from 0 to 1": partial(_bounded, offset=0),
-            "schedule accepts fractional steps": partial(_bounded, offset=0.5),
-            "schedule warms up": _warms_up,
-            "schedule ends at its minimum": _ends,
-            "resuming changes nothing": _resumes,
-        },
-        make,
-    )
+    return {
+        "has defaults, optimizer and schedule": _is_made,
+        "defaults are a valid configuration": _defaults,
+        "every trainable parameter once": _every_parameter,
+        "steps lower a convex loss": _lowers,
+        "works with and without fused": _fused,
+        "schedule is finite, from 0 to 1": partial(_bounded, offset=0),
+        "schedule accepts fractional steps": partial(_bounded, offset=0.5),
+        "schedule warms up": _warms_up,
+        "schedule ends at its minimum": _ends,
+        "resuming changes nothing": _resumes,
+    }
 
 
 def _is_made(make: Make) -> None:

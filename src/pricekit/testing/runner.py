@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.abc import MetaPathFinder
@@ -24,6 +24,9 @@ from pricekit.wording import shorten
 
 Make = Callable[[], Any]
 """Creates a plugin; a class without options can be passed itself."""
+
+Checks = dict[str, Callable[[Make], None]]
+"""What is checked, by name: each function gets what creates the plugin."""
 
 ByHand = tuple[Sequence[float], Sequence[float], Sequence[float], float]
 """Prices to fit a loss on, raw outputs and their true prices, both (B,), and the expected loss."""
@@ -85,8 +88,8 @@ class Check:
         return self.name
 
 
-def named(checks: Mapping[str, Callable[[Make], None]], make: Make) -> list[Check]:
-    """Return named checks of one plugin; an exception of the plugin becomes a CheckFailed."""
+def named(checks: Checks, make: Make) -> list[Check]:
+    """Return named checks of one plugin, which seed torch; an exception of the plugin becomes a CheckFailed."""
     return [Check(name, partial(_run, function, make)) for name, function in checks.items()]
 
 
@@ -153,8 +156,12 @@ def shown(value: Any) -> str:
 
 
 def _run(function: Callable[[Make], None], make: Make) -> None:
+    torch = sys.modules.get(TORCH)
     try:
-        function(make)
+        with torch.random.fork_rng(devices=[]) if torch else nullcontext():
+            if torch:
+                torch.manual_seed(0)
+            function(make)
     except CheckFailed:
         raise
     except (Exception, SystemExit) as error:

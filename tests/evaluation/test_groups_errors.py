@@ -7,8 +7,13 @@ import pandas as pd
 import pytest
 
 from pricekit.errors import DataError
-from pricekit.evaluation.error_report import ErrorReport, error_table, find_errors, groupings_of_errors
-from pricekit.evaluation.groups import quantities_of
+from pricekit.evaluation.groups import (
+    ErrorReport,
+    error_table,
+    find_errors,
+    groupings_of_errors,
+    quantities_of,
+)
 from pricekit.metrics import SMAPE, smape
 
 

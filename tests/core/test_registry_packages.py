@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pricekit.core import packages
+from pricekit.core import registry
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def record(monkeypatch):
 
     def set_record(text):
         found = SimpleNamespace(read_text={"direct_url.json": text}.get)
-        monkeypatch.setattr(packages, "distribution", {"pricekit": found}.__getitem__)
+        monkeypatch.setattr(registry, "distribution", {"pricekit": found}.__getitem__)
 
     return set_record
 
@@ -22,8 +22,8 @@ def test_a_package_of_the_sources_is_installed_from_its_folder(record, tmp_path)
     (sources / "plugins" / "pricekit-serve" / "pyproject.toml").write_text("")
     record(f'{{"url": "{sources.as_uri()}", "dir_info": {{"editable": true}}}}')
     expected = f"pip install '{sources}/plugins/pricekit-serve'"
-    assert packages.install_command("pricekit-serve") == expected
-    assert packages.install_command("other") == "pip install other"
+    assert registry.install_command("pricekit-serve") == expected
+    assert registry.install_command("other") == "pip install other"
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_a_package_of_the_sources_is_installed_from_its_folder(record, tmp_path)
 )
 def test_otherwise_the_index_has_it(record, text):
     record(text)
-    assert packages.install_command("pricekit-serve") == "pip install pricekit-serve"
+    assert registry.install_command("pricekit-serve") == "pip install pricekit-serve"
 
 
 def test_pricekit_need_not_be_installed(monkeypatch):
     def absent(name):
-        raise packages.PackageNotFoundError(name)
+        raise registry.PackageNotFoundError(name)
 
-    monkeypatch.setattr(packages, "distribution", absent)
-    assert packages.install_command("a") == "pip install a"
+    monkeypatch.setattr(registry, "distribution", absent)
+    assert registry.install_command("a") == "pip install a"
