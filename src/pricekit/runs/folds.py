@@ -95,19 +95,19 @@ def make_plan(
     check_weights(table)
     leaks = check_leaks(table, config, allow_leak=allow_leak)
     if table.time is not None:
-        fold, together = folds_by_time(table.time, folds), np.arange(len(table))
+        fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        together = duplicates_in(table)
-        sizes = [rows for rows in np.bincount(together) if rows > 1]
+        groups = duplicates_in(table)
+        sizes = [rows for rows in np.bincount(groups) if rows > 1]
         if sizes:
             alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )
-        fold = assign_folds(table.known_price, together, folds, config.seed)
+        fold = assign_folds(table.known_price, groups, folds, config.seed)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
-    return FoldPlan(replace(table, together=together), rejected, fold, leaks)
+    return FoldPlan(replace(table, together=groups), rejected, fold, leaks)
 
 
 def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:

@@ -219,7 +219,7 @@ def measure(prepared: Prepared, state: TrainingState, started: float) -> dict[st
         progress("pricing the validation rows", len(actual)) as advance,
     ):
         size = job.config.training.eval_batch_size
-        own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=advance)
+        own = predict(job.model, valid.inputs, size, part=job.processes.part, advance=advance)
     prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
     job.model.cpu()
     if job.processes.main:

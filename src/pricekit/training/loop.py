@@ -282,7 +282,7 @@ def _prices(session: Session, valid: PricedInputs, interrupted: Interrupts) -> n
             valid.inputs,
             session.config.training.eval_batch_size,
             autocast=session.stepper.objective.autocast,
-            share=session.processes.share,
+            part=session.processes.part,
             advance=advance_or_stop,
         )
     if interrupted.agreed():  # before the others wait for this process's prices

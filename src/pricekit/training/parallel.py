@@ -47,8 +47,8 @@ class Processes:
         self.main: bool = self.rank == 0
 
     @property
-    def share(self) -> tuple[int, int]:
-        """The share of this process in work that all of them share: its rank and their number."""
+    def part(self) -> tuple[int, int]:
+        """The part of this process in work that all of them share: its rank and their number."""
         return self.rank, self.count
 
     def wait(self) -> None:
