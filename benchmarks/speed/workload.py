@@ -27,7 +27,7 @@ from pricekit.text.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
 from pricekit.training.loop import train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
-from pricekit.training.parallel import Interrupts, Processes
+from pricekit.training.parallel import Processes
 from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 
@@ -126,7 +126,7 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     with tempfile.TemporaryDirectory() as folder:
         session = start_session(job, Path(folder), resume=False, started=time.perf_counter())
     session.time_budget.total_steps = ENDLESS
-    never = Interrupts(threading.Event(), processes)
+    never = threading.Event()
 
     def run() -> None:
         with fast_math(config.speed), torch_threads(session.loader.torch_threads):

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from pricekit.training.checkpoint import (
 )
 from pricekit.training.guard import SpikeError, spike
 from pricekit.training.machine import describe, fast_math, torch_threads
-from pricekit.training.parallel import Interrupts
 from pricekit.training.session import Job, Session, start_session
 from pricekit.training.step import random_seed
 from pricekit.wording import counted, duration
@@ -78,12 +78,11 @@ def fit(
     if job.processes.main and not session.finished:
         advance_to(session.run_folder, "unfinished")  # a finished run that is trained further
     with (
-        defer_interrupts(alone=job.processes.count == 1) as noticed,
+        defer_interrupts(alone=job.processes.count == 1) as interrupted,
         fast_math(job.config.speed),
         torch_threads(session.loader.torch_threads),
         _progress(session) as advance,
     ):
-        interrupted = Interrupts(noticed, job.processes)
         while not session.finished:
             try:
                 out_of_time = run_epoch(session, interrupted, advance)
@@ -92,7 +91,7 @@ def fit(
                 session.retry(error)
                 advance(session.state.position - before)
                 continue
-            if interrupted.agreed():  # at the end of the validation
+            if job.processes.any(interrupted.is_set()):  # at the end of the validation
                 session.save(LAST)
                 raise KeyboardInterrupt
             if out_of_time:
@@ -131,7 +130,7 @@ def log_plan(session: Session) -> None:
     logger.info(describe(job.processes.device, session.stepper.precision, config.speed, job.processes.count))
 
 
-def run_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bool:
+def run_epoch(session: Session, interrupted: Event, advance: Advance) -> bool:
     """Train, validate and report one epoch; return whether the time budget ended it."""
     state, rows_before, began = session.state, session.state.rows, time.perf_counter()
     out_of_time = train_epoch(session, interrupted, advance)
@@ -149,12 +148,12 @@ def run_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bo
     return out_of_time
 
 
-def train_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> bool:
+def train_epoch(session: Session, interrupted: Event, advance: Advance) -> bool:
     """Take the remaining optimizer steps of an epoch; return whether the time budget ended it.
 
     Args:
         session: the training in progress.
-        interrupted: ends the epoch with a checkpoint and KeyboardInterrupt after a signal.
+        interrupted: ends the epoch with a checkpoint and KeyboardInterrupt, if it is set in any process.
         advance: moves a progress bar whose unit is a step of the schedule.
     """
     state, processes = session.state, session.processes
@@ -182,7 +181,7 @@ def train_epoch(session: Session, interrupted: Interrupts, advance: Advance) -> 
             seconds = session.time_budget.remaining_seconds(state.position, later)
             logger.info(f"estimated time left: at most {duration(seconds)}")
         advance(state.position - before, total.note())
-        stop, every = interrupted.after_step(), session.config.training.save_steps
+        stop, every = processes.any(interrupted.is_set()), session.config.training.save_steps
         if stop or (every and state.step % every == 0):
             total.store()
             session.save(LAST)
@@ -242,12 +241,13 @@ class EpochLoss:
         return loss
 
 
-def validate(session: Session, interrupted: Interrupts) -> EpochResult:
+def validate(session: Session, interrupted: Event) -> EpochResult:
     """Return the result of the current epoch: the score of the scored weights on the validation rows, if there are any.
 
     Args:
         session: the training in progress.
-        interrupted: ends the validation with a checkpoint and KeyboardInterrupt after a signal; resuming repeats it.
+        interrupted: ends the validation, which resuming repeats, with a checkpoint and KeyboardInterrupt, if it is set
+            in any process.
 
     Raises:
         SpikeError: a weight or a price is not finite.
@@ -266,7 +266,7 @@ def validate(session: Session, interrupted: Interrupts) -> EpochResult:
     )
 
 
-def _prices(session: Session, valid: PricedInputs, interrupted: Interrupts) -> np.ndarray:
+def _prices(session: Session, valid: PricedInputs, interrupted: Event) -> np.ndarray:
     """Return the prices of the scored weights for the validation rows, float32 (N,)."""
     shown = session.shows_progress and session.time_budget.pause > BAR_SECONDS
     own = np.zeros(len(valid.price), np.float32)
@@ -274,7 +274,7 @@ def _prices(session: Session, valid: PricedInputs, interrupted: Interrupts) -> n
 
         def advance_or_stop(units: float, note: str = "") -> None:
             advance(units, note)
-            if interrupted.noticed.is_set():
+            if interrupted.is_set():
                 raise _StopError
 
         own = predict(
@@ -285,7 +285,7 @@ def _prices(session: Session, valid: PricedInputs, interrupted: Interrupts) -> n
             part=session.processes.part,
             advance=advance_or_stop,
         )
-    if interrupted.agreed():  # before the others wait for this process's prices
+    if session.processes.any(interrupted.is_set()):  # before the others wait for this process's prices
         session.save(LAST)
         raise KeyboardInterrupt
     prices = session.processes.sum(torch.from_numpy(own)).numpy()
