@@ -31,7 +31,6 @@ GUARDS = (
     "pricekit.training.checkpoint:check_seal",
     "pricekit.training.session:check_finite",
     "pricekit.training.guard:GradientGuard.gradients",
-    "pricekit.training.guard:GradientGuard.check",
     "pricekit.training.guard:GradientGuard.read",
     "pricekit.training.guard:GradientGuard.watch",
 )

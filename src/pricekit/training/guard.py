@@ -17,9 +17,6 @@ from pricekit.training.batches import Batch
 MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
 
-READ_EVERY = 16
-"""Steps without clipping on a CPU of which one has all its gradients checked."""
-
 ADVICE = (
     "Train again with a lower training.learning_rate, with training.max_grad_norm=1.0, or with "
     "training.retry_after_spike=true. The last checkpoint is kept, and contains only finite values"
@@ -37,11 +34,6 @@ def spike(problem: str) -> SpikeError:
 
 class GradientGuard:
     """Checks the gradients of each step, at once or some steps later; a GPU would have to be awaited.
-
-    Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
-    step would take two percent of a small model's training. So a CPU checks the loss of each step, and all gradients
-    every `READ_EVERY` steps. A weight that becomes infinite or NaN in between makes the next loss so; a row of an
-    embedding is found when a batch has it again, or before the next checkpoint.
 
     Args:
         model: the model in training.
@@ -63,22 +55,6 @@ class GradientGuard:
     def gradients(self) -> dict[str, Tensor]:
         """Return the gradients by the name of their parameter."""
         return {name: parameter.grad for name, parameter in self.named if parameter.grad is not None}
-
-    def check(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
-        """Check the gradients of a step that does not clip them.
-
-        Args:
-            step: counted from 1.
-            loss: of the step, a scalar.
-            batches: of the step, to find the cause.
-
-        Raises:
-            SpikeError: a gradient, or on a CPU the loss, is not finite.
-        """
-        if self.alone and not self.waits and step % READ_EVERY and math.isfinite(loss.item()):
-            return
-        gradients = self.gradients()
-        self.watch(step, gradients, gradient_norms(gradients.values()), loss, batches)
 
     def watch(
         self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
@@ -155,12 +131,6 @@ def _owner(name: str, config: RunConfig) -> str:
     )
 
 
-def _culprit(config: RunConfig) -> str:
-    """Describe what may have changed weights: with clipping, all gradients were finite."""
-    policy = f"the policy '{config.policy.name}'"
-    return policy if config.training.max_grad_norm is not None else f"a gradient or {policy}"
-
-
 @torch.no_grad()
 def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> str:
     """Compute the parts of the model again; return the first whose result is not finite, "" for none.
@@ -170,7 +140,9 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
     for name, parameter in model.named_parameters() if batches else ():
         if not _is_finite(parameter):
             owner = _owner(name, config)
-            return f"the weights of {owner} ({name}), which {_culprit(config)} changed in an earlier step"
+            # All gradients were finite.
+            policy = f"the policy '{config.policy.name}'"
+            return f"the weights of {owner} ({name}), which {policy} changed in an earlier step"
     for batch in batches:
         ids, mask, features, price = (
             batch[name] for name in ("input_ids", "attention_mask", "features", "price")
@@ -225,7 +197,7 @@ def check_finite(
                 plain = name.removeprefix("module.")
                 raise spike(
                     f"after step {step}, the {kind} of {_owner(plain, config)} are not finite ({plain}); "
-                    f"{_culprit(config)} changed them. They are not saved"
+                    f"the policy '{config.policy.name}' changed them. They are not saved"
                 )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items() if optimizer else ():

@@ -135,15 +135,13 @@ class Stepper:
     def _update_weights(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
         most = self.training.max_grad_norm
         try:
+            self.scaler.unscale_(self.optimizer)
+            gradients = self.guard.gradients()
+            norms = gradient_norms(gradients.values())
+            if not self.scaler.is_enabled():  # the scaler skips what is not finite
+                self.guard.watch(step, gradients, norms, loss, batches)
             if most is not None:
-                self.scaler.unscale_(self.optimizer)
-                gradients = self.guard.gradients()
-                norms = gradient_norms(gradients.values())
-                if not self.scaler.is_enabled():  # the scaler skips what is not finite
-                    self.guard.watch(step, gradients, norms, loss, batches)
                 clip_gradients(gradients.values(), norms, most)
-            elif not self.scaler.is_enabled():
-                self.guard.check(step, loss, batches)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
