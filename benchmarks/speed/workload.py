@@ -25,10 +25,9 @@ from pricekit.runs.split import columns_of
 from pricekit.table import Columns, Table, read_usable
 from pricekit.text.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
-from pricekit.training.loop import train_epoch
+from pricekit.training.loop import Job, Session, start_session, train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
 from pricekit.training.parallel import Processes
-from pricekit.training.session import Job, Session, start_session
 from speed.timing import synchronize
 
 INVENTED = 4000

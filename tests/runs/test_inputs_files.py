@@ -21,7 +21,7 @@ from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
-from pricekit.training.session import Session
+from pricekit.training.loop import Session
 from tests.faults.commands import Command
 
 TREES = {

@@ -44,12 +44,14 @@ from pricekit.runs.folder import (
     MEMBERS,
     SOURCE,
     Folder,
+    check_tables,
     read_sketch_of,
     require_plugins,
+    saved_config,
+    to_resume,
     writing,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.resume import check_tables, saved_config, to_resume
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config

@@ -62,10 +62,10 @@ from pricekit.table import Table
 from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
+from pricekit.training.loop import Job
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.training.policies import Quick
-from pricekit.training.session import Job
 from pricekit.training.time_budget import feature_seconds
 
 _SAMPLE_ROWS = 64

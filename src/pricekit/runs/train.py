@@ -59,9 +59,8 @@ from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit
 from pricekit.runs.split import Source, load_split
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
-from pricekit.training.loop import fit
+from pricekit.training.loop import Job, Stage, fit
 from pricekit.training.parallel import Processes
-from pricekit.training.session import Job, Stage
 from pricekit.training.time_budget import first_pass_ends, training_ends
 from pricekit.wording import counted
 

@@ -31,10 +31,9 @@ from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.record import advance_to, clear_away
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
-from pricekit.runs.folder import Folder, check_same_rows, writing
-from pricekit.runs.folds import check_from_start
+from pricekit.runs.cross_validation import check_from_start
+from pricekit.runs.folder import Folder, check_same_rows, saved_config, to_resume, writing
 from pricekit.runs.load import load_model
-from pricekit.runs.resume import saved_config, to_resume
 from pricekit.runs.split import Source
 from pricekit.runs.study import (
     BASE,
