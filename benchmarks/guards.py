@@ -31,6 +31,7 @@ GUARDS = (
     "pricekit.training.checkpoint:check_seal",
     "pricekit.training.loop:check_finite",
     "pricekit.training.guard:GradientGuard.gradients",
+    "pricekit.training.guard:GradientGuard.is_due",
     "pricekit.training.guard:GradientGuard.read",
     "pricekit.training.guard:GradientGuard.watch",
 )

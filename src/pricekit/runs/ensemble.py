@@ -339,8 +339,6 @@ def cross_fitted(
     with tracked("fitting ensemble weights", np.unique(fold).tolist()) as folds:
         for held in folds:
             others = fold != held
-            if not others.any():  # a single row
-                others = ~others
             counted = None if counts is None or not counts[others].any() else counts[others]
             weights = fit_weights(predicted[others], price[others], metric, counted)
             prices[fold == held] = weighted(predicted[fold == held], weights)

@@ -280,7 +280,7 @@ class Trial:
 
     Attributes:
         watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
-        cache: a folder in which several runs on the same rows have their tokens and features.
+        cache: a folder in which several runs on the same rows have their fitted features.
     """
 
     watch: Callable[[EpochResult], None] | None = None
@@ -529,7 +529,7 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -
     part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
     warm = None if init is None or part.resumed else WarmStart.open(Path(init))
     with (
-        InputFiles(part.folder, new, trial.cache) as files,
+        InputFiles(part.folder, new) as files,
         progress("preparing", 5) as advance,
     ):
         advance(0, "tokenizer and features")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,9 @@ from pricekit.training.batches import Batch
 
 MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
+
+READ_EVERY = 16
+"""Steps without clipping on a CPU of which one has all its gradients checked."""
 
 ADVICE = (
     "Train again with a lower training.learning_rate, with training.max_grad_norm=1.0, or with "
@@ -34,6 +36,11 @@ def spike(problem: str) -> SpikeError:
 
 class GradientGuard:
     """Checks the gradients of each step, at once or some steps later; a GPU would have to be awaited.
+
+    Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
+    step would take two percent of a small model's training. So a CPU checks the loss of each step, and all gradients
+    every `READ_EVERY` steps. A weight that becomes infinite or NaN in between makes the next loss so; a row of an
+    embedding is found when a batch has it again, or before the next checkpoint.
 
     Args:
         model: the model in training.
@@ -56,8 +63,23 @@ class GradientGuard:
         """Return the gradients by the name of their parameter."""
         return {name: parameter.grad for name, parameter in self.named if parameter.grad is not None}
 
+    def is_due(self, step: int, loss: Tensor) -> bool:
+        """Return whether a step that does not clip its gradients has them checked.
+
+        Args:
+            step: counted from 1.
+            loss: of the step, a scalar.
+        """
+        often = self.waits or not self.alone
+        return often or step % READ_EVERY == 0 or not math.isfinite(loss.item())
+
     def watch(
-        self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
+        self,
+        step: int,
+        gradients: Mapping[str, Tensor],
+        norms: Tensor,
+        loss: Tensor,
+        batches: Sequence[Batch],
     ) -> None:
         """Check the norms of a step's gradients, on a GPU some steps later.
 
@@ -71,13 +93,10 @@ class GradientGuard:
         Raises:
             SpikeError: a norm is not finite.
         """
-        if not self.waits:
-            # Processes share the gradients, but each has a loss of its own.
-            if not math.isfinite(float(norms.sum() + loss if self.alone else norms.sum())):
-                raise self._error(step, norms, loss, list(gradients), batches)
-            return
         self.unread.append((step, norms, loss, list(gradients)))
-        if len(self.unread) >= MOST_UNREAD:
+        if not self.waits:
+            self.read(batches)
+        elif len(self.unread) >= MOST_UNREAD:
             self.read()
 
     def explain(self, step: int) -> None:
@@ -89,20 +108,18 @@ class GradientGuard:
         self.read()
         check_finite(step, self.model, None, None, self.config)
 
-    def read(self) -> None:
-        """Check the norms that were remembered; raises SpikeError."""
+    def read(self, batches: Sequence[Batch] = ()) -> None:
+        """Check the norms that were remembered; raises SpikeError, whose cause is found in batches of the last step."""
         unread, self.unread = self.unread, []
         if unread and not bool(torch.cat([norms for _, norms, _, _ in unread]).isfinite().all()):
             for step, norms, loss, names in unread:
                 if not bool(norms.isfinite().all()):
-                    raise self._error(step, norms, loss, names, ())
+                    raise self._error(step, norms, loss, names, batches)
 
     def _error(
         self, step: int, norms: Tensor, loss: Tensor, names: Sequence[str], batches: Sequence[Batch]
     ) -> SpikeError:
         wrong = [name for name, norm in zip(names, norms.tolist(), strict=True) if not math.isfinite(norm)]
-        if not wrong:  # each is finite, but not their sum
-            wrong = list(names)
         try:
             cause = _cause(self.model, self.config, batches)
         except (RuntimeError, MemoryError):  # such as full memory: the error is reported without it
@@ -131,6 +148,12 @@ def _owner(name: str, config: RunConfig) -> str:
     )
 
 
+def _culprit(config: RunConfig) -> str:
+    """Describe what may have changed weights: with clipping, all gradients were finite."""
+    policy = f"the policy '{config.policy.name}'"
+    return policy if config.training.max_grad_norm is not None else f"a gradient or {policy}"
+
+
 @torch.no_grad()
 def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> str:
     """Compute the parts of the model again; return the first whose result is not finite, "" for none.
@@ -140,9 +163,7 @@ def _cause(model: PriceModel, config: RunConfig, batches: Sequence[Batch]) -> st
     for name, parameter in model.named_parameters() if batches else ():
         if not _is_finite(parameter):
             owner = _owner(name, config)
-            # All gradients were finite.
-            policy = f"the policy '{config.policy.name}'"
-            return f"the weights of {owner} ({name}), which {policy} changed in an earlier step"
+            return f"the weights of {owner} ({name}), which {_culprit(config)} changed in an earlier step"
     for batch in batches:
         ids, mask, features, price = (
             batch[name] for name in ("input_ids", "attention_mask", "features", "price")
@@ -197,7 +218,7 @@ def check_finite(
                 plain = name.removeprefix("module.")
                 raise spike(
                     f"after step {step}, the {kind} of {_owner(plain, config)} are not finite ({plain}); "
-                    f"the policy '{config.policy.name}' changed them. They are not saved"
+                    f"{_culprit(config)} changed them. They are not saved"
                 )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items() if optimizer else ():
