@@ -125,15 +125,8 @@ def attend(
     return torch.cat(texts, 2).transpose(1, 2), None
 
 
-def no_mask(*args: Any, **kwargs: Any) -> None:
-    """Return no mask, because there is no padding."""
-
-
-def use_unpadded(model: Any) -> None:
-    """Make a transformers model use `attend`."""
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, no_mask)
-    model.set_attn_implementation(NAME)
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)  # there is no padding
 
 
 def takes_whole_mask(config: Any) -> bool:
@@ -201,15 +194,12 @@ class TransformerEncoder(nn.Module):
         self.padded_attention: str = model.config._attn_implementation or "sdpa"
         self.unpadded = unpadded
         if unpadded:  # a new module is in training mode
-            use_unpadded(model)
+            model.set_attn_implementation(NAME)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Switch between training and evaluation, and between attention without and with padding."""
         if self.unpadded and mode != self.training:
-            if mode:
-                use_unpadded(self.model)
-            else:
-                self.model.set_attn_implementation(self.padded_attention)
+            self.model.set_attn_implementation(NAME if mode else self.padded_attention)
         return super().train(mode)
 
     @property

@@ -89,8 +89,20 @@ if TYPE_CHECKING:
     from optuna.trial import Trial as OptunaTrial
 
 
+START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
+CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"
+RUN, DEFAULT = "run", "default"
+
 RUNS, PRICES, CACHE = "trials", "prices", "cache"
 """Folders in that of a search: runs of trials in progress; prices of finished trials; features of all trials."""
+
+WORK = (RUNS, PRICES, CACHE)
+"""Folders that a finished search no longer has."""
+
+HOUR = 3600.0
+FIRST_PASS, SECOND_PASS = 0.95, 0.65
+"""The time of each pass of a model at the end for a row, as a part of that of a fold's run. The first pass trains on
+fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
 
 CACHE_BYTES = 2_000_000_000
 WATCHED_FROM = 1 / 3
@@ -317,7 +329,7 @@ class _Checking:
         yield advance
 
 
-def search(task: Task) -> None:
+def run_trials(task: Task) -> None:
     """Run trials until their time or number is reached.
 
     The first trial, that of the configuration that the search starts from, has the machine for itself: it shows how
@@ -457,19 +469,6 @@ def _work(task: Task, number: int, errors: Any) -> None:
         errors.put(TrainingError(f"a trial failed: {type(error).__name__}: {error}"))
 
 
-START, ROWS, FACTS = "tune.toml", "search.json", "tune.json"
-CONFIG, TRIALS, IMPORTANCE, FINAL = "config.toml", "trials.csv", "importance.csv", "final.parquet"
-RUN, DEFAULT = "run", "default"
-
-WORK = (RUNS, PRICES, CACHE)
-"""Folders that a finished search no longer has."""
-
-HOUR = 3600.0
-FIRST_PASS, SECOND_PASS = 0.95, 0.65
-"""The time of each pass of a model at the end for a row, as a part of that of a fold's run. The first pass trains on
-fewer rows, but writes more; the second one takes over the columns that were fitted out of fold."""
-
-
 def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode = "new") -> dict[str, Any]:
     """Search for better settings than those of a configuration.
 
@@ -553,7 +552,7 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
 
 def _search(task: Task) -> dict[str, Any]:
     """Run the trials and finish; return the content of `tune.json`."""
-    search(task)
+    run_trials(task)
     study = open_study(task.folder, task.config.seed)
     if base_trial(study) is None or (count_trials(study) < 2 and task.order.trials != 1):
         raise _too_short(study, task)
