@@ -223,7 +223,7 @@ def test_a_member_may_take_the_time_that_is_left_and_late_ones_are_left_out(cata
     left = iter([100.0, 60.0, 59.0])
     seen = []
 
-    def trained_in(source, config, folder, *, resume):
+    def trained_in(source, config, folder):
         seen.append((folder.name, config.training.time_budget))
         return train(source, config.model_copy(deep=True), folder) | {"seconds": 60.0}
 

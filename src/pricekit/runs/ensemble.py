@@ -21,7 +21,6 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.comparison import shared_rows
 from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
-from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.io.digests import LISTING, list_files, unlist_files, write_listed
@@ -39,7 +38,6 @@ from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE,
     ENSEMBLE_FINISHED,
-    FILES,
     INTERVALS,
     MEMBERS,
     SOURCE,
@@ -173,7 +171,7 @@ def _read_input(path: Path) -> EnsembleInput:
     runs = tuple(path / f"fold-{fold}" for fold in folds) if kind == "cross-validation" else (path,)
     for run in runs:
         finished_record(run, "run")
-        check_intact(run, (*FILES, *assets_in(run)))
+        check_intact(run, None)
     return EnsembleInput(path, runs, held_out)
 
 

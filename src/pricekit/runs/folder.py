@@ -96,7 +96,6 @@ REFIT_FINISHED = tuple(name for name in FINISHED if name not in TAKEN_OVER)
 """What `files.json` lists: STARTED when a run is started; FINISHED or REFIT_FINISHED when it, or its second pass, is
 finished. Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.
 """
-FILES = (*STARTED, *FINISHED)
 
 ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
 ENSEMBLE_FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)

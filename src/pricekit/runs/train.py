@@ -17,7 +17,6 @@ from pricekit.core.calls import observed
 from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
-from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.io.digests import write_listed
@@ -33,7 +32,6 @@ from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
 from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
-    FILES,
     FINISHED,
     INTERVALS,
     REFIT_FINISHED,
@@ -127,7 +125,7 @@ def train_unless_finished(source: Source, config: RunConfig, folder: Path) -> di
     if not processes.from_main(float(state_of(folder).name == "finished")):
         return train(source, config, folder, "resume")
     with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
-        check_intact(folder, (*FILES, *assets_in(folder)))
+        check_intact(folder, None)
         split = add_pseudo_labels(source, load_split(source, config), config, folder)
         check_same_rows(folder, read_source(folder)["digest"] == split.digest())
         return read_intact(folder, "run.json")
