@@ -29,9 +29,9 @@ from pricekit.datasets import make_catalog
 GUARDS = (
     "pricekit.training.checkpoint:seal",
     "pricekit.training.checkpoint:check_seal",
-    "pricekit.training.session:check_finite",
+    "pricekit.training.loop:check_finite",
     "pricekit.training.guard:GradientGuard.gradients",
-    "pricekit.training.guard:GradientGuard.check",
+    "pricekit.training.guard:GradientGuard.is_due",
     "pricekit.training.guard:GradientGuard.read",
     "pricekit.training.guard:GradientGuard.watch",
 )

@@ -17,8 +17,8 @@ from pricekit.config import build_config
 from pricekit.errors import ConfigError
 from pricekit.nets.network import PriceModel
 from pricekit.training.batches import plan_epoch
+from pricekit.training.loop import prepare_encoder
 from pricekit.training.optimizers import sparse_embeddings
-from pricekit.training.session import prepare_encoder
 from pricekit.training.step import Objective
 from speed.timing import Run, synchronize
 from speed.workload import LEARNING_RATE, Workload, fresh_model

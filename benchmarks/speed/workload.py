@@ -25,10 +25,9 @@ from pricekit.runs.split import columns_of
 from pricekit.table import Columns, Table, read_usable
 from pricekit.text.tokens import encode, pad_id_of
 from pricekit.training.batches import PricedInputs, epoch_batches
-from pricekit.training.loop import train_epoch
+from pricekit.training.loop import Job, Session, start_session, train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
-from pricekit.training.parallel import Interrupts, Processes
-from pricekit.training.session import Job, Session, start_session
+from pricekit.training.parallel import Processes
 from speed.timing import synchronize
 
 INVENTED = 4000
@@ -125,7 +124,7 @@ def own_epoch(workload: Workload, changes: dict[str, Any] | None = None) -> tupl
     with tempfile.TemporaryDirectory() as folder:
         session = start_session(job, Path(folder), resume=False, started=time.perf_counter())
     session.time_budget.total_steps = ENDLESS
-    never = Interrupts(threading.Event(), processes)
+    never = threading.Event()
 
     def run() -> None:
         with fast_math(config.speed), torch_threads(session.loader.torch_threads):

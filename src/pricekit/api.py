@@ -241,8 +241,7 @@ def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
     started = began()
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder:
-        from pricekit.runs.trials import Order
-        from pricekit.runs.tuning import config_to_search
+        from pricekit.runs.tuning import Order, config_to_search
         from pricekit.runs.tuning import tune as run_search
 
         config = config_to_search(folder, options, mode)

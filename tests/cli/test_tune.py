@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pricekit.datasets import make_catalog
-from pricekit.runs import trials
+from pricekit.runs import tuning
 
 SMALL = [
     *("--features", "fast15", "--epochs", 2, "--max-length", 32, "--folds", 2, "--no-refit", "--quiet"),
@@ -44,13 +44,13 @@ def test_the_result_is_a_table_a_comparison_and_the_next_command(pricekit, table
 
 
 def test_the_printed_command_continues_an_interrupted_search(pricekit, table, monkeypatch):
-    def train(source, config, folder, call=trials.train, **given):
+    def train(source, config, folder, call=tuning.train, **given):
         if folder.name == "1-0":
             os.kill(os.getpid(), signal.SIGTERM)
         return call(source, config, folder, **given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "train", train)
+        patch.setattr(tuning, "train", train)
         code, _, err = pricekit("tune", table, "--out", "tuned", "--time-budget", "20m", *SMALL)
     assert code == 130
     assert f"continue with: pricekit tune '{table}' --out tuned --resume" in err

@@ -11,7 +11,7 @@ import torch
 import pricekit as pk
 from pricekit.datasets import make_catalog
 from pricekit.runs.opened import open_run
-from pricekit.training import session
+from pricekit.training import loop
 from tests.nets.tiny_weights import KINDS, write_weights
 
 WITHOUT_TORCH = """
@@ -42,12 +42,12 @@ def test_a_family_trains_resumes_exports_and_predicts_without_torch(kind, rank, 
     options = {"backbone": "encoder", "weights": weights, "features": ["fast15"], "max_length": 160}
     whole = pk.train(tmp_path / "t.csv", out=tmp_path / "whole", settings=settings, **options)
 
-    def stop(self, pause, call=session.Session.after_pause):
+    def stop(self, pause, call=loop.Session.after_pause):
         call(self, pause)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.Session, "after_pause", stop)
+        patch.setattr(loop.Session, "after_pause", stop)
         with pytest.raises(KeyboardInterrupt):
             pk.train(tmp_path / "t.csv", out=tmp_path / "resumed", settings=settings, **options)
     resumed = pk.train(tmp_path / "t.csv", out=tmp_path / "resumed", resume=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pricekit.nets import transformer
-from pricekit.nets.encoder import NAME, pack
+from pricekit.nets.encoder import NAME
 from pricekit.nets.transformer import Architecture, UnpaddedOptions
 from tests.nets.test_contract import TEXTS, tiny
 
@@ -52,8 +52,11 @@ def test_it_predicts_with_padding():
 
 
 def test_real_tokens_are_packed_in_order():
-    text, position, starts = pack(batch()[1])
-    assert text.tolist() == [0] * 9 + [1] * 5 + [2] + [3] * 9
-    assert position.tolist() == [*range(9), *range(5), 0, *range(9)]
-    assert starts.tolist() == [0, 9, 14, 15, 24]
-    assert starts.dtype == torch.int32
+    encoder, packed = make(BERT, "mean", True), {}
+    encoder.model.register_forward_pre_hook(lambda _, args, named: packed.update(named), with_kwargs=True)
+    ids, mask = batch()
+    encoder(ids, mask)
+    assert packed["input_ids"].tolist() == [ids[mask > 0].tolist()]
+    assert packed["position_ids"].tolist() == [[*range(9), *range(5), 0, *range(9)]]
+    assert packed["starts"].tolist() == [0, 9, 14, 15, 24]
+    assert packed["starts"].dtype == torch.int32

@@ -21,13 +21,12 @@ from pricekit.evaluation.scores import facts_of
 from pricekit.io.record import advance_to
 from pricekit.metrics import smape
 from pricekit.runs import cross_validation as cv
-from pricekit.runs import folds
 from pricekit.runs import train as runs
 from pricekit.runs.cross_validation import cross_validate
 from pricekit.runs.ensemble import make_ensemble
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
-from pricekit.training.session import Session
+from pricekit.training.loop import Session
 
 HOLD_AND_DIE = """
 import os, signal, sys
@@ -129,7 +128,7 @@ def test_a_killed_cross_validation_resumes_where_it_stopped(done, table, tmp_pat
         return call(*args, **named)
 
     monkeypatch.setattr(runs, "train", train)
-    monkeypatch.setattr(folds, "duplicates_in", None)  # the folds are those that were written
+    monkeypatch.setattr(cv, "duplicates_in", None)  # the folds are those that were written
     cross_validate(Source(table), config(), out, mode="resume")
     assert called == ["fold-1", "fold-2"]
     whole, mine = read_held_out(done[0]), read_held_out(out)

@@ -23,7 +23,7 @@ from pricekit.runs.load import load_model
 from pricekit.runs.opened import open_ensemble, open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.training.session import Session
+from pricekit.training.loop import Session
 
 MEMBERS = {
     "plain": {"features": ["optimized22"]},

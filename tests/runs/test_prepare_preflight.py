@@ -22,7 +22,7 @@ from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.training import loop
-from pricekit.training.session import start_session
+from pricekit.training.loop import start_session
 
 
 class MeanEncoder(nn.Module):

@@ -85,7 +85,7 @@ def test_a_student_killed_before_its_first_checkpoint_keeps_its_pseudo_labelled_
     config = tiny_config(ONE_EPOCH)
     whole = train(source, config, tmp_path / "whole")
     with monkeypatch.context() as broken:
-        broken.setattr("pricekit.training.session.save_checkpoint", _full)
+        broken.setattr("pricekit.training.loop.save_checkpoint", _full)
         with raises(OSError):
             train(source, config, out)
     code, _, err = pricekit("train", catalog, "--out", out, "--resume")

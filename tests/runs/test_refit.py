@@ -26,8 +26,8 @@ from pricekit.runs.refit import all_rows
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
+from pricekit.training.loop import Session, start_session
 from pricekit.training.machine import Monitor
-from pricekit.training.session import Session, start_session
 from pricekit.training.time_budget import TimeBudget
 
 SLOW = pytest.mark.slow  # more moments of the same kind

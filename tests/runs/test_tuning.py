@@ -14,7 +14,7 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.io.files import read_json
 from pricekit.io.record import state_of
 from pricekit.metrics import SMAPE
-from pricekit.runs import study, trials, tuning
+from pricekit.runs import study, tuning
 from pricekit.runs.opened import open_run
 from pricekit.runs.tuning import WORK
 from pricekit.table import read_usable
@@ -43,12 +43,12 @@ def done(frame, tmp_path_factory):
     """A finished search of four trials, and the ids of the rows that each run was trained and validated on."""
     out, seen = tmp_path_factory.mktemp("tune") / "tuned", []
 
-    def train(source, config, folder, *, call=trials.train, **given):
+    def train(source, config, folder, *, call=tuning.train, **given):
         seen.append({*source.split.train.ids, *source.split.valid.ids})
         return call(source, config, folder, **given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "train", train)
+        patch.setattr(tuning, "train", train)
         found = pk.tune(frame, out=out, trials=4, folds=2, **SMALL)
     return found, seen
 
@@ -134,13 +134,13 @@ def test_a_killed_search_continues_with_its_trials(frame, tmp_path, monkeypatch)
     """It is killed in the third trial, while a line of the study is written."""
     out, calls = tmp_path / "tuned", []
 
-    def train(*args, call=trials.train, **given):
+    def train(*args, call=tuning.train, **given):
         calls.append(args)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return call(*args, **given)
 
-    monkeypatch.setattr(trials, "train", train)
+    monkeypatch.setattr(tuning, "train", train)
     with pytest.raises(KeyboardInterrupt):
         _search(frame, out, 4)
     assert state_of(out).kind == "search"
@@ -188,7 +188,7 @@ def test_a_trial_that_is_stopped_early_leaves_nothing(frame, tmp_path, monkeypat
         after.extend((out / "trials").iterdir())
         return call(*args)
 
-    monkeypatch.setattr(trials, "falls_behind", falls_behind)
+    monkeypatch.setattr(tuning, "falls_behind", falls_behind)
     monkeypatch.setattr(tuning, "finish", finish)
     found = _search(frame, out, 3)
     assert during == [["1-0"], ["2-0"]]
@@ -199,12 +199,12 @@ def test_a_trial_that_is_stopped_early_leaves_nothing(frame, tmp_path, monkeypat
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failing_trial_does_not_count(frame, tmp_path, monkeypatch, failing, logged, raises):
-    def train(source, config, folder, call=trials.train, **given):
+    def train(source, config, folder, call=tuning.train, **given):
         if folder.name.startswith(f"{failing}-"):
             raise TrainingError("a weight is not finite")
         return call(source, config, folder, **given)
 
-    monkeypatch.setattr(trials, "train", train)
+    monkeypatch.setattr(tuning, "train", train)
     if failing == 0:
         with raises(TrainingError):
             _search(frame, tmp_path / "tuned")
@@ -267,7 +267,7 @@ def test_the_best_trial_is_chosen_only_if_it_is_better_beyond_chance(frame, tmp_
         found = {"better": 1 + 0.3 / (1 + trial_.number), "cannot tell": other if trial_.number else start}
         return pk.smape(price * found[verdict], price), price * found[verdict]
 
-    monkeypatch.setattr(trials, "_score", score)
+    monkeypatch.setattr(tuning, "_score", score)
     found = _search(frame, tmp_path / "tuned", 3)
     chosen, folder = read_json(found.path / "tune.json")["chosen"], tmp_path / "tuned" / "default"
     assert read_json(found.path / "tune.json")["on_folds"]["verdict"] == verdict
@@ -310,11 +310,11 @@ def test_several_processes_share_the_trials(frame, tmp_path, monkeypatch):
 
 
 def test_a_search_is_interrupted_by_a_signal(frame, tmp_path, monkeypatch):
-    def train(*args, call=trials.train, **given):
+    def train(*args, call=tuning.train, **given):
         os.kill(os.getpid(), signal.SIGINT)
         return call(*args, **given)
 
-    monkeypatch.setattr(trials, "train", train)
+    monkeypatch.setattr(tuning, "train", train)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores the signal
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -182,7 +182,7 @@ def test_the_launcher_forwards_its_signal(catalog, tmp_path):
 def send_itself(given):
     """Send a signal to one of the processes or to both, in the second epoch: before a step or before the validation."""
     from pricekit.training import loop
-    from pricekit.training.session import Session
+    from pricekit.training.loop import Session
 
     moment, ranks, number = given
     if int(os.environ["RANK"]) not in ranks:

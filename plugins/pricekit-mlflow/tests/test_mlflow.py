@@ -16,7 +16,7 @@ from pricekit.export.export import export_run
 from pricekit.runs.cross_validation import cross_validate
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.training import session
+from pricekit.training import loop
 
 pytest.importorskip("mlflow")
 FILE = "observers/mlflow/run_id.json"
@@ -78,12 +78,12 @@ def artifacts(client, out, folder=None):
 def interrupt(monkeypatch, epoch):
     """Kill training before the checkpoint of an epoch, after its validation and its events."""
 
-    def save(self, name, call=session.Session.save):
+    def save(self, name, call=loop.Session.save):
         if self.state.epoch == epoch and name == "last.safetensors":
             raise KeyboardInterrupt
         call(self, name)
 
-    monkeypatch.setattr(session.Session, "save", save)
+    monkeypatch.setattr(loop.Session, "save", save)
 
 
 def test_a_run_is_an_mlflow_run(catalog, client, logged):

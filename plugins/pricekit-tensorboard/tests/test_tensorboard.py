@@ -10,7 +10,7 @@ from conftest import tiny_config as tiny_config_of
 from pricekit.core.loader import load
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.training import session
+from pricekit.training import loop
 
 pytest.importorskip("tensorboard")
 FOLDER = "observers/tensorboard"
@@ -93,13 +93,13 @@ def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_p
     """A run killed before the second epoch's checkpoint trains and logs that epoch again."""
     out, config = tmp_path / "run", tiny_config({"training": {"epochs": 4}})
 
-    def save(self, name, call=session.Session.save):
+    def save(self, name, call=loop.Session.save):
         if self.state.epoch == 2 and name == "last.safetensors":
             raise KeyboardInterrupt
         call(self, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.Session, "save", save)
+        patch.setattr(loop.Session, "save", save)
         with pytest.raises(KeyboardInterrupt):
             train(Source(catalog), config, out)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pricekit.errors import ConfigError
@@ -117,36 +117,16 @@ def attend(
         attended: Any = varlen_attn(query, key, value, starts, starts, longest, longest, scale=scaling)
         return attended[None], None
     texts = [
-        scaled_dot_product_attention(query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], scale=scaling)
+        functional.scaled_dot_product_attention(
+            query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], scale=scaling
+        )
         for a, b in pairwise(starts.tolist())
     ]
     return torch.cat(texts, 2).transpose(1, 2), None
 
 
-def no_mask(*args: Any, **kwargs: Any) -> None:
-    """Return no mask, because there is no padding."""
-
-
-def use_unpadded(model: Any) -> None:
-    """Make a transformers model use `attend`."""
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, no_mask)
-    model.set_attn_implementation(NAME)
-
-
-def pack(attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the positions of the real tokens of a batch.
-
-    Args:
-        attention_mask: int64 (B, L), ones first.
-
-    Returns:
-        The text of each real token, int64 (T,); its position in it, int64 (T,); the starts, int32 (B + 1,).
-    """
-    text, position = attention_mask.nonzero(as_tuple=True)
-    lengths = attention_mask.sum(1)
-    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
-    return text, position, starts
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)  # there is no padding
 
 
 def takes_whole_mask(config: Any) -> bool:
@@ -214,15 +194,12 @@ class TransformerEncoder(nn.Module):
         self.padded_attention: str = model.config._attn_implementation or "sdpa"
         self.unpadded = unpadded
         if unpadded:  # a new module is in training mode
-            use_unpadded(model)
+            model.set_attn_implementation(NAME)
 
     def train(self, mode: bool = True) -> TransformerEncoder:
         """Switch between training and evaluation, and between attention without and with padding."""
         if self.unpadded and mode != self.training:
-            if mode:
-                use_unpadded(self.model)
-            else:
-                self.model.set_attn_implementation(self.padded_attention)
+            self.model.set_attn_implementation(NAME if mode else self.padded_attention)
         return super().train(mode)
 
     @property
@@ -262,37 +239,40 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the pooled hidden states, float32 (B, H)."""
-        if self.unpadded and self.training:
-            return self._packed(input_ids, attention_mask)
-        live = attention_mask
-        if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
-            live = attention_mask[:, None, None, :].bool()
-        with self._precision(input_ids.device.type):
-            hidden: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
+        hidden = self._states(input_ids, attention_mask)
         if self.pooling == "cls":
             return hidden[:, 0]
         mask = attention_mask.to(hidden.dtype)
         position = torch.cumsum(attention_mask, 1) - 1
+        factors: list[Tensor | float] = [1.0]
+        if self.pooling == "lead":
+            factors.append(1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS))
         means = [
             (hidden * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
-            for weights in (mask * factor for factor in self._factors(position))
+            for weights in (mask * factor for factor in factors)
         ]
         return torch.cat(means, 1)
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the hidden state of each token, float32 (B, L, H)."""
+        if self.unpadded and self.training:
+            return self._unpadded_states(input_ids, attention_mask)
+        live = attention_mask
+        if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
+            live = attention_mask[:, None, None, :].bool()
+        with self._precision(input_ids.device.type):
+            states: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
+        return states
 
     def _precision(self, device: str) -> Any:
         """Return a context without autocast for a family that autocast breaks."""
         broken = self.model.config.model_type in FLOAT32_ONLY and torch.is_autocast_enabled(device)
         return torch.autocast(device, enabled=False) if broken else nullcontext()
 
-    def _factors(self, position: Tensor) -> list[Tensor | float]:
-        """Return the weights of the tokens in each pooled mean."""
-        if self.pooling == "mean":
-            return [1.0]
-        return [1.0, 1 + _LEAD * torch.exp(-position.float() / _LEAD_TOKENS)]
-
-    def _packed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the encoding, computed only from the T real tokens of the batch."""
-        text, position, starts = pack(attention_mask)
+    def _unpadded_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the hidden states, computed only for the T real tokens of the batch; 0 for padding."""
+        text, position = attention_mask.nonzero(as_tuple=True)
+        starts = functional.pad(attention_mask.sum(1).cumsum(0), (1, 0)).to(torch.int32)
         offset = self.model.config.pad_token_id + 1 if self.model.config.model_type == "roberta" else 0
         output = self.model(
             input_ids=input_ids[text, position][None],
@@ -300,14 +280,5 @@ class TransformerEncoder(nn.Module):
             starts=starts,
             longest=input_ids.shape[1],
         )
-        hidden: Tensor = output.last_hidden_state[0].float()
-        if self.pooling == "cls":
-            return hidden[starts[:-1].long()]
-        means = []
-        for factor in self._factors(position):
-            ones = torch.ones_like(text, dtype=hidden.dtype)
-            weights = (ones * factor)[:, None]
-            totals = hidden.new_zeros(len(input_ids), hidden.shape[1] + 1)
-            totals = totals.index_add(0, text, torch.cat([hidden * weights, weights], 1))
-            means.append(totals[:, :-1] / totals[:, -1:])
-        return torch.cat(means, 1)
+        states: Tensor = output.last_hidden_state[0].float()
+        return states.new_zeros(*attention_mask.shape, states.shape[1]).index_put((text, position), states)

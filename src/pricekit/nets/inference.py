@@ -39,7 +39,7 @@ def predict(
     batch_size: int,
     *,
     autocast: Callable[[], Any] = nullcontext,
-    share: tuple[int, int] = (0, 1),
+    part: tuple[int, int] = (0, 1),
     advance: Advance | None = None,
 ) -> np.ndarray:
     """Return the model's price of each row, float32 (N,).
@@ -49,7 +49,7 @@ def predict(
         inputs: N rows.
         batch_size: number of rows per forward pass.
         autocast: returns the context of a forward pass.
-        share: `(k, n)`: only the k-th of each n batches; the prices of the others are 0.
+        part: `(k, n)`: only the k-th of each n batches; the prices of the others are 0.
         advance: moves a progress bar whose unit is a row.
     """
     prices = np.zeros(len(inputs), np.float32)
@@ -57,10 +57,10 @@ def predict(
     lengths, windows = inputs.tokens.lengths, range(0, len(inputs), WINDOW_ROWS)
     parts = (np.arange(start, min(start + WINDOW_ROWS, len(inputs))) for start in windows)
     batches = chain.from_iterable(batches_by_length(lengths, rows, batch_size) for rows in parts)
-    for rows in islice(batches, share[0], None, share[1]):
+    for rows in islice(batches, part[0], None, part[1]):
         prices[rows] = _price(engine, inputs, rows)
         if advance is not None:
-            advance(len(rows) * share[1])
+            advance(len(rows) * part[1])
     return prices
 
 

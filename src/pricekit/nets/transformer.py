@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import BertConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -478,8 +478,14 @@ class SmallTransformer:
             )
         self.options = options
         self.from_scratch = options.weights is None
+        sizes = {
+            "hidden_size": options.width,
+            "num_hidden_layers": options.layers,
+            "num_attention_heads": options.heads,
+            "intermediate_size": 4 * options.width,
+        }
         self._bert = Pretrained(
-            Architecture("transformer", "", "bert"),
+            Architecture("transformer", "", "bert", sizes),
             PretrainedOptions(
                 weights=options.weights,
                 random_weights=self.from_scratch,
@@ -497,20 +503,8 @@ class SmallTransformer:
 
     def architecture(self, tokenizer: Tokenizer) -> State:
         """Return the configuration of the encoder."""
-        if not self.from_scratch:
-            return self._bert.architecture(tokenizer)
-        config = BertConfig(
-            vocab_size=tokenizer.get_vocab_size(),
-            hidden_size=self.options.width,
-            num_hidden_layers=self.options.layers,
-            num_attention_heads=self.options.heads,
-            intermediate_size=4 * self.options.width,
-            hidden_dropout_prob=self.options.dropout,
-            attention_probs_dropout_prob=self.options.dropout,
-            max_position_embeddings=self.max_length,
-            pad_token_id=0,
-        )
-        return _portable(config)
+        state = self._bert.architecture(tokenizer)
+        return state | {"vocab_size": tokenizer.get_vocab_size()} if self.from_scratch else state
 
     def encoder(self, architecture: State, tokenizer: Tokenizer, tokens: Tokens | None) -> TransformerEncoder:
         """Return an encoder with random or pretrained weights; with `tokens` None they are loaded afterwards."""

@@ -21,7 +21,6 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.comparison import shared_rows
 from pricekit.evaluation.held_out import HELD_OUT, HeldOut, read_held_out, report_refit, write_held_out
 from pricekit.evaluation.scores import constant_score, goal_of, metric_of
-from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import prices_of
 from pricekit.io.digests import LISTING, list_files, unlist_files, write_listed
@@ -39,17 +38,18 @@ from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE,
     ENSEMBLE_FINISHED,
-    FILES,
     INTERVALS,
     MEMBERS,
     SOURCE,
     Folder,
+    check_tables,
     read_sketch_of,
     require_plugins,
+    saved_config,
+    to_resume,
     writing,
 )
 from pricekit.runs.opened import open_run, read_sample
-from pricekit.runs.resume import check_tables, saved_config, to_resume
 from pricekit.runs.split import Source, load_split
 from pricekit.runs.train import train, train_unless_finished, warn_if_useless
 from pricekit.runs.warm_start import new_config
@@ -171,7 +171,7 @@ def _read_input(path: Path) -> EnsembleInput:
     runs = tuple(path / f"fold-{fold}" for fold in folds) if kind == "cross-validation" else (path,)
     for run in runs:
         finished_record(run, "run")
-        check_intact(run, (*FILES, *assets_in(run)))
+        check_intact(run, None)
     return EnsembleInput(path, runs, held_out)
 
 
@@ -337,8 +337,6 @@ def cross_fitted(
     with tracked("fitting ensemble weights", np.unique(fold).tolist()) as folds:
         for held in folds:
             others = fold != held
-            if not others.any():  # a single row
-                others = ~others
             counted = None if counts is None or not counts[others].any() else counts[others]
             weights = fit_weights(predicted[others], price[others], metric, counted)
             prices[fold == held] = weighted(predicted[fold == held], weights)

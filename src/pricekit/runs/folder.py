@@ -1,4 +1,6 @@
-"""The folders of runs and ensembles: their files, and how they are written. `pricekit.io.record` has their states.
+"""The folders of runs and ensembles: their files, how they are written, and what a resumed run keeps.
+
+`pricekit.io.record` has their states.
 
 A run:
 
@@ -42,7 +44,7 @@ files.json                size and SHA-256 of these files, and of each member's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,22 +53,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pricekit.config import RunConfig
+from pricekit.config.layers import by_dotted_name, read_saved_config
 from pricekit.core.loader import registry
-from pricekit.errors import TrainingError
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.evaluation.held_out import HELD_OUT
 from pricekit.features.assets import assets_in
 from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, Preprocessor, load_preprocessor
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
 from pricekit.io.files import read_json, write_parquet
 from pricekit.io.locks import owned
-from pricekit.io.log import silence
-from pricekit.io.output import Mode, check_output
+from pricekit.io.log import logger, silence
+from pricekit.io.output import Mode, check_intact, check_output, read_intact
 from pricekit.io.progress import use_reporter_here
 from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
 from pricekit.io.staging import can_stage, replacing
+from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.seen import SEEN
-from pricekit.runs.split import Split
-from pricekit.table import write_rejected
+from pricekit.runs.split import Source, Split
+from pricekit.table import source_name, write_rejected
 from pricekit.table.table import texts_in_parts
 from pricekit.training.checkpoint import BEST
 from pricekit.training.parallel import Processes
@@ -91,7 +96,6 @@ REFIT_FINISHED = tuple(name for name in FINISHED if name not in TAKEN_OVER)
 """What `files.json` lists: STARTED when a run is started; FINISHED or REFIT_FINISHED when it, or its second pass, is
 finished. Checkpoints hold `metrics.jsonl`, and inputs have a checksum of their own.
 """
-FILES = (*STARTED, *FINISHED)
 
 ENSEMBLE, MEMBERS, CONFIG = "ensemble.json", "members", "members.toml"
 ENSEMBLE_FINISHED = (ENSEMBLE, "run.json", INTERVALS, HELD_OUT, SKETCH)
@@ -247,3 +251,70 @@ def writing(out: Path, kind: str, mode: Mode, *, shown: bool) -> Iterator[Folder
         with replacing(out, folder.path, enabled=processes.main):
             yield folder
         processes.wait()
+
+
+def check_tables(source: Source, saved: Path) -> None:
+    """Raise ConfigError if unpriced tables or teachers are given that differ from those of the run to resume.
+
+    Raises:
+        TrainingError: the file with the names of the tables is damaged.
+    """
+    facts = read_intact(saved.parent, saved.name)
+    for parameter, key in (("unpriced", "unpriced"), ("teacher", "teachers")):
+        before = [Path(name).name for name in facts.get(key, [])]
+        now = [Path(source_name(one)).name for one in getattr(source, key)]
+        if now and now != before:
+            raise ConfigError(
+                f"a resumed run keeps its original {key}: {', '.join(before) or 'none'}; leave out {parameter}, or "
+                "train into a new folder",
+                parameters=(parameter,),
+            )
+
+
+def saved_config(file: Path, options: Mapping[str, Any], remedy: str = "train again") -> RunConfig:
+    """Return the configuration with which something to resume was started, with a new time budget if one is given.
+
+    Args:
+        file: the configuration, such as the `config.toml` of a run.
+        options: as of `config_of`.
+        remedy: what to do if the file is damaged, for the message.
+
+    Raises:
+        TrainingError: the file is damaged.
+        ConfigError: an option differs from it.
+    """
+    check_intact(file.parent, [file.name], remedy)
+    time_budget = options.get("time_budget")
+    config = read_saved_config(file, *([{"training": {"time_budget": time_budget}}] if time_budget else []))
+    own, differences = by_dotted_name(read_saved_config(file).model_dump(mode="json")), dict[str, str]()
+    for name, value in options.items():
+        layers = [] if name in RESUMABLE else list(filter(None, layers_of({name: value})))
+        changed = read_saved_config(file, *layers).model_dump(mode="json") if layers else {}
+        for key, new in by_dotted_name(changed).items():
+            if new not in (own.get(key), "auto"):
+                differences.setdefault(name, f"{key} is {own.get(key)!r} there and {new!r} here")
+    if differences:
+        raise ConfigError(
+            f"a resumed run keeps its original settings, and some differ: {'; '.join(differences.values())}. Leave out "
+            f"{', '.join(differences)}, or train into a new folder",
+            parameters=tuple(differences),
+            differences=differences,
+        )
+    return config
+
+
+def to_resume(out: Path, mode: Mode, *kinds: str) -> Path | None:
+    """Return the folder to resume: `out`, or its unfinished replacement; None, with a log, if nothing has begun.
+
+    Raises:
+        TrainingError: it is damaged, or of another kind.
+    """
+    if mode != "resume":
+        return None
+    folder = continued(out)
+    state = state_of(folder)
+    if state.name == "absent":
+        logger.info(f"there is no {kinds[0]} in {out} to resume yet; a new one starts")
+        return None
+    check_output(folder, state.kind if state.kind in kinds else kinds[0], "resume")
+    return folder

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from pricekit import __version__
-from pricekit.features.preprocess import Inputs, Preprocessor, without_price
-from pricekit.features.table_cache import digest_of, read_entry, write_entry
+from pricekit.features.preprocess import Inputs, Preprocessor
 from pricekit.io.causes import named_in_errors
 from pricekit.io.files import temporary_path, write_atomically
 from pricekit.io.mapped import map_file, nameless_file
@@ -33,7 +32,6 @@ from pricekit.text.tokens import Tokens
 TRAIN, VALID = "train.inputs", "valid.inputs"
 INPUTS = (TRAIN, VALID)
 
-_UNCACHED = "tokens and features of this table are not cached"
 _HEADER, _ALIGNMENT = 4096, 64
 _BLOCK_BYTES = 1 << 20
 
@@ -47,12 +45,10 @@ class InputFiles:
     Attributes:
         folder: of the run.
         new: the folder is not written yet.
-        cache: folder of a cache that several runs share, for tables in memory; None: no cache.
     """
 
     folder: Path
     new: bool
-    cache: Path | None
     _beside: dict[str, Path] = field(default_factory=dict)
 
     def inputs(
@@ -70,7 +66,7 @@ class InputFiles:
             OSError: the file cannot be written.
         """
         if table.folder is None:
-            return with_columns(cached_inputs(preprocessor, table, self.cache), preprocessor, columns)
+            return with_columns(preprocessor(table), preprocessor, columns)
         write = partial(_write, preprocessor, table, columns)
         if self.new and os.access(self.folder.parent, os.W_OK):
             path = temporary_path(target_of(self.folder))
@@ -114,34 +110,6 @@ def with_columns(inputs: Inputs, preprocessor: Preprocessor, columns: Mapping[st
     return Inputs(inputs.tokens, features, inputs.pad_id)
 
 
-def cached_inputs(preprocessor: Preprocessor, table: Table, folder: Path | None) -> Inputs:
-    """Return the model inputs of a table: from the cache, or computed and then cached.
-
-    The key is a hash of the table's content, the fitted preprocessor and the version of pricekit. So a change of a
-    text, the tokenizer, the length or a feature results in another file. An unreadable or damaged file is replaced.
-    Inputs with a feature that reads files are not cached.
-
-    Args:
-        preprocessor: the fitted preprocessor.
-        table: N rows.
-        folder: the folder of the cache; None disables it.
-    """
-    if folder is None or any(part.reads_files for part in preprocessor.features.parts):
-        return preprocessor(table)
-    plain = without_price(table, preprocessor.columns)
-    digest = digest_of(f"inputs\0{_key(preprocessor)}", plain, _UNCACHED)
-    if digest is None:
-        return preprocessor(table)
-    path = folder / f"{digest.hexdigest()}.safetensors"
-    cached = read_entry(path)
-    if cached.keys() >= {"ids", "offsets", "features"}:
-        return Inputs(Tokens(cached["ids"], cached["offsets"]), cached["features"], preprocessor.pad_id)
-    inputs = preprocessor(table)
-    arrays = {"ids": inputs.tokens.ids, "offsets": inputs.tokens.offsets, "features": inputs.features}
-    write_entry(path, arrays, _UNCACHED)
-    return inputs
-
-
 def _write(
     preprocessor: Preprocessor, table: Table, columns: Mapping[str, np.ndarray], file: Any, path: Path
 ) -> Inputs:
@@ -165,7 +133,7 @@ def _write(
         text = json.dumps(header | {"checksum": _checksum(file)})
         _write_at(file, 0, np.frombuffer(text.ljust(_HEADER).encode(), np.uint8))
         file.flush()
-        return _map(file, preprocessor)
+        return _map(file, preprocessor, rows, int(offsets[-1]))
 
 
 def open_inputs(path: Path, preprocessor: Preprocessor, rows: int) -> Inputs | None:
@@ -175,19 +143,17 @@ def open_inputs(path: Path, preprocessor: Preprocessor, rows: int) -> Inputs | N
             header = json.loads(file.read(_HEADER))
             expected = {"key": _key(preprocessor), "rows": rows, "checksum": _checksum(file)}
             same = expected.items() <= header.items()
-            return _map(file, preprocessor) if same else None
+            return _map(file, preprocessor, rows, header["tokens"]) if same else None
     except (OSError, ValueError, AttributeError):
         return None
 
 
-def _map(file: Any, preprocessor: Preprocessor) -> Inputs:
-    file.seek(0)
-    header, whole = json.loads(file.read(_HEADER)), map_file(file)
-    rows, width = header["rows"], len(preprocessor.features.names)
+def _map(file: Any, preprocessor: Preprocessor, rows: int, tokens: int) -> Inputs:
+    whole, width = map_file(file), len(preprocessor.features.names)
     places = _places(rows, width)
     features = np.frombuffer(whole, np.float32, rows * width, places[0]).reshape(rows, width)
     offsets = np.frombuffer(whole, np.int64, rows + 1, places[1]).copy()
-    ids = np.frombuffer(whole, np.int32, header["tokens"], places[2])
+    ids = np.frombuffer(whole, np.int32, tokens, places[2])
     return Inputs(Tokens(ids, offsets), features, preprocessor.pad_id)
 
 

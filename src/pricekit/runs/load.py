@@ -27,6 +27,8 @@ class ModelReader:
         path: the folder of a run, an ensemble or a bundle.
         engine: the engine of a bundle; None or "auto" is the fastest on this machine, measured the first time.
         trust: the keys one of which must have signed the bundle; None: no signature is needed.
+
+    Attributes:
         digest: that the bundle must have; None: any.
     """
 
@@ -35,9 +37,9 @@ class ModelReader:
         path: Path,
         engine: str | None = None,
         trust: Trust | None = None,
-        digest: str | None = None,
     ) -> None:
-        self.path, self.engine, self.trust, self.digest = path, engine, trust, digest
+        self.path, self.engine, self.trust = path, engine, trust
+        self.digest: str | None = None
         self._lock = threading.RLock()
         self._bundle: BundleReader | None = None
         self._predictor: Predictor | None = None

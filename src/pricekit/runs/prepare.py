@@ -62,10 +62,10 @@ from pricekit.table import Columns, Table
 from pricekit.text.tokens import pad_id_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
+from pricekit.training.loop import Job
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
 from pricekit.training.policies import Quick
-from pricekit.training.session import Job
 from pricekit.training.time_budget import feature_seconds
 
 _SAMPLE_ROWS = 64
@@ -280,7 +280,7 @@ class Trial:
 
     Attributes:
         watch: called with the result of each epoch of the first pass; an exception that it raises ends the training.
-        cache: a folder in which several runs on the same rows have their tokens and features.
+        cache: a folder in which several runs on the same rows have their fitted features.
     """
 
     watch: Callable[[EpochResult], None] | None = None
@@ -295,6 +295,7 @@ class Pass:
     """A training on rows, in a folder: the only one of a run, or one of two.
 
     Attributes:
+        run: the folder of the run.
         folder: of its files.
         source: of its rows.
         setup: plugins and settings.
@@ -302,8 +303,10 @@ class Pass:
         first: the results of the first pass, in a second one, which trains on all rows.
         reopened: it was started before.
         resumed: it has a checkpoint to continue from.
+        seconds: how long the features, the inputs and the model took, once it is prepared.
     """
 
+    run: Path
     folder: Path
     source: Source
     setup: Setup
@@ -311,6 +314,7 @@ class Pass:
     first: FirstPass | None = None
     reopened: bool = False
     resumed: bool = False
+    seconds: float = 0.0
 
     @property
     def rows(self) -> Table:
@@ -461,27 +465,10 @@ def _write_run(part: Pass, rows: Table, fitted: Fitted, job: Job) -> None:
     advance_to(out, "unfinished")
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A pass of a run that is ready to train.
-
-    Attributes:
-        run: the folder of the run.
-        part: the pass.
-        job: the model to train, its rows and its settings.
-        seconds: how long the features, the inputs and the model took.
-    """
-
-    run: Path
-    part: Pass
-    job: Job
-    seconds: float
-
-
 def prepare(
     source: Source, config: RunConfig, folder: Folder, started: float, trial: Trial = NO_TRIAL
-) -> Prepared:
-    """Read the rows, then start a new run in a folder, or open the one that it contains.
+) -> tuple[Pass, Job]:
+    """Read the rows, then start a new run in a folder, or open the one that it contains; return what trains.
 
     Args:
         source: the tables.
@@ -503,25 +490,24 @@ def prepare(
     split = load_split(source, config, resumed, folder_for_files(path))
     split = add_pseudo_labels(source, split, config, path if reopened else None)
     setup = replace(setup, config=config.for_rows(len(split.train)))
-    part = Pass(path, source, setup, split, first, reopened)
-    return _prepare(part, folder.path, feature_seconds(config, started), trial)
+    part = Pass(folder.path, path, source, setup, split, first, reopened)
+    return _prepare(part, feature_seconds(config, started), trial)
 
 
-def prepare_refit(before: Prepared, first: FirstPass) -> Prepared:
+def prepare_refit(before: Pass, first: FirstPass) -> tuple[Pass, Job]:
     """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
-    torch.manual_seed(before.job.config.seed)
-    part = replace(before.part, folder=before.run / REFIT, first=first, reopened=False)
-    return _prepare(part, before.run, None, NO_TRIAL)
+    torch.manual_seed(before.setup.config.seed)
+    part = replace(before, folder=before.run / REFIT, first=first, reopened=False)
+    return _prepare(part, None, NO_TRIAL)
 
 
-def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -> Prepared:
+def _prepare(part: Pass, feature_limit: float | None, trial: Trial) -> tuple[Pass, Job]:
     """Prepare a pass: the first process starts a new one, and the others open it.
 
     A new folder is written after every plugin has processed a batch.
 
     Args:
         part: the pass.
-        run: the folder of the run.
         feature_limit: seconds for features that learn from prices; None: as long as they take.
         trial: of a search.
     """
@@ -532,7 +518,7 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -
     part = replace(part, resumed=part.reopened and (part.folder / LAST).exists())
     warm = None if init is None or part.resumed else WarmStart.open(Path(init))
     with (
-        InputFiles(part.folder, new, trial.cache) as files,
+        InputFiles(part.folder, new) as files,
         progress("preparing", 5) as advance,
     ):
         advance(0, "tokenizer and features")
@@ -576,7 +562,7 @@ def _prepare(part: Pass, run: Path, feature_limit: float | None, trial: Trial) -
         logger.info(
             f"{part.folder} has no checkpoint: its first epoch is repeated, with the same rows and settings"
         )
-    return Prepared(run, part, job, time.perf_counter() - began)
+    return replace(part, seconds=time.perf_counter() - began), job
 
 
 def _fit(

@@ -46,9 +46,8 @@ from pricekit.io.record import advance_to
 from pricekit.nets.encoder import FLOAT32_ONLY
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers
-from pricekit.runs.folder import Folder, writing
+from pricekit.runs.folder import Folder, to_resume, writing
 from pricekit.runs.prepare import check_length
-from pricekit.runs.resume import to_resume
 from pricekit.table import DEFAULT_READ_OPTIONS, Columns, ReadOptions, TableSource, iter_table, source_name
 from pricekit.text.tokens import Tokens, batches_by_length, encode, pad_id_of, pad_rows
 from pricekit.training.batches import epoch_batches

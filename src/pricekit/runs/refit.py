@@ -35,7 +35,7 @@ from pricekit.runs.split import Source, Split
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
 from pricekit.training.checkpoint import write_metrics
-from pricekit.training.session import Job, Stage
+from pricekit.training.loop import Job, Stage
 
 _KEY = "first_pass"
 

@@ -244,8 +244,8 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
 
 def duplicates_in(table: Table) -> np.ndarray:
     """Return equal numbers for the rows that a split keeps together, int64 (N,): duplicates, and the user's groups."""
-    together = split_groups_of(table.text, table.known_price, folder=table.folder)
-    return together if table.group is None else joined_groups(together, table.group)
+    groups = split_groups_of(table.text, table.known_price, folder=table.folder)
+    return groups if table.group is None else joined_groups(groups, table.group)
 
 
 def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tuple[Table, Table]:
@@ -285,19 +285,19 @@ def _new_rows(table: Table, seen: Seen) -> np.ndarray:
 
 def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the training and of the validation rows."""
-    price, share, together = table.known_price, config.validation_fraction, table.together
-    assert together is not None
+    price, fraction, groups = table.known_price, config.validation_fraction, table.together
+    assert groups is not None
     if table.time is not None and np.ptp(table.time) > 0:
-        return split_by_time(table.time, share)
+        return split_by_time(table.time, fraction)
     if table.group is not None:
-        if not np.ptp(together):
+        if not np.ptp(groups):
             raise DataError(
                 f"the groups of the column '{config.columns.group}' share duplicate texts, which connect all rows, so "
                 "none can be held out. Choose another column, or leave the groups out",
                 parameters=("group",),
             )
-        return split_whole_groups(price, together, share, config.seed)
-    return split_groups(price, together, share, config.seed)
+        return split_whole_groups(price, groups, fraction, config.seed)
+    return split_groups(price, groups, fraction, config.seed)
 
 
 def _read(

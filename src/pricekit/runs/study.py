@@ -30,7 +30,7 @@ from pricekit.errors import ConfigError
 from pricekit.io.files import write_text
 from pricekit.io.log import logger
 from pricekit.options import settings_layers
-from pricekit.runs.folds import FoldPlan, make_plan
+from pricekit.runs.cross_validation import FoldPlan, make_plan
 from pricekit.runs.split import (
     Source,
     Split,

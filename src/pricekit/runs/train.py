@@ -17,7 +17,6 @@ from pricekit.core.calls import observed
 from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
-from pricekit.features.assets import assets_in
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.io.digests import write_listed
@@ -33,7 +32,6 @@ from pricekit.nets.inference import predict
 from pricekit.nets.network import PriceModel
 from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
-    FILES,
     FINISHED,
     INTERVALS,
     REFIT_FINISHED,
@@ -48,20 +46,19 @@ from pricekit.runs.inputs import delete_inputs
 from pricekit.runs.opened import open_files, read_sample
 from pricekit.runs.prepare import (
     NO_TRIAL,
-    Prepared,
+    Pass,
     Trial,
     plugins_of,
     prepare,
     prepare_refit,
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels
-from pricekit.runs.refit import FirstPass, all_rows, first_job, job_until, refit_job, refits, share_of_first
+from pricekit.runs.refit import FirstPass, first_job, job_until, refit_job, refits, share_of_first
 from pricekit.runs.split import Source, load_split
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
-from pricekit.training.loop import fit
+from pricekit.training.loop import Job, Stage, fit
 from pricekit.training.parallel import Processes
-from pricekit.training.session import Job, Stage
 from pricekit.training.time_budget import first_pass_ends, training_ends
 from pricekit.wording import counted
 
@@ -101,15 +98,14 @@ def train(
     """
     started = time.perf_counter() if started is None else started
     with writing(out, "run", mode, shown=config.speed.progress) as folder:
-        prepared = prepare(source, config, folder, started, trial)
-        job, split = prepared.job, prepared.part.split
+        part, job = prepare(source, config, folder, started, trial)
         if job.processes.main and folder.path != out:  # for observers, who read their files
             keep_others(out, folder.path)
         settings = job.config.model_dump(mode="json", exclude_none=True)
-        rows = {"train": len(split.train), "valid": len(split.valid)}
+        rows = {"train": len(part.split.train), "valid": len(part.split.valid)}
         start = {"config": settings, "rows": rows, "resumed": folder.resumed}
         with observed("run", folder.path, start, enabled=job.processes.main) as facts:
-            facts |= _train(prepared, started)
+            facts |= _train(part, job, started)
         job.processes.wait()
         return facts
 
@@ -129,51 +125,51 @@ def train_unless_finished(source: Source, config: RunConfig, folder: Path) -> di
     if not processes.from_main(float(state_of(folder).name == "finished")):
         return train(source, config, folder, "resume")
     with owned(folder, "run", TrainingError, enabled=processes.main):  # deletes the lock of a killed process
-        check_intact(folder, (*FILES, *assets_in(folder)))
+        check_intact(folder, None)
         split = add_pseudo_labels(source, load_split(source, config), config, folder)
         check_same_rows(folder, read_source(folder)["digest"] == split.digest())
         return read_intact(folder, "run.json")
 
 
-def _train(prepared: Prepared, started: float) -> dict[str, Any]:
+def _train(part: Pass, job: Job, started: float) -> dict[str, Any]:
     """Train the only pass of a run, or both, or the second one of a run that is resumed in it; return its facts."""
-    part, job = prepared.part, prepared.job
     budget, first = job.config.training.time_budget, part.first
     if first is not None:
-        return _refit(prepared, first, started, first.facts["seconds"])
-    ends, fits = training_ends(budget, prepared.seconds), False
+        return _refit(part, job, first, started, first.facts["seconds"])
+    ends, fits = training_ends(budget, part.seconds), False
     if refits(job.config, part.source):
-        ends, fits = first_pass_ends(budget, started, prepared.seconds, share_of_first(part.split))
+        ends, fits = first_pass_ends(budget, started, part.seconds, share_of_first(part.split))
         fits = bool(job.processes.from_main(float(fits)))
     job = first_job(job, part.split, ends) if fits else job_until(job, ends)
-    state = fit(job, prepared.run, resume=part.resumed, started=started)
-    facts = measure(prepared, state, started)
+    state = fit(job, part.run, resume=part.resumed, started=started)
+    facts = measure(part, job, state, started)
     if fits:
-        first = FirstPass(facts, state.history, state.position, read_state(prepared.run / BEST)["step"])
+        first = FirstPass(facts, state.history, state.position, read_state(part.run / BEST)["step"])
         if job.processes.main:
-            delete_inputs(prepared.run)  # the second pass has others
+            delete_inputs(part.run)  # the second pass has others
         job.processes.wait()
-        return _refit(prepare_refit(prepared, first), first, started, state.seconds)
+        return _refit(*prepare_refit(part, first), first, started, state.seconds)
     if job.processes.main:
-        complete_run(prepared.run, facts, job.model, FINISHED)
+        complete_run(part.run, facts, job.model, FINISHED)
     return facts
 
 
-def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float) -> dict[str, Any]:
+def _refit(part: Pass, job: Job, first: FirstPass, started: float, earlier: float) -> dict[str, Any]:
     """Train the second pass of two, on all rows, and finish the run with its weights.
 
     If the time budget leaves it fewer steps than the first pass took, the weights of that pass are kept.
 
     Args:
-        prepared: the second pass.
+        part: the second pass.
+        job: of it.
         first: the results of the first one.
         started: `time.perf_counter()` when this process began.
         earlier: seconds of training in other processes, which a checkpoint of the second pass contains.
     """
-    run, folder, budget = prepared.run, prepared.part.folder, prepared.job.config.training.time_budget
+    run, folder, budget = part.run, part.folder, job.config.training.time_budget
     stage = Stage(run, first.position, earlier, history=first.history)
-    job = refit_job(replace(prepared.job, stage=stage), first, training_ends(budget, prepared.seconds))
-    state = fit(job, folder, resume=prepared.part.resumed, started=started)
+    job = refit_job(replace(job, stage=stage), first, training_ends(budget, part.seconds))
+    state = fit(job, folder, resume=part.resumed, started=started)
     seconds = round(state.seconds + time.perf_counter() - started, 1)
     complete = budget is None or state.step >= first.best_steps
     facts = first.facts | {"seconds": seconds}
@@ -197,7 +193,7 @@ def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float)
     job.model.cpu()
     job.model.estimate_share = facts["estimate_share"]
     if complete:
-        rows = all_rows(prepared.part.split)
+        rows = part.rows
         sketch = second_sketch(read_sketch_of(run), rows, job.train.inputs, read_preprocessor(folder))
         write_text(folder / SKETCH, sketch.to_text())
         complete_run(folder, facts, job.model, REFIT_FINISHED)
@@ -208,10 +204,9 @@ def _refit(prepared: Prepared, first: FirstPass, started: float, earlier: float)
     return facts
 
 
-def measure(prepared: Prepared, state: TrainingState, started: float) -> dict[str, Any]:
+def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[str, Any]:
     """Price the validation rows, and write them and the price intervals; return the facts of the run."""
-    part, job, out = prepared.part, prepared.job, prepared.run
-    split, valid = part.split, job.valid
+    out, split, valid = part.run, part.split, job.valid
     assert valid is not None
     actual, init = split.valid.known_price, read_source(out).get("init")
     with (
@@ -219,7 +214,7 @@ def measure(prepared: Prepared, state: TrainingState, started: float) -> dict[st
         progress("pricing the validation rows", len(actual)) as advance,
     ):
         size = job.config.training.eval_batch_size
-        own = predict(job.model, valid.inputs, size, share=job.processes.share, advance=advance)
+        own = predict(job.model, valid.inputs, size, part=job.processes.part, advance=advance)
     prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
     job.model.cpu()
     if job.processes.main:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,24 +63,23 @@ class GradientGuard:
         """Return the gradients by the name of their parameter."""
         return {name: parameter.grad for name, parameter in self.named if parameter.grad is not None}
 
-    def check(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
-        """Check the gradients of a step that does not clip them.
+    def is_due(self, step: int, loss: Tensor) -> bool:
+        """Return whether a step that does not clip its gradients has them checked.
 
         Args:
             step: counted from 1.
             loss: of the step, a scalar.
-            batches: of the step, to find the cause.
-
-        Raises:
-            SpikeError: a gradient, or on a CPU the loss, is not finite.
         """
-        if self.alone and not self.waits and step % READ_EVERY and math.isfinite(loss.item()):
-            return
-        gradients = self.gradients()
-        self.watch(step, gradients, gradient_norms(gradients.values()), loss, batches)
+        often = self.waits or not self.alone
+        return often or step % READ_EVERY == 0 or not math.isfinite(loss.item())
 
     def watch(
-        self, step: int, gradients: Mapping[str, Tensor], norms: Tensor, loss: Tensor, batches: Any
+        self,
+        step: int,
+        gradients: Mapping[str, Tensor],
+        norms: Tensor,
+        loss: Tensor,
+        batches: Sequence[Batch],
     ) -> None:
         """Check the norms of a step's gradients, on a GPU some steps later.
 
@@ -95,13 +93,10 @@ class GradientGuard:
         Raises:
             SpikeError: a norm is not finite.
         """
-        if not self.waits:
-            # Processes share the gradients, but each has a loss of its own.
-            if not math.isfinite(float(norms.sum() + loss if self.alone else norms.sum())):
-                raise self._error(step, norms, loss, list(gradients), batches)
-            return
         self.unread.append((step, norms, loss, list(gradients)))
-        if len(self.unread) >= MOST_UNREAD:
+        if not self.waits:
+            self.read(batches)
+        elif len(self.unread) >= MOST_UNREAD:
             self.read()
 
     def explain(self, step: int) -> None:
@@ -113,20 +108,18 @@ class GradientGuard:
         self.read()
         check_finite(step, self.model, None, None, self.config)
 
-    def read(self) -> None:
-        """Check the norms that were remembered; raises SpikeError."""
+    def read(self, batches: Sequence[Batch] = ()) -> None:
+        """Check the norms that were remembered; raises SpikeError, whose cause is found in batches of the last step."""
         unread, self.unread = self.unread, []
         if unread and not bool(torch.cat([norms for _, norms, _, _ in unread]).isfinite().all()):
             for step, norms, loss, names in unread:
                 if not bool(norms.isfinite().all()):
-                    raise self._error(step, norms, loss, names, ())
+                    raise self._error(step, norms, loss, names, batches)
 
     def _error(
         self, step: int, norms: Tensor, loss: Tensor, names: Sequence[str], batches: Sequence[Batch]
     ) -> SpikeError:
         wrong = [name for name, norm in zip(names, norms.tolist(), strict=True) if not math.isfinite(norm)]
-        if not wrong:  # each is finite, but not their sum
-            wrong = list(names)
         try:
             cause = _cause(self.model, self.config, batches)
         except (RuntimeError, MemoryError):  # such as full memory: the error is reported without it

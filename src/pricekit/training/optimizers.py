@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adamw import adamw as torch_adamw
 from torch.optim.swa_utils import AveragedModel
 
 from pricekit.config import TrainingConfig
 
 
-class RowwiseAdagrad(torch.optim.Optimizer):
+class RowwiseAdagrad(torch.optim.AdamW):
     """Row-wise Adagrad for sparse gradients, AdamW for dense ones.
 
     Sparse gradients come from embeddings. A step reads and writes only the rows of the batch, so its cost does not
@@ -36,6 +35,10 @@ class RowwiseAdagrad(torch.optim.Optimizer):
     zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+    _step_dense = unwrap(torch.optim.AdamW.step)
+    __setstate__ = (
+        torch.optim.Optimizer.__setstate__
+    )  # that of AdamW expects the state of dense parameters alone
 
     def __init__(
         self,
@@ -45,20 +48,18 @@ class RowwiseAdagrad(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        super().__init__(params, lr, betas, eps, weight_decay, fused=True)
+        self._step_supports_amp_scaling = False  # the scaler itself unscales gradients and skips steps
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
-            dense: list[Tensor] = []
             for parameter in group["params"]:
                 if parameter.grad is not None and parameter.grad.is_sparse:
                     _adagrad_rows(parameter, parameter.grad, self.state[parameter], group)
-                elif parameter.grad is not None:
-                    dense.append(parameter)
-            if dense:
-                _adamw(dense, [self.state[parameter] for parameter in dense], group)
+                    parameter.grad = None
+        self._step_dense()
 
 
 def _adagrad_rows(value: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -84,32 +85,6 @@ def coalesced(grad: Tensor) -> Tensor:
 def sparse_rows(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
     """Return a sparse gradient of the shape of another one, from ascending rows."""
     return torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
-
-
-def _adamw(values: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
-    """Update all dense parameters in one call."""
-    for value, state in zip(values, states, strict=True):
-        if not state:
-            step = torch.zeros((), dtype=torch.float32, device=value.device)
-            state |= {"step": step, "exp_avg": torch.zeros_like(value), "exp_avg_sq": torch.zeros_like(value)}
-        state["step"] = state["step"].to(value.device)  # a checkpoint is loaded on the CPU
-    means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-    torch_adamw(
-        values,
-        [value.grad for value in values if value.grad is not None],
-        means,
-        squares,
-        [],
-        steps,
-        fused=True,
-        amsgrad=False,
-        beta1=group["betas"][0],
-        beta2=group["betas"][1],
-        lr=group["lr"],
-        weight_decay=group["weight_decay"],
-        eps=group["eps"],
-        maximize=False,
-    )
 
 
 _NORMS = (nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm)

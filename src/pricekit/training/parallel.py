@@ -4,7 +4,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -47,8 +47,8 @@ class Processes:
         self.main: bool = self.rank == 0
 
     @property
-    def share(self) -> tuple[int, int]:
-        """The share of this process in work that all of them share: its rank and their number."""
+    def part(self) -> tuple[int, int]:
+        """The part of this process in work that all of them share: its rank and their number."""
         return self.rank, self.count
 
     def wait(self) -> None:
@@ -65,20 +65,9 @@ class Processes:
                 distributed.all_reduce(tensor, group=self._group)
         return tensor
 
-    def any_later(self, flag: bool) -> Callable[[], bool]:
-        """Send this process's flag, and return a function that waits for the others' and says whether any is set."""
-        if self.count == 1:
-            return lambda: flag
-        flags = torch.tensor(int(flag))
-        with naming_lost_processes():
-            sent = distributed.all_reduce(flags, group=self._group, async_op=True)
-
-        def answer() -> bool:
-            with naming_lost_processes():
-                sent.wait()
-            return bool(flags)
-
-        return answer
+    def any(self, flag: bool) -> bool:
+        """Return whether a flag is set in any process."""
+        return flag if self.count == 1 else bool(self.sum(torch.tensor(int(flag))))
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Copy the main process's values into the tensors of all others: batch statistics differ between them."""
@@ -223,31 +212,3 @@ def _gathered(group: distributed.ProcessGroup, tensor: Tensor) -> Tensor:
     gathered = tensor.new_empty(group.size() * len(tensor), *tensor.shape[1:])
     distributed.all_gather(list(gathered.chunk(group.size())), tensor, group=group)
     return gathered
-
-
-class Interrupts:
-    """Whether a signal has reached this process, or one of those that train with it.
-
-    Args:
-        noticed: is set when a signal reaches this process.
-        processes: that train together.
-    """
-
-    def __init__(self, noticed: threading.Event, processes: Processes) -> None:
-        self.noticed = noticed
-        self.processes = processes
-        self._answer: Callable[[], bool] | None = None
-
-    def after_step(self) -> bool:
-        """Return whether to stop after this step; several processes agree on it one step later.
-
-        So none of them waits for an answer, and all of them stop after the same step.
-        """
-        if self.processes.count == 1:
-            return self.noticed.is_set()
-        answer, self._answer = self._answer, self.processes.any_later(self.noticed.is_set())
-        return answer is not None and answer()
-
-    def agreed(self) -> bool:
-        """Return whether to stop now; waits for the other processes, which all must ask."""
-        return self.processes.any_later(self.noticed.is_set())()

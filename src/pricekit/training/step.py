@@ -75,9 +75,7 @@ class Stepper:
             self.call.broadcast_buffers = False
             self.call.register_comm_hook(torch.distributed.group.WORLD, mean_gradient)
         self.optimizer = optimizer
-        self.seed = config.seed
-        self.training = config.training
-        self.speed = config.speed
+        self.config = config
         self.processes = processes
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.guard = GradientGuard(model, config, device, processes)
@@ -125,7 +123,7 @@ class Stepper:
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
         scale = self.scaler.get_scale()
         self._update_weights(step + 1, loss, [batch for _, batch, _ in batches])
-        self.optimizer.zero_grad(set_to_none=self.speed.zero_grad_set_to_none)
+        self.optimizer.zero_grad(set_to_none=self.config.speed.zero_grad_set_to_none)
         if self.scaler.is_enabled() and self.scaler.get_scale() < scale:
             self._skip()
             return None
@@ -133,17 +131,17 @@ class Stepper:
         return loss
 
     def _update_weights(self, step: int, loss: Tensor, batches: Sequence[Batch]) -> None:
-        most = self.training.max_grad_norm
+        most = self.config.training.max_grad_norm
         try:
-            if most is not None:
+            watched = not self.scaler.is_enabled()  # the scaler skips what is not finite
+            if most is not None or (watched and self.guard.is_due(step, loss)):
                 self.scaler.unscale_(self.optimizer)
                 gradients = self.guard.gradients()
                 norms = gradient_norms(gradients.values())
-                if not self.scaler.is_enabled():  # the scaler skips what is not finite
+                if watched:
                     self.guard.watch(step, gradients, norms, loss, batches)
-                clip_gradients(gradients.values(), norms, most)
-            elif not self.scaler.is_enabled():
-                self.guard.check(step, loss, batches)
+                if most is not None:
+                    clip_gradients(gradients.values(), norms, most)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
@@ -165,7 +163,7 @@ class Stepper:
             for index, (piece, part) in enumerate(pieces):
                 # Dropout depends only on the run's seed, the step and the position in it, so a resumed run, or one with
                 # more processes, repeats it.
-                seed_torch(random_seed(self.seed, step, number, index), device)
+                seed_torch(random_seed(self.config.seed, step, number, index), device)
                 more = place < last or index < len(pieces) - 1
                 call = self.call
                 with call.no_sync() if more and isinstance(call, DistributedDataParallel) else nullcontext():
@@ -196,7 +194,7 @@ class Stepper:
         self.skipped += 1
         if self.skipped < MAX_SKIPPED:
             return
-        if self.speed.precision != "auto":
+        if self.config.speed.precision != "auto":
             raise TrainingError(
                 f"{self.skipped} consecutive steps overflowed fp16; set speed.precision to bf16 or fp32, lower "
                 "training.learning_rate, or set training.max_grad_norm to 1.0. Earlier checkpoints are kept",

@@ -14,7 +14,7 @@ from pricekit.io.record import advance_to, staging_of
 from pricekit.runs.opened import open_run
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
-from pricekit.training import loop, session
+from pricekit.training import loop
 
 OTHER = {"training": {"epochs": 2}, "seed": 5}
 
@@ -28,13 +28,13 @@ def old(run, tmp_path):
 def failing(error):
     """Fail after the first epoch and its checkpoint."""
 
-    def fail(self, pause, call=session.Session.after_pause):
+    def fail(self, pause, call=loop.Session.after_pause):
         call(self, pause)
         if self.state.epoch:
             raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Session, "after_pause", fail)
+        patch.setattr(loop.Session, "after_pause", fail)
         yield
 
 

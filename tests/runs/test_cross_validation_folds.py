@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import pricekit as pk
 from pricekit.errors import ConfigError, DataError
-from pricekit.runs.folds import assign_folds
+from pricekit.runs.cross_validation import assign_folds
 
 
 @settings(max_examples=25, deadline=None)
