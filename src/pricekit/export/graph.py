@@ -76,14 +76,14 @@ def lstm(states: Any, weight: Any, state_weight: Any, bias: Any, state_bias: Any
     first: Any = op.Constant(value_ints=[0])
     second: Any = op.Constant(value_ints=[1])
     biases = op.Concat(op.Gather(bias, order), op.Gather(state_bias, order), axis=0)
-    found, _, _ = op.LSTM(
+    outputs, _, _ = op.LSTM(
         op.Transpose(states, perm=[1, 0, 2]),
         op.Unsqueeze(op.Gather(weight, order), first),
         op.Unsqueeze(op.Gather(state_weight, order), first),
         op.Unsqueeze(biases, first),
         hidden_size=size,
     )
-    return op.Transpose(op.Squeeze(found, second), perm=[1, 0, 2])
+    return op.Transpose(op.Squeeze(outputs, second), perm=[1, 0, 2])
 
 
 TRANSLATIONS: Mapping[Any, Any] = {

@@ -197,7 +197,7 @@ def find_comparables(
         ConfigError: `k` or `same` is not one of the above.
     """
     check_request(k, same)
-    found: list[Comparables] = []
+    comparables: list[Comparables] = []
     with progress("comparing", max(1, len(table))) as advance:
         for window in table.windows(_ROWS_AT_A_TIME):
             texts, ids = as_list(window.text), window.ids
@@ -207,10 +207,10 @@ def find_comparables(
             for row, id_ in enumerate(ids.tolist()):
                 each = zip(places[row].tolist(), similarities[row].tolist(), strict=True)
                 nearby = (_comparable(products, *one, facts.name[row]) for one in each if one[1] > 0)
-                price = float(prices[len(found)])
-                found.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
+                price = float(prices[len(comparables)])
+                comparables.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
             advance(len(window))
-    return found
+    return comparables
 
 
 def comparables_of(
@@ -344,10 +344,10 @@ def mark_far(rows: pd.DataFrame, products: Products) -> pd.DataFrame:
     `comparable_price` is the median price of up to five similar products, NaN without any. `far` says what is far from
     them: "price", "predicted", "both" or "".
     """
-    found = compare_rows(rows.head(MOST_COMPARED), products)
+    comparables = compare_rows(rows.head(MOST_COMPARED), products)
     typical = np.full(len(rows), np.nan)
     far = [""] * len(rows)
-    for place, (each, price) in enumerate(zip(found, rows["price"], strict=False)):
+    for place, (each, price) in enumerate(zip(comparables, rows["price"], strict=False)):
         if each.median is not None:
             typical[place] = each.median
             far[place] = FAR_CELLS[each.is_far(float(price)), each.far]

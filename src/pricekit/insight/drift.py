@@ -250,7 +250,7 @@ def _drift(
 
 
 def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
-    found = []
+    lines = []
     shifts = []
     if counts.text_length and "text_length" not in sketch.features:
         shifts.append(("text length", "text", sketch.text_length, counts.text_length))
@@ -263,7 +263,7 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
         )
         rank = float(then.ranks() @ rows / rows.sum())
-        found.append([name, kind, each.psi, each.distance, each.chance, rank])
+        lines.append([name, kind, each.psi, each.distance, each.chance, rank])
     for name, now in counts.fields.items():
         field = sketch.fields[name]
         if field.values:  # bins are the named values, all others, and none
@@ -271,14 +271,14 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             before += [max(0, field.filled - sum(before)), max(sketch.rows, field.filled) - field.filled]
             after += [max(0, now.filled - sum(after)), counts.rows - now.filled]
             each = difference(np.array(before), np.array(after), ordered=False)
-            found.append([name, "field", each.psi, each.distance, each.chance, np.nan])
-    frame = pd.DataFrame(found, columns=["name", "kind", "psi", "distance", "chance", "rank"])
+            lines.append([name, "field", each.psi, each.distance, each.chance, np.nan])
+    frame = pd.DataFrame(lines, columns=["name", "kind", "psi", "distance", "chance", "rank"])
     order = np.lexsort((-frame["distance"].to_numpy(float), -frame["psi"].to_numpy(float)))
     return frame.iloc[order].reset_index(drop=True)
 
 
 def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:
-    found = []
+    changes = []
     for name, field in counts.fields.items():
         then = sketch.fields[name]
         changed = _changed(sketch, counts, then.values, then.rare, field.values) if then.values else []
@@ -286,16 +286,16 @@ def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             if abs(after - before) >= LEAST_CHANGE:
                 gone = before >= LEAST_CHANGE and after < VANISHED * before
                 new = after >= LEAST_CHANGE and before < VANISHED * after
-                found.append((name, value, before, after, "gone" if gone else "new" if new else ""))
-    found.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
-    return pd.DataFrame(found, columns=["field", "value", "then", "now", "change"])
+                changes.append((name, value, before, after, "gone" if gone else "new" if new else ""))
+    changes.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
+    return pd.DataFrame(changes, columns=["field", "value", "then", "now", "change"])
 
 
 def _words(sketch: Sketch, counts: Counts) -> pd.DataFrame:
     changed = _changed(sketch, counts, sketch.words, sketch.rare, counts.words) if counts.text_length else []
-    found = [row for row in changed if abs(row[2] - row[1]) >= LEAST_CHANGE_OF_WORDS]
-    found.sort(key=lambda row: -abs(row[2] - row[1]))
-    return pd.DataFrame(found[:MOST_WORDS], columns=["word", "then", "now"])
+    largest = [row for row in changed if abs(row[2] - row[1]) >= LEAST_CHANGE_OF_WORDS]
+    largest.sort(key=lambda row: -abs(row[2] - row[1]))
+    return pd.DataFrame(largest[:MOST_WORDS], columns=["word", "then", "now"])
 
 
 def _changed(
@@ -314,13 +314,13 @@ def _changed(
 
 
 def _absent(sketch: Sketch, counts: Counts, missing: Sequence[str]) -> pd.DataFrame:
-    found = []
+    fields = []
     for name, field in counts.fields.items():
         if name not in (BRAND, UNIT):
             then = 1 - min(sketch.fields[name].filled, sketch.rows) / sketch.rows
-            found.append((name, then, (counts.rows - field.filled) / counts.rows))
-    found += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
-    frame = pd.DataFrame(found, columns=["field", "then", "now"])
+            fields.append((name, then, (counts.rows - field.filled) / counts.rows))
+    fields += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
+    frame = pd.DataFrame(fields, columns=["field", "then", "now"])
     order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
 
@@ -391,11 +391,11 @@ def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, 
     if seen.vectors is None:
         return []
     table, distances = seen.rows.table, domain.distances(seen.vectors)
-    found: list[tuple[object, ...]] = []
+    outliers: list[tuple[object, ...]] = []
     for row in np.argsort(-distances, kind="stable")[:MOST_OUTLIERS].tolist():
         new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
         words = " ".join(new[:MOST_NEW_WORDS])
-        found.append(
+        outliers.append(
             (
                 int(table.row_numbers[row]),
                 table.ids.iloc[row],
@@ -404,7 +404,7 @@ def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, 
                 str(table.text.iloc[row]),
             )
         )
-    return found
+    return outliers
 
 
 def _smape(sketch: Sketch, seen: Seen) -> Measure:
@@ -421,15 +421,15 @@ def _smape(sketch: Sketch, seen: Seen) -> Measure:
 
 
 def _notes(sketch: Sketch, seen: Seen, smape: Measure) -> list[str]:
-    found = describe_rows(seen.rows)
+    notes = describe_rows(seen.rows)
     if seen.rows.missing and seen.priced is None:
-        found.append("So features, predicted prices and the domain classifier are skipped.")
+        notes.append("So features, predicted prices and the domain classifier are skipped.")
     elif seen.rows.missing:
-        found.append("Missing columns are read as empty.")
-    found += _few(sketch, len(seen.rows.table), "rows of the table")
+        notes.append("Missing columns are read as empty.")
+    notes += _few(sketch, len(seen.rows.table), "rows of the table")
     if seen.priced is not None and smape.value is None:
-        found.append("SMAPE is not computed: fewer than ten rows have a known price.")
-    return found
+        notes.append("SMAPE is not computed: fewer than ten rows have a known price.")
+    return notes
 
 
 def _few(sketch: Sketch, rows: int, which: str) -> list[str]:

@@ -32,12 +32,12 @@ _NO_THREAD = "can't start new thread"
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and the chain of its causes."""
-    found: BaseException | None = error
+    cause: BaseException | None = error
     seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 @contextmanager
@@ -88,5 +88,5 @@ def _number(error: BaseException) -> int | None:
     """Return the system's number of an error."""
     if isinstance(error, OSError):
         return error.errno
-    found = _RUST.search(str(error)) if isinstance(error, Exception) else None
-    return int(found[1]) if found else None
+    match = _RUST.search(str(error)) if isinstance(error, Exception) else None
+    return int(match[1]) if match else None

@@ -101,13 +101,13 @@ Location: TypeAlias = Path | Address
 """A local path or an address."""
 
 
-def location_of(given: Any, parameter: str) -> Location:
+def location_of(path: Any, parameter: str) -> Location:
     """Return the location that a user gave: a text with a scheme or `-` is an address, and all else a local path.
 
     `pathlib` paths and other objects with a path are always local.
 
     Args:
-        given: a text or a path.
+        path: a text or a path.
         parameter: the name of the parameter, for messages.
 
     Raises:
@@ -119,13 +119,13 @@ def location_of(given: Any, parameter: str) -> Location:
         >>> location_of("data/new.csv", "table")
         PosixPath('data/new.csv')
     """
-    if isinstance(given, Address):
-        return given
-    if not isinstance(given, str) or not (_is_stream(given) or scheme_of(given)):
-        return path_of(given, parameter)
-    if _is_stream(given):
-        return Address(given)
-    start, _, rest = given.partition("://")
+    if isinstance(path, Address):
+        return path
+    if not isinstance(path, str) or not (_is_stream(path) or scheme_of(path)):
+        return path_of(path, parameter)
+    if _is_stream(path):
+        return Address(path)
+    start, _, rest = path.partition("://")
     address = Address(f"{start.lower()}://{rest.rstrip('/')}")
     if address.scheme not in PROVIDERS:
         known = ", ".join(f"{name}://" for name in PROVIDERS)
@@ -341,8 +341,10 @@ def matching(pattern: Location) -> list[Location]:
         return _without_folders(folder.glob(str(varying)))
     assert isinstance(pattern, Address)
     with explained(pattern, "read"):
-        found = call(pattern, "glob", detail=True)
-        return _addresses(folder, (path for path, facts in found.items() if facts["type"] != "directory"))
+        facts_by_path = call(pattern, "glob", detail=True)
+        return _addresses(
+            folder, (path for path, facts in facts_by_path.items() if facts["type"] != "directory")
+        )
 
 
 def _without_folders(paths: Iterable[Path]) -> list[Location]:
@@ -377,19 +379,19 @@ def fingerprint(location: Location) -> list[object]:
     if isinstance(location, Path):
         if not location.exists():
             return []
-        facts = location.stat()
-        return [str(location.absolute()), facts.st_size, facts.st_mtime_ns]
+        state = location.stat()
+        return [str(location.absolute()), state.st_size, state.st_mtime_ns]
     if location.is_stream:
         return [location.text]
-    found = facts_of(location)
-    return [] if found is None else [location.text, *version_of(found)]
+    facts = facts_of(location)
+    return [] if facts is None else [location.text, *version_of(facts)]
 
 
 def fingerprints_below(folder: Address) -> list[list[object]]:
     """Return the fingerprints of all files below a remote folder by one request, sorted by name; raises DataError."""
     with explained(folder, "read"):
-        found = call(folder, "find", detail=True)
-    return [[name, *version_of(facts)] for name, facts in sorted(found.items())]
+        facts_by_path = call(folder, "find", detail=True)
+    return [[name, *version_of(facts)] for name, facts in sorted(facts_by_path.items())]
 
 
 def version_of(facts: dict[str, Any]) -> list[object]:
@@ -547,12 +549,12 @@ def _write(file: BinaryIO, part: bytes, address: Address, folder: Path) -> None:
 
 
 def _too_small(address: Address, folder: Path, why: str) -> DataError:
-    found = DataError(
+    explanation = DataError(
         f"{address} cannot be copied to the disk of {folder}: {why}. Free some space there, or set the environment "
         "variable TMPDIR to a folder on another disk."
     )
-    found.__cause__ = OSError(next(iter(FULL)), os.strerror(next(iter(FULL))))
-    return found
+    explanation.__cause__ = OSError(next(iter(FULL)), os.strerror(next(iter(FULL))))
+    return explanation
 
 
 @contextmanager
@@ -632,10 +634,10 @@ def upload(local: Path, address: Address) -> None:
         else:
             options = _OPTIONS.get(address.scheme, {})
             repeated(lambda: system.put_file(str(local), target, **options), f"upload {address}")
-    found, expected = (facts_of(address) or {}).get("size"), local.stat().st_size
-    if found != expected:
+    written, expected = (facts_of(address) or {}).get("size"), local.stat().st_size
+    if written != expected:
         raise DataError(
-            f"{address} has {found} bytes after {expected:,} were written; perhaps another process writes it, too. "
+            f"{address} has {written} bytes after {expected:,} were written; perhaps another process writes it, too. "
             "Write it again.",
             parameters=("out",),
         )

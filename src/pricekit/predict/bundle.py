@@ -514,8 +514,8 @@ def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
 def _fetch_run(address: Address) -> Path:
     sizes, digest = _state(address)
     if RECORD not in sizes:
-        found = "contains no model" if sizes else "does not exist"
-        raise BundleError(f"{address} {found}; expected the folder of a run, an ensemble or a bundle")
+        reason = "contains no model" if sizes else "does not exist"
+        raise BundleError(f"{address} {reason}; expected the folder of a run, an ensemble or a bundle")
     place = _place(digest, address)
     if _is_intact(place):
         return place
@@ -539,14 +539,14 @@ def _state(address: Address) -> tuple[dict[str, int], str]:
     """Return the size of each file by its path below a folder, and a digest of all that tells a later version."""
     files = [file for file in files_below(address) if not _NOT_READ.fullmatch(file.name)]
     facts_of_files = zip(files, for_all(fingerprint, files), strict=True)
-    found = {str(file)[len(str(address)) + 1 :]: facts for file, facts in facts_of_files if facts}
-    for name in found:
+    facts_by_name = {str(file)[len(str(address)) + 1 :]: facts for file, facts in facts_of_files if facts}
+    for name in facts_by_name:
         if not name.isprintable() or "\\" in name or {"", ".", ".."} & set(name.split("/")):
             raise BundleError(
                 f"{address} has a file {shorten(repr(name))}, whose name is invalid; do not trust it"
             )
-    digest = sha256(json.dumps(found, sort_keys=True).encode())
-    return {name: int(str(facts[1])) for name, facts in found.items()}, digest
+    digest = sha256(json.dumps(facts_by_name, sort_keys=True).encode())
+    return {name: int(str(facts[1])) for name, facts in facts_by_name.items()}, digest
 
 
 def _place(digest: str, address: Address) -> Path:

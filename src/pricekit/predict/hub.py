@@ -119,8 +119,8 @@ def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None
     listed = manifest["files"]
     for name, facts in listed.items():
         if sizes.get(name) != facts["bytes"]:
-            found = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
-            raise BundleError(f"{name} of {repository} {found} bytes; the manifest lists {facts['bytes']:,}")
+            state = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
+            raise BundleError(f"{name} of {repository} {state} bytes; the manifest lists {facts['bytes']:,}")
     with progress("fetching", len(listed)) as advance:
         for name in listed:
             _download(repository, commit, name, new)

@@ -201,24 +201,24 @@ class _Reader:
 
     def operators(self, model: memoryview) -> Counter[str]:
         """Return the operators with their counts; raises _NotOnnxError, _NamesFilesError."""
-        found: Counter[str] = Counter()
+        operators: Counter[str] = Counter()
         for number, value in self._fields(model):
             if number in (_TRAINING, _FUNCTIONS):
-                found["a function or training graph"] += 1
+                operators["a function or training graph"] += 1
             elif number == _GRAPH:
-                found += self._graph(_message(value))
-        return found
+                operators += self._graph(_message(value))
+        return operators
 
     def _graph(self, graph: memoryview) -> Counter[str]:
-        found: Counter[str] = Counter()
+        operators: Counter[str] = Counter()
         for number, value in self._fields(graph):
             if number == _NODE:
-                found.update(self._node(_message(value)))
+                operators.update(self._node(_message(value)))
             elif number == _WEIGHT:
                 self._check_tensor(_message(value))
             elif number == _SPARSE_WEIGHT:
                 self._check_sparse(_message(value))
-        return found
+        return operators
 
     def _node(self, node: memoryview) -> list[str]:
         """Return the operator of a node; several names if it does not have exactly one in the standard domain."""
@@ -241,14 +241,14 @@ class _Reader:
         return foreign or ([f"{name} with a subgraph" for name in shown] if subgraphs else shown)
 
     def _has_subgraph(self, attribute: memoryview) -> bool:
-        found = False
+        has_subgraph = False
         for number, value in self._fields(attribute):
             if number in _TENSORS:
                 self._check_tensor(_message(value))
             elif number in _SPARSE_TENSORS:
                 self._check_sparse(_message(value))
-            found |= number in _SUBGRAPHS
-        return found
+            has_subgraph |= number in _SUBGRAPHS
+        return has_subgraph
 
     def _check_sparse(self, sparse: memoryview) -> None:
         for number, value in self._fields(sparse):
@@ -394,10 +394,10 @@ def check_tokenizer(content: bytes, where: str) -> None:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a name that occurs twice in an object: parsers disagree which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         raise ValueError("a name occurs twice in an object")
-    return found
+    return record
 
 
 class _Check:
@@ -410,13 +410,13 @@ class _Check:
         self.limit(len(content), JSON_BYTES[name], "bytes")
         self.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
 
-    def limit(self, found: float, most: int, what: str) -> None:
-        if not 0 <= found <= most:
-            raise BundleError(f"{self.where} has {found:,} {what}; expected {most:,} at most", found=found)
+    def limit(self, value: float, most: int, what: str) -> None:
+        if not 0 <= value <= most:
+            raise BundleError(f"{self.where} has {value:,} {what}; expected {most:,} at most", found=value)
 
-    def components(self, part: str, given: Any) -> Iterator[dict[str, Any]]:
+    def components(self, part: str, outermost: Any) -> Iterator[dict[str, Any]]:
         """Yield the components of a part, without sequences."""
-        waiting, seen = ([] if given is None else [given]), 0
+        waiting, seen = ([] if outermost is None else [outermost]), 0
         while waiting:
             component, seen = dict(waiting.pop()), seen + 1
             kind = str(component["type"])
@@ -429,9 +429,9 @@ class _Check:
                 self.settings(component, kind)
                 yield component
 
-    def refuse(self, found: str, expected: str) -> None:
+    def refuse(self, used: str, expected: str) -> None:
         raise BundleError(
-            f"{self.where} uses {shorten(found, 100)}, which pricekit does not run; expected {expected}"
+            f"{self.where} uses {shorten(used, 100)}, which pricekit does not run; expected {expected}"
         )
 
     def settings(self, component: dict[str, Any], kind: str) -> None:
@@ -453,11 +453,11 @@ class _Check:
 
     def growth(self, components: list[dict[str, Any]]) -> None:
         """Limit how much longer the tokenizer makes a text."""
-        maps = [dict(found) for found in components if found["type"] == "Precompiled"]
+        maps = [dict(component) for component in components if component["type"] == "Precompiled"]
         self.limit(len(maps), 1, "character maps")
-        for found in maps:
+        for component in maps:
             self.limit(
-                _longest_replacement(found["precompiled_charsmap"]),
+                _longest_replacement(component["precompiled_charsmap"]),
                 LONGEST_REPLACEMENT,
                 "bytes for a character",
             )
