@@ -352,12 +352,17 @@ def _without_folders(paths: Iterable[Path]) -> list[Location]:
 
 
 def _addresses(folder: Address, paths: Iterable[str]) -> list[Location]:
-    """Return the addresses of paths below a folder, sorted; the provider's paths lack scheme, server and account.
+    """Return the addresses of a provider's paths below a folder, sorted."""
+    return sorted(folder / name for name in _names_below(folder, paths))
+
+
+def _names_below(folder: Address, paths: Iterable[str]) -> dict[str, str]:
+    """Return a provider's paths, which lack scheme, server and account, by their names below a folder.
 
     Some tools write empty objects that stand for folders, whose names end with a slash; they are omitted.
     """
     start = str(connect(folder)._strip_protocol(folder.text)).rstrip("/")
-    return sorted(folder / path.removeprefix(start).lstrip("/") for path in paths if not path.endswith("/"))
+    return {path.removeprefix(start).lstrip("/"): path for path in paths if not path.endswith("/")}
 
 
 def size_of(location: Location) -> int:
@@ -387,11 +392,12 @@ def fingerprint(location: Location) -> list[object]:
     return [] if facts is None else [location.text, *version_of(facts)]
 
 
-def fingerprints_below(folder: Address) -> list[list[object]]:
-    """Return the fingerprints of all files below a remote folder by one request, sorted by name; raises DataError."""
+def fingerprints_below(folder: Address) -> dict[str, list[object]]:
+    """Return size and version of all files below a remote folder, by name, by one request; raises DataError."""
     with explained(folder, "read"):
         facts_by_path = call(folder, "find", detail=True)
-    return [[name, *version_of(facts)] for name, facts in sorted(facts_by_path.items())]
+        names = _names_below(folder, facts_by_path)
+    return {name: version_of(facts_by_path[path]) for name, path in sorted(names.items())}
 
 
 def version_of(facts: dict[str, Any]) -> list[object]:

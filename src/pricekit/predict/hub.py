@@ -17,18 +17,15 @@ from typing import Any
 from pricekit.errors import BundleError, ConfigError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.files import new_folder
-from pricekit.io.progress import progress
 from pricekit.io.record import is_own
 from pricekit.predict.bundle import (
     MANIFEST,
-    MAX_MANIFEST_BYTES,
-    check_listed_files,
+    fetch_bundle,
     files_of_bundle,
     named_as,
     open_bundle,
-    read_manifest,
 )
-from pricekit.predict.keys import MAX_SIGNATURE_BYTES, SIGNATURE, Trust
+from pricekit.predict.keys import Trust
 from pricekit.wording import shorten
 
 _REPOSITORY = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
@@ -95,9 +92,7 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
         _explained(repository, "cannot be read"),
         named_as(temporary, repository),
     ):
-        commit = _fetch(repository, revision, temporary, trust)
-        open_bundle(temporary, trust)
-    return commit
+        return _fetch(repository, revision, temporary, trust)
 
 
 def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
@@ -109,22 +104,7 @@ def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None
             f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
         )
     commit = str(info.sha)
-    most = {MANIFEST: MAX_MANIFEST_BYTES, SIGNATURE: MAX_SIGNATURE_BYTES}
-    for name in most.keys() & sizes.keys():
-        if sizes[name] > most[name]:
-            raise BundleError(f"{name} of {repository} has over {most[name]} bytes; do not trust it")
-        _download(repository, commit, name, new)
-    manifest, _ = read_manifest(new, trust)
-    check_listed_files(new, manifest)
-    listed = manifest["files"]
-    for name, facts in listed.items():
-        if sizes.get(name) != facts["bytes"]:
-            state = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
-            raise BundleError(f"{name} of {repository} {state} bytes; the manifest lists {facts['bytes']:,}")
-    with progress("fetching", len(listed)) as advance:
-        for name in listed:
-            _download(repository, commit, name, new)
-            advance(1, name)
+    fetch_bundle(new, repository, sizes, lambda name: _download(repository, commit, name, new), trust)
     shutil.rmtree(new / ".cache", ignore_errors=True)
     return commit
 
