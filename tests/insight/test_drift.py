@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
+from pricekit.answers.insight import drift_of
 from pricekit.errors import BundleError, DataError
 from pricekit.insight import counts, training_sketch
 from pricekit.insight.counts import rows_of
-from pricekit.insight.drift import drift_of
 from pricekit.predict.members import table_of
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import load_model

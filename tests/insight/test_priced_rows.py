@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pricekit as pk
+from pricekit.answers.insight import drift_of
 from pricekit.errors import DataError
 from pricekit.insight import priced_rows as module
-from pricekit.insight.drift import drift_of
 from pricekit.insight.priced_rows import (
     MOST_PREDICTIONS,
     BusyError,

@@ -165,6 +165,12 @@ _MOST_NAMES = 10_000
 _Bins = Annotated[list[Count], Field(max_length=BINS + 1)]
 _Names = Annotated[dict[Value, Count], Field(max_length=_MOST_NAMES)]
 
+_ADDED = (
+    *("rows", "text_length", "predicted", "word_pairs", "unknown_words"),
+    *("tokens", "unknown_tokens", "outside"),
+)
+"""The counts of two tables that add up number by number."""
+
 
 class FieldCounts(Strict):
     """Rows with a value of a field.
@@ -280,21 +286,14 @@ class Counts(Strict):
             one, two = self.fields.get(name, none), other.fields.get(name, none)
             values = _names_sum(one.values, two.values, sketch.fields[name].values, MOST_NEW_VALUES)
             fields[name] = FieldCounts(filled=one.filled + two.filled, values=values)
-        return Counts(
-            rows=self.rows + other.rows,
-            text_length=np.add(self.text_length, other.text_length).tolist(),
-            features={
-                name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()
-            },
-            predicted=np.add(self.predicted, other.predicted).tolist(),
-            fields=fields,
-            words=_names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS),
-            word_pairs=self.word_pairs + other.word_pairs,
-            unknown_words=self.unknown_words + other.unknown_words,
-            tokens=self.tokens + other.tokens,
-            unknown_tokens=self.unknown_tokens + other.unknown_tokens,
-            outside=self.outside + other.outside,
-            halves=[one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)],
+        added: dict[str, object] = {
+            name: np.add(getattr(self, name), getattr(other, name)).tolist() for name in _ADDED
+        }
+        features = {name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()}
+        words = _names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS)
+        halves = [one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)]
+        return self.model_copy(
+            update=added | {"features": features, "fields": fields, "words": words, "halves": halves}
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, DataError
+from pricekit.features.preprocess import Preprocessor
 from pricekit.insight.alarms import LEAST_ROWS, Measure, alarms_of, failures_of
 from pricekit.insight.counts import (
     ComparedRows,
@@ -26,7 +27,6 @@ from pricekit.insight.counts import (
 from pricekit.insight.domain import Domain, some_half
 from pricekit.insight.fields import BRAND, UNIT
 from pricekit.insight.priced_rows import PricedRows
-from pricekit.insight.pricer import Pricer
 from pricekit.insight.shares import difference, surprise
 from pricekit.insight.sketch import Sketch
 from pricekit.io.progress import progress
@@ -146,8 +146,6 @@ LEAST_CHANGE, LEAST_CHANGE_OF_WORDS = 0.01, 0.02
 VANISHED = 0.1
 """A value is gone, or new, if its share is below this part of the other one."""
 MOST_WORDS = 20
-WINDOW = 2048
-"""Rows that are priced at a time."""
 SIGMAS = 3.0
 """Standard errors by which SMAPE may grow by chance."""
 MOST_OUTLIERS, MOST_NEW_WORDS = 10, 8
@@ -157,46 +155,46 @@ LEAST_PRICES = 10
 _OUTLIERS = ["row", "id", "distance", "new_words", "text"]
 
 
-def drift_of(pricer: Pricer, rows: ComparedRows | PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how rows differ from those that a model was trained on.
+def compare(
+    sketch: Sketch,
+    rows: ComparedRows,
+    preprocessor: Preprocessor,
+    price: Callable[[Table], Priced],
+    limits: Mapping[str, float],
+) -> Drift:
+    """Return how a table differs from the training table.
 
     Args:
-        pricer: the open model.
-        rows: of a table; or counts of priced rows.
+        sketch: of the training table.
+        rows: of the other table.
+        preprocessor: of the first member of the model.
+        price: prices the rows.
         limits: of the user, by measure.
 
     Raises:
-        DataError: there are no rows, or another model priced them.
-        BundleError: the model has no sketch, or the sketch of another model.
+        DataError: there are no rows.
+        BundleError: the sketch is that of another model.
     """
-    sketch = require_sketch(pricer.sketch)
-    if isinstance(rows, PricedRows):
-        return _compare_priced(sketch, rows, limits)
-    return _compare(pricer, sketch, rows, limits)
-
-
-def _compare(pricer: Pricer, sketch: Sketch, rows: ComparedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how a table differs from the training table."""
     if not len(rows.table):
         raise DataError("the table has no rows; expected at least one", parameters=("table",))
-    names = pricer.preprocessor.features.names
+    names = preprocessor.features.names
     if not {*sketch.features, *sketch.vector.features} <= set(names):
         raise BundleError("the sketch of the model names features that it does not have; export it again")
     missing_other = any(name in rows.missing for name in sketch.others)
-    priced = _priced(rows.table, pricer) if rows.readable and not missing_other else None
+    priced = price(rows.table) if rows.readable and not missing_other else None
     with progress("comparing", 1) as advance:
         domain = Domain(sketch.vector, sketch.rows)
         seen = see(sketch, domain, rows, names, priced)
         smape = _smape(sketch, seen)
-        counts = count(sketch, seen, pricer.preprocessor, some_half(len(rows.table)))
+        counts = count(sketch, seen, preprocessor, some_half(len(rows.table)))
         drift = _drift(sketch, counts, domain, limits, smape, rows.missing)
         advance(1)
     outliers = pd.DataFrame(_outliers(sketch, domain, seen), columns=_OUTLIERS)
     return replace(drift, notes=tuple(_notes(sketch, seen, smape)), outliers=outliers)
 
 
-def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how priced rows, of which only counts are left, differ from the training table."""
+def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how priced rows, of which only counts are left, differ from the training table; raises DataError."""
     priced.require(sketch)
     rows = priced.counts.rows
     if not rows:
@@ -372,18 +370,6 @@ def require_sketch(sketch: Sketch | None) -> Sketch:
             "with pricekit.load"
         )
     return sketch
-
-
-def _priced(table: Table, pricer: Pricer) -> Priced:
-    features, tokens, predicted = [], [], []
-    with progress("pricing", len(table)) as advance:
-        for window in table.windows(WINDOW):
-            inputs = pricer.prepare(window)
-            features.append(inputs[0].features)
-            tokens.append(inputs[0].tokens.ids)
-            predicted.append(pricer.price(inputs))
-            advance(len(window))
-    return Priced(*map(np.concatenate, (features, tokens, predicted)))
 
 
 def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, ...]]:

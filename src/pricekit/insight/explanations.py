@@ -21,15 +21,14 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from pricekit.errors import ConfigError, PluginError
+from pricekit.errors import PluginError
 from pricekit.insight import EVALUATIONS
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
-from pricekit.insight.pricer import Pricer
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.table import Columns, Table
@@ -296,26 +295,6 @@ def _factor(node: Node) -> Factor:
 
 
 ROWS_AT_A_TIME = 64
-
-
-def explain_prices(pricer: Pricer, table: Table, evaluations: int = EVALUATIONS) -> list[Explanation]:
-    """Return one explanation per row of the prices of a model.
-
-    Args:
-        pricer: the open model.
-        table: the rows, without prices.
-        evaluations: the number of prices for each row, at least 2; more if two for each line are more.
-
-    Raises:
-        ConfigError: fewer than two evaluations.
-    """
-    if evaluations < 2:
-        raise ConfigError(
-            f"an explanation has {evaluations} evaluations; expected at least 2",
-            parameters=("evaluations",),
-        )
-    rows = replace(table, currency=pricer.currency)
-    return explain_rows(rows, pricer.columns, pricer.prices, evaluations)
 
 
 def explain_rows(

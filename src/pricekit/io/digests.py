@@ -132,7 +132,9 @@ def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | N
     for name in names:
         if (folder / name).is_file():
             listed[name] = _facts_of(folder / name)
-    listed |= {name: _facts_of_bytes(text.encode()) for name, text in (coming or {}).items()}
+    for name, text in (coming or {}).items():
+        content = text.encode()
+        listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     write_text(folder / LISTING, _listing(listed))
 
 
@@ -157,11 +159,6 @@ def unlist_files(folder: Path, names: Iterable[str]) -> None:
     if listed is not None and not listed.keys().isdisjoint(names := set(names)):
         rest = {name: facts for name, facts in listed.items() if name not in names}
         write_text(folder / LISTING, _listing(rest))
-
-
-def listing_of(files: Mapping[str, bytes]) -> bytes:
-    """Return the content of `files.json` for the contents of files by name."""
-    return _listing({name: _facts_of_bytes(content) for name, content in files.items()}).encode()
 
 
 def _listing(listed: dict[str, dict[str, Any]]) -> str:
@@ -216,10 +213,6 @@ def _has_facts(path: Path, facts: dict[str, Any]) -> bool:
         if isinstance(error, OSError) and not tells_damage(error):
             raise
         return False
-
-
-def _facts_of_bytes(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _facts_of(path: Path) -> dict[str, Any]:
