@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = FULL | {
@@ -41,12 +42,15 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 @contextmanager
-def named_in_errors(path: object) -> Iterator[None]:
-    """Name a file or folder in errors of the system that name none, such as those for a full disk."""
+def named_in_errors(path: object, temporary: Path | None = None) -> Iterator[None]:
+    """Name a file or folder in errors of the system that name none, as for a full disk, or a temporary one."""
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if not error.filename or (temporary and str(temporary) in f"{error.filename} {error.filename2}"):
+            error.filename = str(path)
+            if error.filename2:
+                error.filename2 = str(path)
         raise
 
 

@@ -95,15 +95,12 @@ def new_or_replaced(out: Path) -> Iterator[Path]:
             if not os.path.lexists(copy := new / file.relative_to(out)):
                 _keep(file, copy)
 
-    with named_in_errors(out.resolve()), new_folder(out, keep) as temporary:
-        try:
-            yield temporary
-        except OSError as error:  # such as a full disk
-            if str(error.filename2 or error.filename).startswith(str(temporary)):
-                error.filename = str(out)
-                if error.filename2 is not None:
-                    error.filename2 = str(out)
-            raise
+    with (
+        named_in_errors(out.resolve()),
+        new_folder(out, keep) as temporary,
+        named_in_errors(out, temporary),
+    ):
+        yield temporary
 
 
 def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
