@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args
 
 from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
-from pricekit.io.output import check_intact, finished_record, kind_of, read_intact
-from pricekit.io.record import FACTS
+from pricekit.io.record import FACTS, check_intact, finished_record, kind_of, read_intact
 from pricekit.io.staging import read_whole
 from pricekit.io.storage import Location
 from pricekit.options import (

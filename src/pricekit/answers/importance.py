@@ -26,8 +26,8 @@ from pricekit.features.preprocess import Inputs
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
 from pricekit.insight.parts import Cells, label_of
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
 from pricekit.io.progress import tracked, use_reporter_here
+from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import ImportanceOptions, columns_over, refuse_reading_options
 from pricekit.predict.predictor import Predictor

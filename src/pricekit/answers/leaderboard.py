@@ -22,9 +22,8 @@ from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, ro
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, metric_of
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact, read_intact
 from pricekit.io.progress import tracked
-from pricekit.io.record import FACTS, state_of
+from pricekit.io.record import FACTS, check_intact, read_intact, state_of
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.table.currency import may_mean
 from pricekit.wording import counted

@@ -44,9 +44,8 @@ from pricekit.io.cpus import available_memory
 from pricekit.io.digests import LISTING, DamagedError, check_files, list_files
 from pricekit.io.files import RECORD, delete_abandoned, new_folder, write_atomically
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
 from pricekit.io.progress import progress
-from pricekit.io.record import FORMAT, record_of
+from pricekit.io.record import FORMAT, kind_of, record_of
 from pricekit.io.staging import new_or_replaced, read_whole
 from pricekit.io.storage import Address, cache_folder, download, fingerprints_below
 from pricekit.predict.keys import (

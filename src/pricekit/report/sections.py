@@ -34,7 +34,7 @@ from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, 
 from pricekit.insight.explanations import Explanation, Factor, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
+from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, read_options_of, rows_without_prices
 from pricekit.plots import (

@@ -60,9 +60,8 @@ from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
 from pricekit.io.files import read_json, write_parquet
 from pricekit.io.locks import owned
 from pricekit.io.log import silence
-from pricekit.io.output import Mode, check_output
 from pricekit.io.progress import use_reporter_here
-from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
+from pricekit.io.record import ABSENT, Mode, State, begin, check_output, continued, staging_of, state_of
 from pricekit.io.staging import can_stage, replacing
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Split

@@ -16,8 +16,7 @@ from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError, TrainingError
 from pricekit.io.files import read_json, write_json, write_parquet
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact
-from pricekit.io.record import state_of
+from pricekit.io.record import check_intact, state_of
 from pricekit.io.storage import Address
 from pricekit.runs.folder import check_same_rows
 from pricekit.runs.split import (

@@ -10,8 +10,7 @@ from pricekit.config import RunConfig
 from pricekit.config.layers import by_dotted_name, read_saved_config
 from pricekit.errors import ConfigError
 from pricekit.io.log import logger
-from pricekit.io.output import Mode, check_intact, check_output, read_intact
-from pricekit.io.record import continued, state_of
+from pricekit.io.record import Mode, check_intact, check_output, continued, read_intact, state_of
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.split import Source
 from pricekit.table import source_name

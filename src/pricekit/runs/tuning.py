@@ -27,8 +27,7 @@ from pricekit.evaluation.held_out import held_out_of
 from pricekit.io.digests import list_files, unlist_files, write_listed
 from pricekit.io.files import write_json, write_parquet, write_text
 from pricekit.io.log import logger
-from pricekit.io.output import Mode, check_intact, read_intact
-from pricekit.io.record import advance_to, clear_away
+from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
 from pricekit.runs.folder import Folder, check_same_rows, writing
