@@ -184,7 +184,12 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
     names = sorted(scores, key=lambda name: scores[name])
     compared = compare({name: rows[name] for name in names}, judged_by)
     ranked = [by_name[name] for name in names]
-    seconds = _latencies(ranked) if latency else [None] * len(ranked)
+    seconds: list[float | None] = [None] * len(ranked)
+    if latency:
+        from pricekit.runs.ensemble import seconds_per_row  # imports torch
+
+        with tracked("measuring predictions of one row", ranked) as models:
+            seconds = [sum(map(seconds_per_row, one.runs)) for one in models]
     settings = differences([one.settings for one in ranked])
     entries = tuple(
         Entry(
@@ -201,14 +206,6 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
         for place, one in enumerate(ranked)
     )
     return Leaderboard(compared.rows, judged_by, entries)
-
-
-def _latencies(contenders: Sequence[Contender]) -> list[float | None]:
-    """Return the seconds that each model needs to price one row alone."""
-    from pricekit.runs.ensemble import seconds_per_row  # imports torch
-
-    with tracked("measuring predictions of one row", contenders) as models:
-        return [sum(map(seconds_per_row, one.runs)) for one in models]
 
 
 @dataclass(frozen=True)
@@ -341,7 +338,11 @@ def keep_sharing(contenders: Sequence[Contender]) -> list[Contender]:
     holders = _holders(contenders)
     kept = _largest(holders, holders.models, min(MIN_ROWS, *(len(one.held_out) for one in contenders)))
     if kept.sum() == 1 and len(contenders) > 1:
-        raise _nothing_shared(contenders)
+        common_rows({str(one.path): one.held_out for one in contenders})  # raises DataError for other reasons
+        currencies = ", ".join(f"{one.path}: {one.currency}" for one in contenders)
+        raise DataError(
+            f"the models predict prices in different currencies ({currencies}); rank those of one currency"
+        )
     chosen = [one for one, keep in zip(contenders, kept, strict=True) if keep]
     if odd := [one for one, keep in zip(contenders, kept, strict=True) if not keep]:
         usual = _usual_currency(chosen)
@@ -415,18 +416,6 @@ def _currency_of(one: Contender, usual: str) -> str:
 def _usual_currency(contenders: Sequence[Contender]) -> str:
     known = Counter(one.currency for one in contenders if one.currency).most_common(1)
     return known[0][0] if known else ""
-
-
-def _nothing_shared(contenders: Sequence[Contender]) -> DataError:
-    """Return the error for models of which no two share a row."""
-    try:
-        common_rows({str(one.path): one.held_out for one in contenders})
-    except DataError as error:
-        return error
-    currencies = ", ".join(f"{one.path}: {one.currency}" for one in contenders)
-    return DataError(
-        f"the models predict prices in different currencies ({currencies}); rank those of one currency"
-    )
 
 
 def _reason(one: Contender, other: Contender, currency: str) -> str:

@@ -142,7 +142,11 @@ def export_graph(
                 custom_translation_table=dict(translations),
             )
             assert program is not None
-            _forget_sources(program.model)
+            # Forget the lines of Python code behind each node, with the paths of their files.
+            for node in ir.traversal.RecursiveGraphIterator(program.model.graph):
+                node.metadata_props.clear()
+                for value in node.outputs:
+                    value.metadata_props.clear()
             program.save(path, external_data=separate_weights)
     except Exception as error:
         raise_outside_cause(error)
@@ -153,11 +157,3 @@ def export_graph(
             f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export "
             f"supports, and newer versions than torch {torch.__version__} may support more"
         ) from error
-
-
-def _forget_sources(model: Any) -> None:
-    """Delete what torch notes of the Python code behind each node: its lines, with the paths of their files."""
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        node.metadata_props.clear()
-        for value in node.outputs:
-            value.metadata_props.clear()

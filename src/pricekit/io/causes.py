@@ -62,7 +62,9 @@ def is_temporary(error: BaseException) -> bool:
     """
     locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
     cut = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
-    return locked or cut or lacks_memory(error) or lacks_threads(error) or _number(error) in _TEMPORARY
+    match = _RUST.search(str(error)) if isinstance(error, Exception) else None
+    number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
+    return locked or cut or lacks_memory(error) or lacks_threads(error) or number in _TEMPORARY
 
 
 def raise_outside_cause(error: BaseException) -> None:
@@ -86,11 +88,3 @@ def lacks_memory(error: BaseException) -> bool:
 def lacks_threads(error: BaseException) -> bool:
     """Return whether an error means that the system refuses to start a thread."""
     return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
-
-
-def _number(error: BaseException) -> int | None:
-    """Return the system's number of an error."""
-    if isinstance(error, OSError):
-        return error.errno
-    match = _RUST.search(str(error)) if isinstance(error, Exception) else None
-    return int(match[1]) if match else None

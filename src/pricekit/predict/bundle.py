@@ -186,31 +186,6 @@ def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any
     Raises:
         BundleError: there is no manifest, it is damaged, or no trusted key has signed it.
     """
-    content = _manifest_bytes(path)
-    if trust is not None:
-        check_signature(path, content, trust)
-    manifest = _parsed(path, content)
-    if manifest["sha256"] != digest_of(manifest):
-        raise BundleError(
-            f"{path / MANIFEST} was altered: its SHA-256 differs from its own; copy or export the bundle again"
-        )
-    return manifest, sha256(content)
-
-
-def _check_format(manifest: Mapping[str, Any], folder: Path) -> None:
-    """Raise BundleError unless the manifest of a bundle has this schema version."""
-    version = manifest.get("schema_version")
-    if version != FORMAT:
-        shown = f"the schema version {shorten(repr(version), 40)}"
-        shown = shown if isinstance(version, int | float | str) else "no schema version"
-        raise BundleError(
-            f"{folder / MANIFEST} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
-            "again",
-            path=str(folder),
-        )
-
-
-def _manifest_bytes(path: Path) -> bytes:
     source = path / MANIFEST
     if not path.exists():
         raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
@@ -221,37 +196,35 @@ def _manifest_bytes(path: Path) -> bytes:
         )
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    return source.read_bytes()
-
-
-def _parsed(path: Path, content: bytes) -> dict[str, Any]:
+    content = source.read_bytes()
+    if trust is not None:
+        check_signature(path, content, trust)
     try:
         manifest = dict(json.loads(content.decode("utf-8")))
-        _check_format(manifest, path)
+        version = manifest.get("schema_version")
+        if version != FORMAT:
+            shown = f"the schema version {shorten(repr(version), 40)}"
+            shown = shown if isinstance(version, int | float | str) else "no schema version"
+            raise BundleError(
+                f"{source} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run again",
+                path=str(path),
+            )
         Manifest.model_validate_json(content, strict=True)
     except (ValueError, TypeError, RecursionError) as error:
         raise BundleError(
-            f"{path / MANIFEST} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
+            f"{source} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
         ) from None
-    return manifest
+    if manifest["sha256"] != digest_of(manifest):
+        raise BundleError(
+            f"{source} was altered: its SHA-256 differs from its own; copy or export the bundle again"
+        )
+    return manifest, sha256(content)
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """Return the hash of a manifest's values, other than the hash itself."""
     values = {name: value for name, value in manifest.items() if name != "sha256"}
     return sha256(json.dumps(values, sort_keys=True).encode())
-
-
-def _check_name(path: Path, name: str) -> None:
-    """Raise BundleError unless a manifest's name is that of a file inside its folder."""
-    plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
-    if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
-        raise BundleError(
-            f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
-            "long or not printable; do not trust it"
-        )
-    if name in (MANIFEST, SIGNATURE):
-        raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
 
 
 def sha256(content: bytes) -> str:
@@ -423,7 +396,14 @@ def _check_sizes(manifest: Mapping[str, Any], where: str) -> int:
 def check_listed_files(path: Path, manifest: Mapping[str, Any]) -> None:
     """Raise BundleError if a manifest lists files outside its folder, or more than the limits or the memory allow."""
     for name in manifest["files"]:
-        _check_name(path, name)
+        plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
+        if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise BundleError(
+                f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, "
+                "too long or not printable; do not trust it"
+            )
+        if name in (MANIFEST, SIGNATURE):
+            raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
     with _limits_of(path) as where:
         size = _check_sizes(manifest, where)
     if size > (available := available_memory()):

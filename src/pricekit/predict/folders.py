@@ -403,10 +403,12 @@ def predict_folder(
             # another one priced its file again: now that of an earlier prediction, and at the end that of this one.
             delete_abandoned(folders, out)
             at_end.callback(delete_abandoned, folders, out)
-        finished = _finished(job, parts) if resume else {}
-        left = [part for part in parts if part.name not in finished]
+        finished = {}
         if resume:
+            records = zip(parts, for_all(job.finished, parts), strict=True)
+            finished = {part.name: record.rows for part, record in records if record}
             logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
+        left = [part for part in parts if part.name not in finished]
         rows, failed = sum(finished.values()), dict[str, str]()
         if left:
             outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
@@ -414,12 +416,6 @@ def predict_folder(
     if failed:
         raise _failure(failed, len(parts))
     return rows
-
-
-def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
-    """Return the rows of the parts that need not be priced again, by name."""
-    records = zip(parts, for_all(job.finished, parts), strict=True)
-    return {part.name: record.rows for part, record in records if record}
 
 
 def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,24 +98,22 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
 
 def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
     """Fetch the files of a bundle at one commit."""
-    info = _api().model_info(repository, revision=revision, files_metadata=True)
+    from huggingface_hub import utils
+
+    hub: Any = utils  # without types
+    hub.disable_progress_bars()  # pricekit shows its own
+    api = _api()
+    info = api.model_info(repository, revision=revision, files_metadata=True)
     sizes = _sizes(info)
     if MANIFEST not in sizes:
         raise BundleError(
             f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
         )
     commit = str(info.sha)
-    fetch_bundle(new, repository, sizes, lambda name: _download(repository, commit, name, new), trust)
+    fetch = partial(api.hf_hub_download, repository, revision=commit, local_dir=new)
+    fetch_bundle(new, repository, sizes, fetch, trust)
     shutil.rmtree(new / ".cache", ignore_errors=True)
     return commit
-
-
-def _download(repository: str, commit: str, name: str, new: Path) -> None:
-    from huggingface_hub import utils
-
-    hub: Any = utils  # without types
-    hub.disable_progress_bars()  # pricekit shows its own
-    _api().hf_hub_download(repository, name, revision=commit, local_dir=new)
 
 
 def _api() -> Any:
