@@ -19,6 +19,7 @@ from pricekit.insight.drift import Drift, compare, compare_priced, require_sketc
 from pricekit.insight.explanations import Explanation, explain_rows
 from pricekit.insight.priced_rows import PricedRows, is_priced_rows, read_priced_rows
 from pricekit.insight.products import Products, products_of
+from pricekit.insight.sketch import Sketch
 from pricekit.io.progress import progress
 from pricekit.io.storage import Address
 from pricekit.options import (
@@ -148,24 +149,10 @@ def measure_drift(
     """Compare rows with those that a model was trained on; see `pricekit.Model.drift`."""
     priced = _priced_rows(table, options)
     predictor = reader.open()
-    return drift_of(predictor, priced or _compared_rows(predictor, table, options), limits)
-
-
-def drift_of(predictor: Predictor, rows: ComparedRows | PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how rows differ from those that a model was trained on.
-
-    Args:
-        predictor: the open model.
-        rows: of a table; or counts of priced rows.
-        limits: of the user, by measure.
-
-    Raises:
-        DataError: there are no rows, or another model priced them.
-        BundleError: the model has no sketch, or the sketch of another model.
-    """
     sketch = require_sketch(predictor.sketch)
-    if isinstance(rows, PricedRows):
-        return compare_priced(sketch, rows, limits)
+    if priced is not None:
+        return compare_priced(sketch, priced, limits)
+    rows = _compared_rows(predictor, table, options, sketch)
     return compare(sketch, rows, predictor.preprocessor, partial(_priced, predictor), limits)
 
 
@@ -190,14 +177,16 @@ def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
     return source if isinstance(source, PricedRows) else read_priced_rows(source)
 
 
-def _compared_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> ComparedRows:
+def _compared_rows(
+    predictor: Predictor, table: Any, options: Mapping[str, Any], sketch: Sketch
+) -> ComparedRows:
     source = path_or_frame(table)
     if not _is_readable(source):
         return rows_of(_texts(source, predictor.columns, options))
     return read_rows(
         source,
         columns_over(predictor.columns, options),
-        require_sketch(predictor.sketch).others,
+        sketch.others,
         required=[*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")],
         limit=options.get("limit"),
         read_options=read_options_of(options),

@@ -88,31 +88,25 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
     Raises:
         BundleError: there is no bundle, it is damaged, or no trusted key has signed it.
     """
-    with (
-        new_folder(out) as temporary,
-        _explained(repository, "cannot be read"),
-        named_as(temporary, repository),
-    ):
-        return _fetch(repository, revision, temporary, trust)
-
-
-def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
-    """Fetch the files of a bundle at one commit."""
     from huggingface_hub import utils
 
     hub: Any = utils  # without types
     hub.disable_progress_bars()  # pricekit shows its own
     api = _api()
-    info = api.model_info(repository, revision=revision, files_metadata=True)
-    sizes = _sizes(info)
-    if MANIFEST not in sizes:
-        raise BundleError(
-            f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
-        )
-    commit = str(info.sha)
-    fetch = partial(api.hf_hub_download, repository, revision=commit, local_dir=new)
-    fetch_bundle(new, repository, sizes, fetch, trust)
-    shutil.rmtree(new / ".cache", ignore_errors=True)
+    with (
+        new_folder(out) as new,
+        _explained(repository, "cannot be read"),
+        named_as(new, repository),
+    ):
+        info = api.model_info(repository, revision=revision, files_metadata=True)
+        sizes, commit = _sizes(info), str(info.sha)
+        if MANIFEST not in sizes:
+            raise BundleError(
+                f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
+            )
+        fetch = partial(api.hf_hub_download, repository, revision=commit, local_dir=new)
+        fetch_bundle(new, repository, sizes, fetch, trust)
+        shutil.rmtree(new / ".cache", ignore_errors=True)
     return commit
 
 
