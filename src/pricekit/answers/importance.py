@@ -484,8 +484,7 @@ class Lines:
 
 def _sorted(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[*names, "increase", "low", "high"])
-    order = np.argsort(-frame["increase"].to_numpy(np.float64), kind="stable")
-    return frame.iloc[order].reset_index(drop=True)
+    return frame.sort_values("increase", ascending=False, kind="stable", ignore_index=True)
 
 
 def explain_some(parts: Sequence[JudgedRows]) -> list[Explanation]:

@@ -20,7 +20,7 @@ from pricekit.insight.explanations import Explanation, explain_rows
 from pricekit.insight.priced_rows import PricedRows, is_priced_rows, read_priced_rows
 from pricekit.insight.products import Products, products_of
 from pricekit.insight.sketch import Sketch
-from pricekit.io.progress import progress
+from pricekit.io.progress import tracked
 from pricekit.io.storage import Address
 from pricekit.options import (
     columns_over,
@@ -158,13 +158,12 @@ def measure_drift(
 
 def _priced(predictor: Predictor, table: Table) -> Priced:
     features, tokens, predicted = [], [], []
-    with progress("pricing", len(table)) as advance:
-        for window in table.windows(WINDOW):
+    with tracked("pricing", list(table.windows(WINDOW)), len) as windows:
+        for window in windows:
             inputs = predictor.prepare(window)
             features.append(inputs[0].features)
             tokens.append(inputs[0].tokens.ids)
             predicted.append(predictor.price(inputs))
-            advance(len(window))
     return Priced(*map(np.concatenate, (features, tokens, predicted)))
 
 

@@ -18,7 +18,7 @@ from pricekit.errors import ConfigError
 from pricekit.features.neighbours import nearest
 from pricekit.insight import PRODUCTS
 from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, facts_of
-from pricekit.io.progress import progress
+from pricekit.io.progress import tracked
 from pricekit.table import Table
 from pricekit.text.labelled_lines import as_list
 from pricekit.wording import did_you_mean, shorten
@@ -196,8 +196,8 @@ def find_comparables(
     """
     check_request(k, same)
     comparables: list[Comparables] = []
-    with progress("comparing", max(1, len(table))) as advance:
-        for window in table.windows(_ROWS_AT_A_TIME):
+    with tracked("comparing", list(table.windows(_ROWS_AT_A_TIME)), len) as windows:
+        for window in windows:
             texts, ids = as_list(window.text), window.ids
             facts = facts_of(window.text, products.labels, products.brand_number)
             own = [_itself(products, *each) for each in zip(ids.astype("str"), texts, strict=True)]
@@ -207,7 +207,6 @@ def find_comparables(
                 nearby = (_comparable(products, *one, facts.name[row]) for one in each if one[1] > 0)
                 price = float(prices[len(comparables)])
                 comparables.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
-            advance(len(window))
     return comparables
 
 

@@ -271,8 +271,7 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             each = difference(np.array(before), np.array(after), ordered=False)
             lines.append([name, "field", each.psi, each.distance, each.chance, np.nan])
     frame = pd.DataFrame(lines, columns=["name", "kind", "psi", "distance", "chance", "rank"])
-    order = np.lexsort((-frame["distance"].to_numpy(float), -frame["psi"].to_numpy(float)))
-    return frame.iloc[order].reset_index(drop=True)
+    return frame.sort_values(["psi", "distance"], ascending=False, ignore_index=True)
 
 
 def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from pricekit.errors import PluginError
 from pricekit.insight import EVALUATIONS
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
 from pricekit.io.log import logger
-from pricekit.io.progress import progress
+from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
 from pricekit.wording import shorten
 
@@ -317,10 +317,9 @@ def explain_rows(
     except PluginError as error:
         logger.info(f"other columns than texts are not explained, because prices without them fail: {error}")
         others = ()
-    with progress("explaining", max(1, len(table))) as advance:
-        for window in table.windows(ROWS_AT_A_TIME):
+    with tracked("explaining", list(table.windows(ROWS_AT_A_TIME)), len) as windows:
+        for window in windows:
             explanations += _explain(window, columns, price, others, evaluations)
-            advance(len(window))
     return explanations
 
 
