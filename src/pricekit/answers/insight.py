@@ -14,12 +14,11 @@ import pandas as pd
 from pricekit.errors import ConfigError, DataError
 from pricekit.insight import EVALUATIONS, PRODUCTS
 from pricekit.insight.comparables import Comparables, find_comparables
-from pricekit.insight.counts import ComparedRows, Priced, read_rows, rows_of
+from pricekit.insight.counts import Priced, read_rows, rows_of
 from pricekit.insight.drift import Drift, compare, compare_priced, require_sketch
 from pricekit.insight.explanations import Explanation, explain_rows
 from pricekit.insight.priced_rows import PricedRows, is_priced_rows, read_priced_rows
 from pricekit.insight.products import Products, products_of
-from pricekit.insight.sketch import Sketch
 from pricekit.io.progress import tracked
 from pricekit.io.storage import Address
 from pricekit.options import (
@@ -147,12 +146,26 @@ def measure_drift(
     reader: ModelReader, table: Any, options: Mapping[str, Any], limits: Mapping[str, float]
 ) -> Drift:
     """Compare rows with those that a model was trained on; see `pricekit.Model.drift`."""
-    priced = _priced_rows(table, options)
+    source = path_or_frame(table)
+    is_file = isinstance(source, Path) and is_priced_rows(source)
+    if is_file or isinstance(source, PricedRows):
+        refuse_reading_options(options, f"{source} is a sketch of priced rows; leave it out")
+        source = read_priced_rows(source) if is_file else source
     predictor = reader.open()
     sketch = require_sketch(predictor.sketch)
-    if priced is not None:
-        return compare_priced(sketch, priced, limits)
-    rows = _compared_rows(predictor, table, options, sketch)
+    if isinstance(source, PricedRows):
+        return compare_priced(sketch, source, limits)
+    if _is_readable(source):
+        rows = read_rows(
+            source,
+            columns_over(predictor.columns, options),
+            sketch.others,
+            required=[*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")],
+            limit=options.get("limit"),
+            read_options=read_options_of(options),
+        )
+    else:
+        rows = rows_of(_texts(source, predictor.columns, options))
     return compare(sketch, rows, predictor.preprocessor, partial(_priced, predictor), limits)
 
 
@@ -165,31 +178,6 @@ def _priced(predictor: Predictor, table: Table) -> Priced:
             tokens.append(inputs[0].tokens.ids)
             predicted.append(predictor.price(inputs))
     return Priced(*map(np.concatenate, (features, tokens, predicted)))
-
-
-def _priced_rows(table: Any, options: Mapping[str, Any]) -> PricedRows | None:
-    """Return the content of a sketch of priced rows, None for a table; raises ConfigError, DataError."""
-    source = path_or_frame(table)
-    if not isinstance(source, PricedRows) and not (isinstance(source, Path) and is_priced_rows(source)):
-        return None
-    refuse_reading_options(options, f"{source} is a sketch of priced rows; leave it out")
-    return source if isinstance(source, PricedRows) else read_priced_rows(source)
-
-
-def _compared_rows(
-    predictor: Predictor, table: Any, options: Mapping[str, Any], sketch: Sketch
-) -> ComparedRows:
-    source = path_or_frame(table)
-    if not _is_readable(source):
-        return rows_of(_texts(source, predictor.columns, options))
-    return read_rows(
-        source,
-        columns_over(predictor.columns, options),
-        sketch.others,
-        required=[*names_of(options.get("text"), "text"), *names_of(options.get("price"), "price")],
-        limit=options.get("limit"),
-        read_options=read_options_of(options),
-    )
 
 
 def _is_readable(source: Any) -> bool:

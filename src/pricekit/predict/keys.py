@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -99,7 +100,8 @@ def read_signing_key(path: Any, parameter: str) -> SigningKey:
             "is encrypted with a passphrase",
             f"a key without one, in a file of mode 600: {_MAKE}",
         )
-    key = _parsed(lambda: from_pem(content, password=None), kind, file, parameter, f"a private key: {_MAKE}")
+    parse = partial(from_pem, content, password=None)
+    key = _parsed(parse, kind, file, parameter, f"a private key: {_MAKE}")
     return SigningKey(key_id(key.public_key()), key)
 
 
@@ -120,25 +122,22 @@ def read_trust(trust: Any) -> Trust | None:
             "trust names no key, so no bundle could be opened; name one, or leave trust out",
             parameters=("trust",),
         )
-    keys = [_public_key(path_of(path, "trust"), "trust") for path in paths]
-    return Trust({key_id(key): key for key in keys})
-
-
-def _public_key(file: Path, parameter: str) -> Ed25519PublicKey:
     from_pem = _cryptography("serialization").load_pem_public_key
     kind = _cryptography("asymmetric.ed25519").Ed25519PublicKey
-    content, _ = _content(file, parameter)
-    if b"PRIVATE KEY" in content:
-        raise _wrong(
-            file,
-            parameter,
-            "holds a private key",
-            f"its public one, so that the private one stays at home: {_MAKE_PUBLIC}",
-        )
-    key: Ed25519PublicKey = _parsed(
-        lambda: from_pem(content), kind, file, parameter, f"a public key: {_MAKE_PUBLIC}"
-    )
-    return key
+    keys = {}
+    for path in paths:
+        file = path_of(path, "trust")
+        content, _ = _content(file, "trust")
+        if b"PRIVATE KEY" in content:
+            raise _wrong(
+                file,
+                "trust",
+                "holds a private key",
+                f"its public one, so that the private one stays at home: {_MAKE_PUBLIC}",
+            )
+        key = _parsed(partial(from_pem, content), kind, file, "trust", f"a public key: {_MAKE_PUBLIC}")
+        keys[key_id(key)] = key
+    return Trust(keys)
 
 
 def _content(file: Path, parameter: str) -> tuple[bytes, str]:
