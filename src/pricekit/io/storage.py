@@ -478,7 +478,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
 
     Example:
         >>> fetch(Path(__file__)).path.name
-        'local.py'
+        'storage.py'
 
     Raises:
         DataError: there is no such file, access is denied, the file was replaced meanwhile, or the disk is full.
@@ -486,24 +486,22 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     """
     if isinstance(location, Path):
         return Copy(location)
-    return _spool(location) if location.is_stream else _download(location, part)
-
-
-def _download(address: Address, part: Part | None) -> Copy:
-    with explained(address, "read", "table"):
-        facts = facts_of(address)
+    if location.is_stream:
+        return _spool(location)
+    with explained(location, "read", "table"):
+        facts = facts_of(location)
         if facts is None:
-            raise FileNotFoundError(address.text)
+            raise FileNotFoundError(location.text)
     if facts.get("type") == "directory":
-        raise DataError(f"{address} is a folder, not a file. Name an existing table.", parameters=("table",))
-    with _new_copy(f"table{address.suffix}") as copy:
+        raise DataError(f"{location} is a folder, not a file. Name an existing table.", parameters=("table",))
+    with _new_copy(f"table{location.suffix}") as copy:
         if part is not None and part.first + part.last < facts["size"]:
-            _download_part(address, copy.path, facts["size"], part)
+            _download_part(location, copy.path, facts["size"], part)
             return copy
-        download(address, copy.path, facts["size"])
-        if version_of(facts_of(address) or {}) != version_of(facts):
+        download(location, copy.path, facts["size"])
+        if version_of(facts_of(location) or {}) != version_of(facts):
             raise DataError(
-                f"{address} was replaced while it was read; try again when nothing writes it.",
+                f"{location} was replaced while it was read; try again when nothing writes it.",
                 parameters=("table",),
             )
     return copy

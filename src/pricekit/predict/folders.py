@@ -423,7 +423,12 @@ def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterato
     if processes is None:
         yield (first := job(parts[0], None))
         parts = parts[1:]
-        at_a_time = _worthwhile(job, first, parts)
+        at_a_time = 1
+        if len(parts) > 1 and first.rows:
+            measured = first.preparing + first.pricing
+            times = len(parts) * first.seconds / measured if measured else 0.0
+            seconds = Pricing(first.preparing, first.pricing)
+            at_a_time = min(len(parts), worthwhile(job.model(), seconds, times))
     else:
         at_a_time = min(processes, len(parts))
     if at_a_time <= 1:
@@ -442,15 +447,6 @@ def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterato
 def _price(part: Part) -> Outcome:
     job: Job = kept()
     return job(part)
-
-
-def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
-    """Return the number of processes that price the other parts faster than threads, at most one for each part."""
-    if len(left) < 2 or not first.rows:
-        return 1
-    measured = first.preparing + first.pricing
-    times = len(left) * first.seconds / measured if measured else 0.0
-    return min(len(left), worthwhile(job.model(), Pricing(first.preparing, first.pricing), times))
 
 
 def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], rows: int) -> tuple[int, dict[str, str]]:

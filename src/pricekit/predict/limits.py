@@ -110,7 +110,9 @@ def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:
 
 def check_json(content: bytes, name: str, where: str) -> None:
     """Check the size of a JSON file before it is parsed; raises BundleError."""
-    _Check(f"{where}: {name}").size(content, name)
+    check = _Check(f"{where}: {name}")
+    check.limit(len(content), JSON_BYTES[name], "bytes")
+    check.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
 
 
 _NAMES = """
@@ -377,8 +379,8 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, Rec
 
 def check_tokenizer(content: bytes, where: str) -> None:
     """Check that a tokenizer.json has only known components within the limits; raises BundleError."""
+    check_json(content, "tokenizer.json", where)
     check = _Check(f"{where}: tokenizer.json")
-    check.size(content, "tokenizer.json")
     try:
         record = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
         parts = {part: list(check.components(part, record.get(part))) for part in COMPONENTS}
@@ -405,10 +407,6 @@ class _Check:
 
     def __init__(self, where: str) -> None:
         self.where = where
-
-    def size(self, content: bytes, name: str) -> None:
-        self.limit(len(content), JSON_BYTES[name], "bytes")
-        self.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
 
     def limit(self, value: float, most: int, what: str) -> None:
         if not 0 <= value <= most:
