@@ -79,12 +79,6 @@ class Address:
             return self.text.removeprefix(STREAM) or ".csv"
         return self._path.suffix
 
-    @property
-    def parent(self) -> Address:
-        """The folder; that of a bucket is the bucket."""
-        head, _, tail = self.text.rpartition("/")
-        return Address(head) if tail and "://" in head and not head.endswith(":/") else self
-
     def __truediv__(self, name: str) -> Address:
         """Return the address of a file or folder below this one."""
         return Address(f"{self.text.rstrip('/')}/{name}")
