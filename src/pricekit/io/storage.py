@@ -244,8 +244,8 @@ def failure(address: Address, action: str, error: Exception, *parameters: str) -
     """Return the DataError for an error of a provider's library; one that may pass is a temporary failure."""
     cause = None
     if isinstance(error, FileNotFoundError):
-        missing = "file or bucket" if action == "read" else "bucket or folder"
-        reason = f"there is no such {missing}. Check the address."
+        of_read, of_write = "there is no such file or bucket", "there is no such bucket or folder"
+        reason = f"{of_read if action == 'read' else of_write}. Check the address."
     elif isinstance(error, PermissionError):
         reason = "access is denied. Check the address, the credentials and their rights."
     elif any(map(_lacks_credentials, causes(error))):
