@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from pricekit.errors import ConfigError, path_of
 from pricekit.io.log import logger, silence
-from pricekit.io.output import Mode, kind_of
+from pricekit.io.record import Mode, kind_of
 from pricekit.io.storage import location_of
 from pricekit.model import CrossValidation, Model, Tuning, load_folder, owning, trained_path
 from pricekit.options import (

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast, get_args
 
 from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
-from pricekit.io.output import check_intact, finished_record, kind_of, read_intact
-from pricekit.io.record import FACTS
+from pricekit.io.record import FACTS, check_intact, finished_record, kind_of, read_intact
 from pricekit.io.staging import read_whole
 from pricekit.io.storage import Location
 from pricekit.options import (
@@ -297,8 +296,7 @@ class Model:
             >>> [phrase.text for phrase in sorted(explanation.phrases(), key=lambda each: each.start)]
             ['Green Tea', '20 Count', 'Pack of 6']
         """
-        from pricekit.answers.insight import rows_of_user
-        from pricekit.insight.explanations import explain_prices
+        from pricekit.answers.insight import explain_prices, rows_of_user
 
         rows = rows_of_user(self._reader, table, options, options["row"])
         return explain_prices(self._reader.open(), rows, options["evaluations"])
@@ -333,8 +331,8 @@ class Model:
             >>> [len(each.products) for each in comparables]
             [3, 3]
         """
-        from pricekit.answers.insight import rows_of_user
-        from pricekit.insight.comparables import check_request, comparables_of
+        from pricekit.answers.insight import comparables_of, rows_of_user
+        from pricekit.insight.comparables import check_request
 
         properties, k = names_of(options["same"], "same"), options["k"]
         check_request(k, properties)

@@ -157,8 +157,10 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         Shipped as Shipped,
     )
     from pricekit.runs.load import open_predictor as open_predictor
-    from pricekit.insight.comparables import comparables_of as comparables_of
-    from pricekit.insight.explanations import explain_prices as explain_prices
+    from pricekit.answers.insight import (
+        comparables_of as comparables_of,
+        explain_prices as explain_prices,
+    )
 
     # sketches of the rows that a model was trained on, and of those that it priced
     from pricekit.insight.counts import Counts as Counts

@@ -8,7 +8,7 @@ import pricekit as pk
 from pricekit.errors import BundleError, DataError
 from pricekit.insight import counts, training_sketch
 from pricekit.insight.counts import rows_of
-from pricekit.insight.drift import drift_of
+from pricekit.insight.drift import compare, require_sketch
 from pricekit.predict.members import table_of
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import load_model
@@ -151,15 +151,15 @@ def test_limits_are_exceeded_by_what_is_over_them(model, same):
     assert "(Unit); the limit is 0.2." in failure
 
 
-def test_a_model_without_a_sketch_says_so(model, predictor, raises):
+def test_a_model_without_a_sketch_says_so(predictor, raises):
     with raises(BundleError):
-        drift_of(Predictor(predictor.members), rows_of(table_of(["Item Name: Tea"], model.columns)), {})
+        require_sketch(Predictor(predictor.members).sketch)
 
 
 def test_a_sketch_of_another_model_is_refused(model, predictor, raises):
-    from dataclasses import replace
-
     sketch = predictor.sketch
     odd = sketch.model_copy(update={"features": {"nowhere": sketch.text_length}})
     with raises(BundleError):
-        drift_of(replace(predictor, sketch=odd), rows_of(table_of(["Item Name: Tea"], model.columns)), {})
+        compare(
+            odd, rows_of(table_of(["Item Name: Tea"], model.columns)), predictor.preprocessor, pytest.fail, {}
+        )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pricekit as pk
 from pricekit.errors import DataError
 from pricekit.insight import priced_rows as module
-from pricekit.insight.drift import drift_of
+from pricekit.insight.drift import compare_priced
 from pricekit.insight.priced_rows import (
     MOST_PREDICTIONS,
     BusyError,
@@ -183,6 +183,6 @@ def test_changed_values_are_errors_or_valid(some, model, names, value):
     except ValueError:
         return
     try:
-        assert isinstance(drift_of(model, found, {}).alarms, tuple)
+        assert isinstance(compare_priced(model.sketch, found, {}).alarms, tuple)
     except DataError:
         return

@@ -105,7 +105,7 @@ def test_a_bundle_without_a_trusted_signature_is_refused_before_it_is_parsed(
 ):
     spoil = HARMS[harm]
     spoil(signed, read_signing_key(pairs[1][0], "sign"))
-    for name in ("_parsed", "_read_file"):
+    for name in ("json.loads", "Manifest.model_validate_json", "_read_file"):
         monkeypatch.setattr(f"pricekit.predict.bundle.{name}", lambda *_: pytest.fail("it is read"))
     with raises(BundleError, "trust"):
         open_bundle(signed, trust)

@@ -16,9 +16,8 @@ from conftest import tiny_config
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
-from pricekit.io.output import check_intact
 from pricekit.io.progress import use_reporter
-from pricekit.io.record import REFIT, is_own, staging_of, state_of
+from pricekit.io.record import REFIT, check_intact, is_own, staging_of, state_of
 from pricekit.options import config_of
 from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run

@@ -60,7 +60,6 @@ def test_signatures_in_a_file_are_compared_alike(monkeypatch, tmp_path):
     names = [f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
     texts = series([" ".join(rng.choice(names[:5], size)) for size in rng.integers(5, 12, 300)])
     whole = similar_pairs(compare(texts))
-    monkeypatch.setattr(likeness, "_IN_MEMORY", 0)
     monkeypatch.setattr(likeness, "_TEXTS_AT_ONCE", 7)
     found = compare(texts, folder=tmp_path)
     assert isinstance(found.signature.base.base.obj, mmap.mmap)
@@ -70,7 +69,6 @@ def test_signatures_in_a_file_are_compared_alike(monkeypatch, tmp_path):
         assert np.array_equal(one, other)
 
 
-def test_the_error_for_a_file_that_cannot_be_written_names_the_folder(monkeypatch, tmp_path, raises):
-    monkeypatch.setattr(likeness, "_IN_MEMORY", 0)
+def test_the_error_for_a_file_that_cannot_be_written_names_the_folder(tmp_path, raises):
     with raises(OSError):
         compare(series([LONG]), folder=tmp_path / "missing")

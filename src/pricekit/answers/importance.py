@@ -26,8 +26,8 @@ from pricekit.features.preprocess import Inputs
 from pricekit.insight.explanations import Explanation, explain_rows, others_read
 from pricekit.insight.parts import Cells, label_of
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
 from pricekit.io.progress import tracked, use_reporter_here
+from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import ImportanceOptions, columns_over, refuse_reading_options
 from pricekit.predict.predictor import Predictor
@@ -235,7 +235,7 @@ def table_of(rows: HeldOut, columns: Columns) -> Table:
     """Return held-out rows as a table with the text columns of a model and the columns that group the rows."""
     names = columns.text
     texts = {names[0]: rows.text.tolist()} if len(names) == 1 else cells_of(rows.text.tolist(), names)
-    cells = {name: pd.Series(pd.array(found, dtype="str")) for name, found in texts.items()}
+    cells = {name: pd.Series(pd.array(lines, dtype="str")) for name, lines in texts.items()}
     groups = rows.groups.reset_index(drop=True)
     others = {str(name): groups[name] for name in groups if name not in cells}
     return Table(
@@ -259,7 +259,7 @@ def cells_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]
         >>> cells_of(["name: Tea\\nnotes: Mild\\nFresh"], ["name", "category", "notes"])
         {'name': ['Tea'], 'category': [''], 'notes': ['Mild\\nFresh']}
     """
-    found: dict[str, list[str]] = {name: [] for name in names}
+    columns: dict[str, list[str]] = {name: [] for name in names}
     for text in texts:
         cells: dict[str, list[str]] = {name: [] for name in names}
         left, current = list(names), names[0]
@@ -270,8 +270,8 @@ def cells_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]
                 line = line.removeprefix(f"{begun}: ")
             cells[current].append(line)
         for name, lines in cells.items():
-            found[name].append("\n".join(lines))
-    return found
+            columns[name].append("\n".join(lines))
+    return columns
 
 
 @dataclass(frozen=True)
@@ -484,8 +484,7 @@ class Lines:
 
 def _sorted(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[*names, "increase", "low", "high"])
-    order = np.argsort(-frame["increase"].to_numpy(np.float64), kind="stable")
-    return frame.iloc[order].reset_index(drop=True)
+    return frame.sort_values("increase", ascending=False, kind="stable", ignore_index=True)
 
 
 def explain_some(parts: Sequence[JudgedRows]) -> list[Explanation]:

@@ -22,9 +22,8 @@ from pricekit.evaluation.comparison import ComparedRun, common_rows, compare, ro
 from pricekit.evaluation.held_out import HeldOut, read_held_out, report_refit
 from pricekit.evaluation.scores import MIN_ROWS, metric_of
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact, read_intact
 from pricekit.io.progress import tracked
-from pricekit.io.record import FACTS, state_of
+from pricekit.io.record import FACTS, check_intact, read_intact, state_of
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.table.currency import may_mean
 from pricekit.wording import counted
@@ -139,8 +138,8 @@ class Leaderboard:
         rows = []
         for entry in self.entries:
             low, high = entry.compared.interval or (None, None)
-            found = entry.to_dict() | {"low": low, "high": high}
-            rows.append({name: found[name] for name in order} | entry.settings)
+            values = entry.to_dict() | {"low": low, "high": high}
+            rows.append({name: values[name] for name in order} | entry.settings)
         return pd.DataFrame(rows, index=pd.Index([entry.name for entry in self.entries], name="run"))
 
     def __repr__(self) -> str:
@@ -173,19 +172,24 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
             "a leaderboard needs at least one model or folder of models", parameters=("models",)
         )
     metric_of([], metric)  # for its error, before files are read
-    found = keep_sharing(find_contenders(paths))
-    report_refit(one.path for one in found)
-    ((usual, _),) = Counter(one.metric for one in found).most_common(1)
+    contenders = keep_sharing(find_contenders(paths))
+    report_refit(one.path for one in contenders)
+    ((usual, _),) = Counter(one.metric for one in contenders).most_common(1)
     judged_by = METRICS.get(metric or usual, SMAPE)
-    one_folder = len({one.path.resolve().parent for one in found}) == 1
-    by_name = {one.path.resolve().name if one_folder else str(one.path): one for one in found}
+    one_folder = len({one.path.resolve().parent for one in contenders}) == 1
+    by_name = {one.path.resolve().name if one_folder else str(one.path): one for one in contenders}
     rows = common_rows({name: one.held_out for name, one in by_name.items()})
     weight = next(iter(rows.values())).weight
     scores = {name: judged_by(each.predicted, each.price, weight) for name, each in rows.items()}
     names = sorted(scores, key=lambda name: scores[name])
     compared = compare({name: rows[name] for name in names}, judged_by)
     ranked = [by_name[name] for name in names]
-    seconds = _latencies(ranked) if latency else [None] * len(ranked)
+    seconds: list[float | None] = [None] * len(ranked)
+    if latency:
+        from pricekit.runs.ensemble import seconds_per_row  # imports torch
+
+        with tracked("measuring predictions of one row", ranked) as models:
+            seconds = [sum(map(seconds_per_row, one.runs)) for one in models]
     settings = differences([one.settings for one in ranked])
     entries = tuple(
         Entry(
@@ -202,14 +206,6 @@ def rank_models(paths: Sequence[Path], metric: str | None = None, *, latency: bo
         for place, one in enumerate(ranked)
     )
     return Leaderboard(compared.rows, judged_by, entries)
-
-
-def _latencies(found: Sequence[Contender]) -> list[float | None]:
-    """Return the seconds that each model needs to price one row alone."""
-    from pricekit.runs.ensemble import seconds_per_row  # imports torch
-
-    with tracked("measuring predictions of one row", found) as models:
-        return [sum(map(seconds_per_row, one.runs)) for one in models]
 
 
 @dataclass(frozen=True)
@@ -254,7 +250,7 @@ def find_contenders(paths: Iterable[Path]) -> list[Contender]:
         TrainingError: a model is unfinished or damaged.
         ConfigError: the saved settings of a model are damaged.
     """
-    found: dict[Path, Contender] = {}
+    contenders: dict[Path, Contender] = {}
     for path in paths:
         state = state_of(path)
         single = not path.is_dir() or state.kind in (*_KINDS, "bundle") or state.name == "damaged"
@@ -265,8 +261,8 @@ def find_contenders(paths: Iterable[Path]) -> list[Contender]:
                 path=str(path),
             )
         for one in inside:
-            found.setdefault(one.path.resolve(), one)
-    return list(found.values())
+            contenders.setdefault(one.path.resolve(), one)
+    return list(contenders.values())
 
 
 def read_contender(path: Path) -> Contender:
@@ -330,7 +326,7 @@ def _settings_of(run: Path) -> Settings:
     return by_dotted_name(read_saved_config(run / "config.toml").model_dump())
 
 
-def keep_sharing(found: Sequence[Contender]) -> list[Contender]:
+def keep_sharing(contenders: Sequence[Contender]) -> list[Contender]:
     """Return the models that share held-out rows, and log which ones are left out and why.
 
     This is the largest set of models that share at least ten rows, or, if there is none, any rows. Rows are the same
@@ -339,12 +335,16 @@ def keep_sharing(found: Sequence[Contender]) -> list[Contender]:
     Raises:
         DataError: no two models share a row.
     """
-    holders = _holders(found)
-    kept = _largest(holders, holders.models, min(MIN_ROWS, *(len(one.held_out) for one in found)))
-    if kept.sum() == 1 and len(found) > 1:
-        raise _nothing_shared(found)
-    chosen = [one for one, keep in zip(found, kept, strict=True) if keep]
-    if odd := [one for one, keep in zip(found, kept, strict=True) if not keep]:
+    holders = _holders(contenders)
+    kept = _largest(holders, holders.models, min(MIN_ROWS, *(len(one.held_out) for one in contenders)))
+    if kept.sum() == 1 and len(contenders) > 1:
+        common_rows({str(one.path): one.held_out for one in contenders})  # raises DataError for other reasons
+        currencies = ", ".join(f"{one.path}: {one.currency}" for one in contenders)
+        raise DataError(
+            f"the models predict prices in different currencies ({currencies}); rank those of one currency"
+        )
+    chosen = [one for one, keep in zip(contenders, kept, strict=True) if keep]
+    if odd := [one for one, keep in zip(contenders, kept, strict=True) if not keep]:
         usual = _usual_currency(chosen)
         reasons = ", ".join(f"{one.path} ({_reason(one, chosen[0], usual)})" for one in odd)
         they = "it does" if len(odd) == 1 else "they do"
@@ -373,18 +373,18 @@ class _Holders:
         return int(self.counts[self.models[:, chosen].all(1)].sum())
 
 
-def _holders(found: Sequence[Contender]) -> _Holders:
-    usual = _usual_currency(found)
+def _holders(contenders: Sequence[Contender]) -> _Holders:
+    usual = _usual_currency(contenders)
     keys = pd.concat(
         [
             row_keys(one.held_out)
             .to_frame(index=False)
             .assign(currency=_currency_of(one, usual), model=number)
-            for number, one in enumerate(found)
+            for number, one in enumerate(contenders)
         ]
     )
     row = keys.groupby(["row", "id", "price", "currency"], sort=False, dropna=False).ngroup().to_numpy()
-    held = np.zeros((row.max() + 1, len(found)), bool)
+    held = np.zeros((row.max() + 1, len(contenders)), bool)
     held[row, keys["model"].to_numpy()] = True
     return _Holders(*np.unique(held, axis=0, return_counts=True))
 
@@ -413,21 +413,9 @@ def _currency_of(one: Contender, usual: str) -> str:
     return usual if may_mean(own, usual) or may_mean(usual, own) else own
 
 
-def _usual_currency(found: Sequence[Contender]) -> str:
-    known = Counter(one.currency for one in found if one.currency).most_common(1)
+def _usual_currency(contenders: Sequence[Contender]) -> str:
+    known = Counter(one.currency for one in contenders if one.currency).most_common(1)
     return known[0][0] if known else ""
-
-
-def _nothing_shared(found: Sequence[Contender]) -> DataError:
-    """Return the error for models of which no two share a row."""
-    try:
-        common_rows({str(one.path): one.held_out for one in found})
-    except DataError as error:
-        return error
-    currencies = ", ".join(f"{one.path}: {one.currency}" for one in found)
-    return DataError(
-        f"the models predict prices in different currencies ({currencies}); rank those of one currency"
-    )
 
 
 def _reason(one: Contender, other: Contender, currency: str) -> str:
@@ -476,7 +464,7 @@ def differences(models: Sequence[Sequence[Settings]]) -> list[dict[str, Any]]:
     for table in tables:
         for key, values in table.items():
             cells[key].add(tuple(sorted(values)))
-    differ = [key for key, found in cells.items() if len(found) > 1]
+    differ = [key for key, several in cells.items() if len(several) > 1]
     return [
         {
             key[0].removesuffix(".name"): next(iter(table[key].values()))
@@ -489,10 +477,10 @@ def differences(models: Sequence[Sequence[Settings]]) -> list[dict[str, Any]]:
 
 def _values(runs: Sequence[Settings]) -> dict[_Key, dict[str, Any]]:
     """Return the different values of each setting of a model, by their JSON."""
-    found: defaultdict[_Key, dict[str, Any]] = defaultdict(dict)
+    values: defaultdict[_Key, dict[str, Any]] = defaultdict(dict)
     for settings in runs:
         for name, value in settings.items():
             section, _, option = name.partition(".")
             plugin = settings[f"{section}.name"] if section in _PLUGINS and option != "name" else ""
-            found[name, plugin][json.dumps(value, sort_keys=True)] = value
-    return dict(found)
+            values[name, plugin][json.dumps(value, sort_keys=True)] = value
+    return dict(values)

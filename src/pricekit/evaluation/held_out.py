@@ -28,8 +28,7 @@ import pandas as pd
 from pricekit.errors import DataError
 from pricekit.io.files import read_json, write_parquet
 from pricekit.io.log import logger
-from pricekit.io.output import check_format, check_intact
-from pricekit.io.record import State, state_of
+from pricekit.io.record import State, check_format, check_intact, state_of
 from pricekit.table import Table
 
 HELD_OUT = "held_out.parquet"

@@ -37,9 +37,8 @@ from pricekit.insight.sketch import SKETCH
 from pricekit.io.files import RECORD, temporary_folder
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
-from pricekit.io.output import check_apart, check_output, kind_of
 from pricekit.io.progress import progress, tracked
-from pricekit.io.record import record_of
+from pricekit.io.record import check_apart, check_output, kind_of, record_of
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import PriceModel
 from pricekit.predict.bundle import MOST_MEMBERS, PARTS, Bundle, write_bundle

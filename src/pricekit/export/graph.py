@@ -76,14 +76,14 @@ def lstm(states: Any, weight: Any, state_weight: Any, bias: Any, state_bias: Any
     first: Any = op.Constant(value_ints=[0])
     second: Any = op.Constant(value_ints=[1])
     biases = op.Concat(op.Gather(bias, order), op.Gather(state_bias, order), axis=0)
-    found, _, _ = op.LSTM(
+    outputs, _, _ = op.LSTM(
         op.Transpose(states, perm=[1, 0, 2]),
         op.Unsqueeze(op.Gather(weight, order), first),
         op.Unsqueeze(op.Gather(state_weight, order), first),
         op.Unsqueeze(biases, first),
         hidden_size=size,
     )
-    return op.Transpose(op.Squeeze(found, second), perm=[1, 0, 2])
+    return op.Transpose(op.Squeeze(outputs, second), perm=[1, 0, 2])
 
 
 TRANSLATIONS: Mapping[Any, Any] = {
@@ -142,7 +142,11 @@ def export_graph(
                 custom_translation_table=dict(translations),
             )
             assert program is not None
-            _forget_sources(program.model)
+            # Forget the lines of Python code behind each node, with the paths of their files.
+            for node in ir.traversal.RecursiveGraphIterator(program.model.graph):
+                node.metadata_props.clear()
+                for value in node.outputs:
+                    value.metadata_props.clear()
             program.save(path, external_data=separate_weights)
     except Exception as error:
         raise_outside_cause(error)
@@ -153,11 +157,3 @@ def export_graph(
             f"to ONNX: {reason}. Nothing was published; both must consist of operations that torch.onnx.export "
             f"supports, and newer versions than torch {torch.__version__} may support more"
         ) from error
-
-
-def _forget_sources(model: Any) -> None:
-    """Delete what torch notes of the Python code behind each node: its lines, with the paths of their files."""
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        node.metadata_props.clear()
-        for value in node.outputs:
-            value.metadata_props.clear()

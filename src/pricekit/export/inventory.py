@@ -70,14 +70,14 @@ def _libraries(names: Iterable[str]) -> Iterator[Component]:
             continue
         seen.add(name)
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:  # an engine that is not installed, or pricekit from its sources
             if name == "pricekit":
                 yield _library(name, __version__, "MIT")
             continue
-        version = __version__ if name == "pricekit" else found.version
-        yield _library(name, version, _licence(found))
-        needed = map(Requirement, found.requires or [])
+        version = __version__ if name == "pricekit" else package.version
+        yield _library(name, version, _licence(package))
+        needed = map(Requirement, package.requires or [])
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
@@ -96,9 +96,9 @@ def _licence(package: Distribution) -> str:
     """Return what a package states about its licence: an SPDX expression, a classifier or a short text."""
     stated = package.metadata.get_all("License-Expression") or []
     classified = [
-        found.rpartition(" :: ")[2]
-        for found in package.metadata.get_all("Classifier") or []
-        if found.startswith("License :: ") and found.count(" :: ") > 1
+        classifier.rpartition(" :: ")[2]
+        for classifier in package.metadata.get_all("Classifier") or []
+        if classifier.startswith("License :: ") and classifier.count(" :: ") > 1
     ]
     written = [
         text

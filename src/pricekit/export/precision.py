@@ -131,10 +131,10 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
         if isinstance(model, Path):
             simulated = in_file(simulated, model.with_name("simulated.onnx"))
         engine = PricedOnce(partial(load_cpu, simulated))
-        found = _first_wrong(model, simulated, engine, expected, waiting) if left else None
-        if found is None:
+        difference = _first_wrong(model, simulated, engine, expected, waiting) if left else None
+        if difference is None:
             break
-        wrong, at = found
+        wrong, at = difference
         kept |= _nodes_to_keep(graph, wrong, kept)
         waiting = waiting[at:] + waiting[:at]  # the repaired batch first
     names = [node.name for node in graph.graph.node if node.name in kept]
@@ -233,8 +233,8 @@ def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
             nodes.append(_cast(name, cast, kind))
         return cast
 
-    found = without_weights(opened)
-    graph = found.graph
+    converted = without_weights(opened)
+    graph = converted.graph
     for node in graph.node:
         floats = any(name in types for name in (*node.input, *node.output))
         half = floats and node.name not in kept and node.op_type not in DEFAULT_OP_BLOCK_LIST
@@ -256,7 +256,7 @@ def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
     del graph.value_info[:]
     read = {name for node in nodes for name in node.input} | outputs
     graph.initializer.extend(with_values(weights[name], model) for name in weights if name in read)
-    return found
+    return converted
 
 
 def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -269,16 +269,16 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
     Args:
         model: a graph of `to_float16`; not changed.
     """
-    found = without_weights(model)
+    simulated = without_weights(model)
     nodes: list[NodeProto] = []
     for weight in model.graph.initializer:
-        stored = found.graph.initializer.add()
+        stored = simulated.graph.initializer.add()
         stored.CopyFrom(weight)
         if weight.data_type == FLOAT16:
             stored.name = f"{weight.name}_half"
             nodes.append(_cast(stored.name, weight.name, FLOAT))
     halves = {name for name, kind in tensor_types(model).items() if kind == FLOAT16}
-    for node in found.graph.node:
+    for node in simulated.graph.node:
         _convert_attributes(node, FLOAT16, FLOAT)
         nodes.append(node)
         for index, name in enumerate(node.output):
@@ -286,8 +286,8 @@ def simulate_float16(model: onnx.ModelProto) -> onnx.ModelProto:
                 node.output[index] = exact = f"{name}_exact"
                 half = f"{name}_rounded"
                 nodes += (_cast(exact, half, FLOAT16), _cast(half, name, FLOAT))
-    set_nodes(found.graph, nodes)
-    return found
+    set_nodes(simulated.graph, nodes)
+    return simulated
 
 
 def _cast(name: str, to_name: str, kind: int) -> NodeProto:
@@ -305,11 +305,11 @@ def _convert_attributes(node: NodeProto, kind: int, to_kind: int) -> None:
 def _tensor_as(tensor: TensorProto, kind: int, name: str) -> TensorProto:
     values = numpy_helper.to_array(tensor)
     with np.errstate(over="ignore"):
-        found = np.asarray(values.astype(onnx.helper.tensor_dtype_to_np_dtype(kind)))
+        converted = np.asarray(values.astype(onnx.helper.tensor_dtype_to_np_dtype(kind)))
     if kind == FLOAT16:
-        overflowed = np.isinf(found) & np.isfinite(values)
-        found[overflowed] = np.copysign(LARGEST, values[overflowed])
-    return numpy_helper.from_array(found, name)
+        overflowed = np.isinf(converted) & np.isfinite(values)
+        converted[overflowed] = np.copysign(LARGEST, values[overflowed])
+    return numpy_helper.from_array(converted, name)
 
 
 LARGEST_INTEGER = 127
@@ -477,10 +477,10 @@ def _round_tables(graph: onnx.GraphProto) -> None:
         if parts is None:
             nodes.append(node)
             continue
-        (found,) = node.output
+        (output,) = node.output
         node.input[0], *scale = (part.name for part in parts)
-        node.output[0] = f"{found}_8bit"
-        nodes += (node, make_node("DequantizeLinear", [node.output[0], *scale], [found], f"{found}_scaled"))
+        node.output[0] = f"{output}_8bit"
+        nodes += (node, make_node("DequantizeLinear", [node.output[0], *scale], [output], f"{output}_scaled"))
     set_nodes(graph, nodes)
     read = {name for node in nodes for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name in read]

@@ -80,10 +80,10 @@ class PricedOnce:
 
 
 def _digest(batch: Batch) -> bytes:
-    found = hashlib.blake2b(repr(batch["input_ids"].shape).encode())
+    digest = hashlib.blake2b(repr(batch["input_ids"].shape).encode())
     for name in sorted(batch):
-        found.update(batch[name].tobytes())
-    return found.digest()
+        digest.update(batch[name].tobytes())
+    return digest.digest()
 
 
 def longest_forms(batches: Sequence[Batch]) -> list[Batch]:
@@ -101,8 +101,8 @@ def longest_forms(batches: Sequence[Batch]) -> list[Batch]:
     for length, batch, row in longest.values():
         by_length.setdefault(length, []).append((batch, row))
     return [
-        {name: np.stack([batch[name][row] for batch, row in found]) for name in found[0][0]}
-        for _, found in sorted(by_length.items())
+        {name: np.stack([batch[name][row] for batch, row in rows]) for name in rows[0][0]}
+        for _, rows in sorted(by_length.items())
     ]
 
 

@@ -51,12 +51,12 @@ def with_values(weight: onnx.TensorProto, stored: Stored) -> onnx.TensorProto:
     """Return a weight of a graph with its values, read from the second file if they are there."""
     if isinstance(stored, bytes) or not uses_external_data(weight):
         return weight
-    found = onnx.TensorProto()
-    found.CopyFrom(weight)
-    load_external_data_for_tensor(found, str(stored.parent))
+    complete = onnx.TensorProto()
+    complete.CopyFrom(weight)
+    load_external_data_for_tensor(complete, str(stored.parent))
     for field in _BESIDE:
-        found.ClearField(field)
-    return found
+        complete.ClearField(field)
+    return complete
 
 
 def in_file(content: Stored, file: Path) -> Path:
@@ -86,9 +86,9 @@ def set_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a graph that lacks its weights."""
-    found: onnx.ModelProto = _without(model, {"graph"})
-    found.graph.CopyFrom(_without(model.graph, {"initializer"}))
-    return found
+    light: onnx.ModelProto = _without(model, {"graph"})
+    light.graph.CopyFrom(_without(model.graph, {"initializer"}))
+    return light
 
 
 def tensor_types(model: onnx.ModelProto) -> dict[str, int]:
@@ -111,18 +111,18 @@ def tensor_types(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _without(message: Any, fields: Collection[str]) -> Any:
-    found = type(message)()
+    copy = type(message)()
     for field, value in message.ListFields():
         if field.name in fields:
             continue
-        target = getattr(found, field.name)
+        target = getattr(copy, field.name)
         if hasattr(target, "extend"):
             target.extend(value)
         elif hasattr(target, "CopyFrom"):
             target.CopyFrom(value)
         else:
-            setattr(found, field.name, value)
-    return found
+            setattr(copy, field.name, value)
+    return copy
 
 
 def peaks(model: Stored, batches: Sequence[Batch]) -> tuple[dict[str, float], RowPrices]:
@@ -131,7 +131,7 @@ def peaks(model: Stored, batches: Sequence[Batch]) -> tuple[dict[str, float], Ro
     A magnitude is infinite if a value is not finite.
     """
     run = _open(model, kinds := float_tensors(model))
-    found = dict.fromkeys([*kinds, "features"], 0.0)
+    magnitudes = dict.fromkeys([*kinds, "features"], 0.0)
     prices = RowPrices()
     pieces = [piece for batch in longest_forms(batches) for piece in _pieces(batch)]
     with tracked("measuring the ranges of tensors", pieces, token_count) as pieces_left:
@@ -139,8 +139,8 @@ def peaks(model: Stored, batches: Sequence[Batch]) -> tuple[dict[str, float], Ro
             values = run(piece)
             prices.add(piece, values["price"])
             for name, value in {**values, "features": piece["features"]}.items():
-                found[name] = max(found[name], largest_magnitude(value))
-    return found, prices
+                magnitudes[name] = max(magnitudes[name], largest_magnitude(value))
+    return magnitudes, prices
 
 
 def largest_magnitude(values: np.ndarray) -> float:
@@ -162,11 +162,11 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
         yield {name: array[start : start + size] for name, array in batch.items()}
 
 
-def worst_piece(batch: Batch, expected: np.ndarray, found: np.ndarray) -> Batch:
+def worst_piece(batch: Batch, expected: np.ndarray, actual: np.ndarray) -> Batch:
     """Return the piece of a batch with the largest price difference, (N,), or with a NaN price."""
-    if found.shape != expected.shape:
+    if actual.shape != expected.shape:
         return next(_pieces(batch))
-    difference = np.abs(found - expected) / expected
+    difference = np.abs(actual - expected) / expected
     row = int(np.where(np.isnan(difference), np.inf, difference).argmax())
     pieces = list(_pieces(batch))
     return pieces[row // len(pieces[0]["features"])]
@@ -183,12 +183,12 @@ def first_difference(
     kinds = float_tensors(reference)
     others = {name: kind for name, kind in float_tensors(model).items() if name in kinds}
     expected = _open(reference, {name: kinds[name] for name in others})(batch)
-    found = _open(model, others)(batch)
+    actual = _open(model, others)(batch)
     nodes: dict[str, onnx.NodeProto] = {
         name: node for node in open_graph(reference).graph.node for name in node.output
     }
     for name in expected:
-        a, b = expected[name].astype(np.float64), found[name].astype(np.float64)
+        a, b = expected[name].astype(np.float64), actual[name].astype(np.float64)
         if a.shape != b.shape:
             return nodes[name]
         plain = np.abs(a) < MASKING

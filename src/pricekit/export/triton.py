@@ -16,7 +16,7 @@ from pricekit.errors import ExportError
 from pricekit.io.files import publish_folder, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
+from pricekit.io.record import kind_of
 from pricekit.predict.bundle import files_of_bundle, open_bundle
 from pricekit.predict.intervals import BOUNDS
 from pricekit.runs.opened import open_ensemble, open_run

@@ -17,11 +17,9 @@ import pandas as pd
 from pricekit.errors import ConfigError
 from pricekit.features.neighbours import nearest
 from pricekit.insight import PRODUCTS
-from pricekit.insight.pricer import Pricer
-from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, facts_of, products_of
-from pricekit.io.progress import progress
-from pricekit.table import Table, TableSource, read_usable
-from pricekit.table.currency import require_same_currency
+from pricekit.insight.products import MOST_CHARACTERS, Facts, Products, facts_of
+from pricekit.io.progress import tracked
+from pricekit.table import Table
 from pricekit.text.labelled_lines import as_list
 from pricekit.wording import did_you_mean, shorten
 
@@ -197,9 +195,9 @@ def find_comparables(
         ConfigError: `k` or `same` is not one of the above.
     """
     check_request(k, same)
-    found: list[Comparables] = []
-    with progress("comparing", max(1, len(table))) as advance:
-        for window in table.windows(_ROWS_AT_A_TIME):
+    comparables: list[Comparables] = []
+    with tracked("comparing", list(table.windows(_ROWS_AT_A_TIME)), len) as windows:
+        for window in windows:
             texts, ids = as_list(window.text), window.ids
             facts = facts_of(window.text, products.labels, products.brand_number)
             own = [_itself(products, *each) for each in zip(ids.astype("str"), texts, strict=True)]
@@ -207,52 +205,9 @@ def find_comparables(
             for row, id_ in enumerate(ids.tolist()):
                 each = zip(places[row].tolist(), similarities[row].tolist(), strict=True)
                 nearby = (_comparable(products, *one, facts.name[row]) for one in each if one[1] > 0)
-                price = float(prices[len(found)])
-                found.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
-            advance(len(window))
-    return found
-
-
-def comparables_of(
-    pricer: Pricer,
-    table: Table,
-    k: int = PRODUCTS,
-    *,
-    same: Sequence[str] = (),
-    among: TableSource | Products | None = None,
-) -> list[Comparables]:
-    """Return, for each row that a model prices, the products with known prices whose texts are most similar to it.
-
-    Args:
-        pricer: the open model.
-        table: the rows, without prices.
-        k: the number of products, 1 to 1,000.
-        same: what the products must have in common with the row: "brand", "unit", "size" (up to a factor of 1.25).
-        among: products, or a table with prices; None: those that the model contains.
-
-    Raises:
-        BundleError: the bundle contains damaged products.
-        ConfigError: `k` or `same` is invalid, or the model contains no products, as a run or most bundles.
-        DataError: `among` cannot be read, or none of its rows has a price.
-    """
-    check_request(k, same)
-    products = among if isinstance(among, Products) else _products_of(pricer, among)
-    return find_comparables(table, pricer.prices(table), products, k, same, pricer.currency)
-
-
-def _products_of(pricer: Pricer, among: TableSource | None) -> Products:
-    """Return the products of a table with prices; None: those that the model contains."""
-    if among is not None:
-        table = among if isinstance(among, Table) else read_usable(among, pricer.columns)[0]
-        require_same_currency(pricer.currency, table.currency)
-        return products_of(table)
-    if (products := pricer.own_products()) is None:
-        raise ConfigError(
-            "this model contains no products to compare with: only a bundle that was exported with comparables does; "
-            "give a table of products with prices",
-            parameters=("among",),
-        )
-    return products
+                price = float(prices[len(comparables)])
+                comparables.append(Comparables(id_, facts.name[row], price, tuple(nearby), currency))
+    return comparables
 
 
 def check_request(k: int, same: Collection[str]) -> None:
@@ -344,10 +299,10 @@ def mark_far(rows: pd.DataFrame, products: Products) -> pd.DataFrame:
     `comparable_price` is the median price of up to five similar products, NaN without any. `far` says what is far from
     them: "price", "predicted", "both" or "".
     """
-    found = compare_rows(rows.head(MOST_COMPARED), products)
+    comparables = compare_rows(rows.head(MOST_COMPARED), products)
     typical = np.full(len(rows), np.nan)
     far = [""] * len(rows)
-    for place, (each, price) in enumerate(zip(found, rows["price"], strict=False)):
+    for place, (each, price) in enumerate(zip(comparables, rows["price"], strict=False)):
         if each.median is not None:
             typical[place] = each.median
             far[place] = FAR_CELLS[each.is_far(float(price)), each.far]

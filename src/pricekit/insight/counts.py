@@ -147,13 +147,13 @@ def _lowest(tables: list[Table], keys: np.ndarray) -> tuple[list[Table], np.ndar
 
 def describe_rows(rows: ComparedRows) -> list[str]:
     """Return sentences about rows that were left out, and about columns that are missing."""
-    found = []
+    sentences = []
     if rows.count > len(rows.table):
-        found.append(f"A random sample of {len(rows.table):,} of the {rows.count:,} rows is compared.")
+        sentences.append(f"A random sample of {len(rows.table):,} of the {rows.count:,} rows is compared.")
     if rows.missing:
         names = ", ".join(repr(name) for name in rows.missing)
-        found.append(f"The table lacks {names}, which the model reads.")
-    return found
+        sentences.append(f"The table lacks {names}, which the model reads.")
+    return sentences
 
 
 MOST_NEW_VALUES, MOST_NEW_WORDS = 1_000, 4_000
@@ -164,6 +164,12 @@ _MOST_NAMES = 10_000
 
 _Bins = Annotated[list[Count], Field(max_length=BINS + 1)]
 _Names = Annotated[dict[Value, Count], Field(max_length=_MOST_NAMES)]
+
+_ADDED = (
+    *("rows", "text_length", "predicted", "word_pairs", "unknown_words"),
+    *("tokens", "unknown_tokens", "outside"),
+)
+"""The counts of two tables that add up number by number."""
 
 
 class FieldCounts(Strict):
@@ -280,21 +286,14 @@ class Counts(Strict):
             one, two = self.fields.get(name, none), other.fields.get(name, none)
             values = _names_sum(one.values, two.values, sketch.fields[name].values, MOST_NEW_VALUES)
             fields[name] = FieldCounts(filled=one.filled + two.filled, values=values)
-        return Counts(
-            rows=self.rows + other.rows,
-            text_length=np.add(self.text_length, other.text_length).tolist(),
-            features={
-                name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()
-            },
-            predicted=np.add(self.predicted, other.predicted).tolist(),
-            fields=fields,
-            words=_names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS),
-            word_pairs=self.word_pairs + other.word_pairs,
-            unknown_words=self.unknown_words + other.unknown_words,
-            tokens=self.tokens + other.tokens,
-            unknown_tokens=self.unknown_tokens + other.unknown_tokens,
-            outside=self.outside + other.outside,
-            halves=[one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)],
+        added: dict[str, object] = {
+            name: np.add(getattr(self, name), getattr(other, name)).tolist() for name in _ADDED
+        }
+        features = {name: np.add(rows, other.features[name]).tolist() for name, rows in self.features.items()}
+        words = _names_sum(self.words, other.words, sketch.words, MOST_NEW_WORDS)
+        halves = [one.plus(two) for one, two in zip(self.halves, other.halves, strict=True)]
+        return self.model_copy(
+            update=added | {"features": features, "fields": fields, "words": words, "halves": halves}
         )
 
 
@@ -302,27 +301,27 @@ def _names_sum(
     one: Mapping[str, int], two: Mapping[str, int], known: Collection[str], most: int
 ) -> dict[str, int]:
     """Return the sums by name, summarised by `most_frequent`."""
-    found = Counter(one)
-    found.update(two)
-    return most_frequent(found, known, most)
+    total = Counter(one)
+    total.update(two)
+    return most_frequent(total, known, most)
 
 
-def most_frequent(found: Mapping[str, int], known: Collection[str], most: int) -> dict[str, int]:
+def most_frequent(counts: Mapping[str, int], known: Collection[str], most: int) -> dict[str, int]:
     """Return the rows of all known names and of a limited number of others, as summarised by Misra and Gries.
 
     If there are more others, the count of each is too low by the same number, at most 1/(K + 1) of all counts.
 
     Args:
-        found: rows by name.
+        counts: rows by name.
         known: names whose counts stay exact.
         most: K, the number of other names.
     """
-    new = {name: rows for name, rows in found.items() if name not in known}
+    new = {name: rows for name, rows in counts.items() if name not in known}
     if len(new) <= most:
-        return dict(found)
+        return dict(counts)
     least = heapq.nlargest(most + 1, new.values())[-1]
     kept = {name: rows - least for name, rows in new.items() if rows > least}
-    return {name: rows for name, rows in found.items() if name in known} | kept
+    return {name: rows for name, rows in counts.items() if name in known} | kept
 
 
 @dataclass(frozen=True)
@@ -375,13 +374,13 @@ def see(
 def _read_fields(sketch: Sketch, rows: ComparedRows) -> dict[str, list[str]]:
     """Return the fields of the sketch that the table has, with their values."""
     labels = [name for name in sketch.fields if name not in (*TEXT_FIELDS, *sketch.others)]
-    found = fields_of(rows.table, sketch.others, labels)
+    fields = fields_of(rows.table, sketch.others, labels)
     if BRAND in sketch.fields and sketch.fields[BRAND].values:
-        found[BRAND] = brands_of(rows.table.text, sketch.label, sketch.fields[BRAND].values)
+        fields[BRAND] = brands_of(rows.table.text, sketch.label, sketch.fields[BRAND].values)
     if not rows.readable:
-        found = {name: values for name, values in found.items() if name in sketch.others}
+        fields = {name: values for name, values in fields.items() if name in sketch.others}
     kept = sketch.fields.keys() - set(rows.missing)
-    return {name: values for name, values in found.items() if name in kept}
+    return {name: values for name, values in fields.items() if name in kept}
 
 
 def count(sketch: Sketch, seen: Seen, preprocessor: Preprocessor, first: np.ndarray) -> Counts:

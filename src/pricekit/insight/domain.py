@@ -91,8 +91,8 @@ class Domain:
             halves: of two random halves of the new rows: the mean of their vectors in this space, (D,), and
                 of the products of each pair of their numbers, (D, D).
         """
-        found = [self._judged(one[0], *other) for one, other in (halves, halves[::-1])]
-        return max(0.5, float(np.mean(found)))
+        areas = [self._judged(one[0], *other) for one, other in (halves, halves[::-1])]
+        return max(0.5, float(np.mean(areas)))
 
     def _judged(self, fitted: np.ndarray, mean: np.ndarray, second: np.ndarray) -> float:
         direction = self._inverse @ fitted
@@ -107,8 +107,8 @@ class Domain:
 
         Training rows have about 1 on average.
         """
-        found = np.sum(vectors @ self._inverse * vectors, axis=1) / vectors.shape[1]
-        return np.asarray(found, np.float64)
+        distances = np.sum(vectors @ self._inverse * vectors, axis=1) / vectors.shape[1]
+        return np.asarray(distances, np.float64)
 
 
 def some_half(count: int) -> np.ndarray:

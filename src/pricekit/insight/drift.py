@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, DataError
+from pricekit.features.preprocess import Preprocessor
 from pricekit.insight.alarms import LEAST_ROWS, Measure, alarms_of, failures_of
 from pricekit.insight.counts import (
     ComparedRows,
@@ -26,7 +27,6 @@ from pricekit.insight.counts import (
 from pricekit.insight.domain import Domain, some_half
 from pricekit.insight.fields import BRAND, UNIT
 from pricekit.insight.priced_rows import PricedRows
-from pricekit.insight.pricer import Pricer
 from pricekit.insight.shares import difference, surprise
 from pricekit.insight.sketch import Sketch
 from pricekit.io.progress import progress
@@ -146,8 +146,6 @@ LEAST_CHANGE, LEAST_CHANGE_OF_WORDS = 0.01, 0.02
 VANISHED = 0.1
 """A value is gone, or new, if its share is below this part of the other one."""
 MOST_WORDS = 20
-WINDOW = 2048
-"""Rows that are priced at a time."""
 SIGMAS = 3.0
 """Standard errors by which SMAPE may grow by chance."""
 MOST_OUTLIERS, MOST_NEW_WORDS = 10, 8
@@ -157,46 +155,46 @@ LEAST_PRICES = 10
 _OUTLIERS = ["row", "id", "distance", "new_words", "text"]
 
 
-def drift_of(pricer: Pricer, rows: ComparedRows | PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how rows differ from those that a model was trained on.
+def compare(
+    sketch: Sketch,
+    rows: ComparedRows,
+    preprocessor: Preprocessor,
+    price: Callable[[Table], Priced],
+    limits: Mapping[str, float],
+) -> Drift:
+    """Return how a table differs from the training table.
 
     Args:
-        pricer: the open model.
-        rows: of a table; or counts of priced rows.
+        sketch: of the training table.
+        rows: of the other table.
+        preprocessor: of the first member of the model.
+        price: prices the rows.
         limits: of the user, by measure.
 
     Raises:
-        DataError: there are no rows, or another model priced them.
-        BundleError: the model has no sketch, or the sketch of another model.
+        DataError: there are no rows.
+        BundleError: the sketch is that of another model.
     """
-    sketch = require_sketch(pricer.sketch)
-    if isinstance(rows, PricedRows):
-        return _compare_priced(sketch, rows, limits)
-    return _compare(pricer, sketch, rows, limits)
-
-
-def _compare(pricer: Pricer, sketch: Sketch, rows: ComparedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how a table differs from the training table."""
     if not len(rows.table):
         raise DataError("the table has no rows; expected at least one", parameters=("table",))
-    names = pricer.preprocessor.features.names
+    names = preprocessor.features.names
     if not {*sketch.features, *sketch.vector.features} <= set(names):
         raise BundleError("the sketch of the model names features that it does not have; export it again")
     missing_other = any(name in rows.missing for name in sketch.others)
-    priced = _priced(rows.table, pricer) if rows.readable and not missing_other else None
+    priced = price(rows.table) if rows.readable and not missing_other else None
     with progress("comparing", 1) as advance:
         domain = Domain(sketch.vector, sketch.rows)
         seen = see(sketch, domain, rows, names, priced)
         smape = _smape(sketch, seen)
-        counts = count(sketch, seen, pricer.preprocessor, some_half(len(rows.table)))
+        counts = count(sketch, seen, preprocessor, some_half(len(rows.table)))
         drift = _drift(sketch, counts, domain, limits, smape, rows.missing)
         advance(1)
     outliers = pd.DataFrame(_outliers(sketch, domain, seen), columns=_OUTLIERS)
     return replace(drift, notes=tuple(_notes(sketch, seen, smape)), outliers=outliers)
 
 
-def _compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how priced rows, of which only counts are left, differ from the training table."""
+def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
+    """Return how priced rows, of which only counts are left, differ from the training table; raises DataError."""
     priced.require(sketch)
     rows = priced.counts.rows
     if not rows:
@@ -250,7 +248,7 @@ def _drift(
 
 
 def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
-    found = []
+    lines = []
     shifts = []
     if counts.text_length and "text_length" not in sketch.features:
         shifts.append(("text length", "text", sketch.text_length, counts.text_length))
@@ -263,7 +261,7 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
         )
         rank = float(then.ranks() @ rows / rows.sum())
-        found.append([name, kind, each.psi, each.distance, each.chance, rank])
+        lines.append([name, kind, each.psi, each.distance, each.chance, rank])
     for name, now in counts.fields.items():
         field = sketch.fields[name]
         if field.values:  # bins are the named values, all others, and none
@@ -271,14 +269,13 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             before += [max(0, field.filled - sum(before)), max(sketch.rows, field.filled) - field.filled]
             after += [max(0, now.filled - sum(after)), counts.rows - now.filled]
             each = difference(np.array(before), np.array(after), ordered=False)
-            found.append([name, "field", each.psi, each.distance, each.chance, np.nan])
-    frame = pd.DataFrame(found, columns=["name", "kind", "psi", "distance", "chance", "rank"])
-    order = np.lexsort((-frame["distance"].to_numpy(float), -frame["psi"].to_numpy(float)))
-    return frame.iloc[order].reset_index(drop=True)
+            lines.append([name, "field", each.psi, each.distance, each.chance, np.nan])
+    frame = pd.DataFrame(lines, columns=["name", "kind", "psi", "distance", "chance", "rank"])
+    return frame.sort_values(["psi", "distance"], ascending=False, ignore_index=True)
 
 
 def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:
-    found = []
+    changes = []
     for name, field in counts.fields.items():
         then = sketch.fields[name]
         changed = _changed(sketch, counts, then.values, then.rare, field.values) if then.values else []
@@ -286,16 +283,16 @@ def _values(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             if abs(after - before) >= LEAST_CHANGE:
                 gone = before >= LEAST_CHANGE and after < VANISHED * before
                 new = after >= LEAST_CHANGE and before < VANISHED * after
-                found.append((name, value, before, after, "gone" if gone else "new" if new else ""))
-    found.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
-    return pd.DataFrame(found, columns=["field", "value", "then", "now", "change"])
+                changes.append((name, value, before, after, "gone" if gone else "new" if new else ""))
+    changes.sort(key=lambda row: (row[4] == "", -abs(row[3] - row[2])))
+    return pd.DataFrame(changes, columns=["field", "value", "then", "now", "change"])
 
 
 def _words(sketch: Sketch, counts: Counts) -> pd.DataFrame:
     changed = _changed(sketch, counts, sketch.words, sketch.rare, counts.words) if counts.text_length else []
-    found = [row for row in changed if abs(row[2] - row[1]) >= LEAST_CHANGE_OF_WORDS]
-    found.sort(key=lambda row: -abs(row[2] - row[1]))
-    return pd.DataFrame(found[:MOST_WORDS], columns=["word", "then", "now"])
+    largest = [row for row in changed if abs(row[2] - row[1]) >= LEAST_CHANGE_OF_WORDS]
+    largest.sort(key=lambda row: -abs(row[2] - row[1]))
+    return pd.DataFrame(largest[:MOST_WORDS], columns=["word", "then", "now"])
 
 
 def _changed(
@@ -314,13 +311,13 @@ def _changed(
 
 
 def _absent(sketch: Sketch, counts: Counts, missing: Sequence[str]) -> pd.DataFrame:
-    found = []
+    fields = []
     for name, field in counts.fields.items():
         if name not in (BRAND, UNIT):
             then = 1 - min(sketch.fields[name].filled, sketch.rows) / sketch.rows
-            found.append((name, then, (counts.rows - field.filled) / counts.rows))
-    found += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
-    frame = pd.DataFrame(found, columns=["field", "then", "now"])
+            fields.append((name, then, (counts.rows - field.filled) / counts.rows))
+    fields += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
+    frame = pd.DataFrame(fields, columns=["field", "then", "now"])
     order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
 
@@ -374,28 +371,16 @@ def require_sketch(sketch: Sketch | None) -> Sketch:
     return sketch
 
 
-def _priced(table: Table, pricer: Pricer) -> Priced:
-    features, tokens, predicted = [], [], []
-    with progress("pricing", len(table)) as advance:
-        for window in table.windows(WINDOW):
-            inputs = pricer.prepare(window)
-            features.append(inputs[0].features)
-            tokens.append(inputs[0].tokens.ids)
-            predicted.append(pricer.price(inputs))
-            advance(len(window))
-    return Priced(*map(np.concatenate, (features, tokens, predicted)))
-
-
 def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, ...]]:
     """Return the rows least like the training rows."""
     if seen.vectors is None:
         return []
     table, distances = seen.rows.table, domain.distances(seen.vectors)
-    found: list[tuple[object, ...]] = []
+    outliers: list[tuple[object, ...]] = []
     for row in np.argsort(-distances, kind="stable")[:MOST_OUTLIERS].tolist():
         new = [word for word in seen.documents.words_of(row) if word not in sketch.words]
         words = " ".join(new[:MOST_NEW_WORDS])
-        found.append(
+        outliers.append(
             (
                 int(table.row_numbers[row]),
                 table.ids.iloc[row],
@@ -404,7 +389,7 @@ def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, 
                 str(table.text.iloc[row]),
             )
         )
-    return found
+    return outliers
 
 
 def _smape(sketch: Sketch, seen: Seen) -> Measure:
@@ -421,15 +406,15 @@ def _smape(sketch: Sketch, seen: Seen) -> Measure:
 
 
 def _notes(sketch: Sketch, seen: Seen, smape: Measure) -> list[str]:
-    found = describe_rows(seen.rows)
+    notes = describe_rows(seen.rows)
     if seen.rows.missing and seen.priced is None:
-        found.append("So features, predicted prices and the domain classifier are skipped.")
+        notes.append("So features, predicted prices and the domain classifier are skipped.")
     elif seen.rows.missing:
-        found.append("Missing columns are read as empty.")
-    found += _few(sketch, len(seen.rows.table), "rows of the table")
+        notes.append("Missing columns are read as empty.")
+    notes += _few(sketch, len(seen.rows.table), "rows of the table")
     if seen.priced is not None and smape.value is None:
-        found.append("SMAPE is not computed: fewer than ten rows have a known price.")
-    return found
+        notes.append("SMAPE is not computed: fewer than ten rows have a known price.")
+    return notes
 
 
 def _few(sketch: Sketch, rows: int, which: str) -> list[str]:

@@ -21,17 +21,16 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from pricekit.errors import ConfigError, PluginError
+from pricekit.errors import PluginError
 from pricekit.insight import EVALUATIONS
 from pricekit.insight.parts import Cells, Kind, Part, other_columns
-from pricekit.insight.pricer import Pricer
 from pricekit.io.log import logger
-from pricekit.io.progress import progress
+from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
 from pricekit.wording import shorten
 
@@ -191,7 +190,7 @@ class Factor:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        found = {
+        facts = {
             "kind": self.kind,
             "column": self.column,
             "text": self.text,
@@ -199,7 +198,7 @@ class Factor:
             "end": self.end,
         }
         parts = {"parts": [part.to_dict() for part in self.parts]} if self.parts else {}
-        return {**found, "factor": self.factor, **parts}
+        return {**facts, "factor": self.factor, **parts}
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,13 +223,13 @@ class Explanation:
 
     def phrases(self) -> list[Factor]:
         """Return the parts that make sense on their own, such as "Pack of 6", the largest effect first."""
-        found = [phrase for factor in self.factors for phrase in factor.phrases()]
-        return sorted(found, key=lambda each: -abs(each.log))
+        phrases = [phrase for factor in self.factors for phrase in factor.phrases()]
+        return sorted(phrases, key=lambda each: -abs(each.log))
 
     def words(self) -> list[Factor]:
         """Return the smallest parts that have a factor of their own, the largest effect first."""
-        found = [word for factor in self.factors for word in factor.smallest()]
-        return sorted(found, key=lambda each: -abs(each.log))
+        words = [word for factor in self.factors for word in factor.smallest()]
+        return sorted(words, key=lambda each: -abs(each.log))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -275,17 +274,17 @@ def name_of(factor: Factor) -> str:
 def _marked(name: str, cell: str, factors: Sequence[Factor], *, labelled: bool) -> str:
     """Return a cell as HTML whose parts are coloured by their contributions."""
     parts = [word for factor in factors if factor.column == name for word in factor.smallest()]
-    found, start = [], 0
+    pieces, start = [], 0
     for part in sorted(parts, key=lambda part: part.start):
         colour, strength = (RAISES if part.log > 0 else LOWERS), min(1.0, abs(part.log) / STRONGEST)
-        found.append(html.escape(cell[start : part.start]))
-        found.append(
+        pieces.append(html.escape(cell[start : part.start]))
+        pieces.append(
             f'<span style="background:rgba({colour},{strength:.2f})" title="× {part.factor:.3g}">'
             f"{html.escape(cell[part.start : part.end])}</span>"
         )
         start = part.end
     label = f"<b>{html.escape(name)}</b>: " * labelled
-    text = "".join([*found, html.escape(cell[start:])])
+    text = "".join([*pieces, html.escape(cell[start:])])
     return f'<div style="white-space:pre-wrap">{label}{text}</div>'
 
 
@@ -296,26 +295,6 @@ def _factor(node: Node) -> Factor:
 
 
 ROWS_AT_A_TIME = 64
-
-
-def explain_prices(pricer: Pricer, table: Table, evaluations: int = EVALUATIONS) -> list[Explanation]:
-    """Return one explanation per row of the prices of a model.
-
-    Args:
-        pricer: the open model.
-        table: the rows, without prices.
-        evaluations: the number of prices for each row, at least 2; more if two for each line are more.
-
-    Raises:
-        ConfigError: fewer than two evaluations.
-    """
-    if evaluations < 2:
-        raise ConfigError(
-            f"an explanation has {evaluations} evaluations; expected at least 2",
-            parameters=("evaluations",),
-        )
-    rows = replace(table, currency=pricer.currency)
-    return explain_rows(rows, pricer.columns, pricer.prices, evaluations)
 
 
 def explain_rows(
@@ -332,17 +311,16 @@ def explain_rows(
         price: returns the price of each row of a table, (N,).
         evaluations: the number of prices for each row; more if two for each line are more.
     """
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     try:
         others = others_read(table, columns, price)
     except PluginError as error:
         logger.info(f"other columns than texts are not explained, because prices without them fail: {error}")
         others = ()
-    with progress("explaining", max(1, len(table))) as advance:
-        for window in table.windows(ROWS_AT_A_TIME):
-            found += _explain(window, columns, price, others, evaluations)
-            advance(len(window))
-    return found
+    with tracked("explaining", list(table.windows(ROWS_AT_A_TIME)), len) as windows:
+        for window in windows:
+            explanations += _explain(window, columns, price, others, evaluations)
+    return explanations
 
 
 def others_read(table: Table, columns: Columns, price: Callable[[Table], np.ndarray]) -> tuple[str, ...]:
@@ -384,10 +362,10 @@ def _explain(
                 removals[number] = rows[number].send(list(itertools.islice(log_prices, len(each))))
             except StopIteration as end:
                 results[number] = end.value
-    found = []
+    explanations = []
     for number, id_ in enumerate(table.ids.tolist()):
         full, root = results[number]
         factors = tuple(_factor(node) for node in root.nodes)
         prices = math.exp(full), math.exp(root.without)
-        found.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
-    return found
+        explanations.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
+    return explanations

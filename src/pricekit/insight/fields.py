@@ -52,8 +52,8 @@ class Documents:
     def outside(self, known: Collection[str]) -> np.ndarray:
         """Return which pairs have a word that is not among those that are known, bool (W,)."""
         unknown = np.array([word not in known for word in self.vocabulary], bool)
-        found: np.ndarray = unknown[self.word]
-        return found
+        outside: np.ndarray = unknown[self.word]
+        return outside
 
     def words_of(self, row: int) -> list[str]:
         """Return the distinct words of a text, in their order."""
@@ -73,9 +73,9 @@ def documents_of(texts: Sequence[str]) -> Documents:
     words: list[int] = []
     counts = np.zeros(len(texts), np.int64)
     for row, text in enumerate(texts):
-        found = dict.fromkeys(_WORD.findall(text[:MOST_CHARACTERS].lower()))
-        words += [numbers.setdefault(word, len(numbers)) for word in found]
-        counts[row] = len(found)
+        distinct = dict.fromkeys(_WORD.findall(text[:MOST_CHARACTERS].lower()))
+        words += [numbers.setdefault(word, len(numbers)) for word in distinct]
+        counts[row] = len(distinct)
     row_of_pair = np.repeat(np.arange(len(texts)), counts)
     return Documents(len(texts), list(numbers), row_of_pair, np.array(words, np.int64))
 
@@ -110,7 +110,7 @@ def fields_of(
         labels: the labels of lines that are fields; None: those that many rows have.
     """
     texts: list[str] = table.text.tolist()
-    found: dict[str, list[str]] = {TEXT: [text.strip()[:1] for text in texts]}
+    fields: dict[str, list[str]] = {TEXT: [text.strip()[:1] for text in texts]}
     lines = [_lines_of(text) for text in texts]
     if labels is None:
         counts = Counter(label for row in lines for label in row)
@@ -119,21 +119,21 @@ def fields_of(
             label for label, count in some if count >= LEAST_FILLED * len(texts) and label not in TEXT_FIELDS
         ]
     for label in labels:
-        found[label] = [row.get(label, "") for row in lines]
+        fields[label] = [row.get(label, "") for row in lines]
     for name in others:
-        if name in table.frame and name not in found:
-            found[name] = [_value(cell) for cell in table.frame[name].astype("str").fillna("")]
-    found[UNIT] = [_unit_of(text) for text in texts]
-    return found
+        if name in table.frame and name not in fields:
+            fields[name] = [_value(cell) for cell in table.frame[name].astype("str").fillna("")]
+    fields[UNIT] = [_unit_of(text) for text in texts]
+    return fields
 
 
 def _lines_of(text: str) -> dict[str, str]:
     """Return the content of the first line of each label."""
-    found: dict[str, str] = {}
+    contents: dict[str, str] = {}
     for line in text.split("\n"):
-        if (label := label_of(line)) and label not in found:
-            found[label] = _value(line.partition(":")[2])
-    return found
+        if (label := label_of(line)) and label not in contents:
+            contents[label] = _value(line.partition(":")[2])
+    return contents
 
 
 def _value(cell: str) -> str:
@@ -178,10 +178,10 @@ def least_rows(count: int) -> float:
 
 def brands_of(texts: pd.Series, label: str, names: Collection[str]) -> list[str]:
     """Return the longest of some names with which each item name begins, (N,), "" if there is none."""
-    found: list[str] = []
+    brands: list[str] = []
     for parsed in _parsed(texts, label):
-        found += brand_category.brand_names(parsed.title, names)
-    return found
+        brands += brand_category.brand_names(parsed.title, names)
+    return brands
 
 
 def _parsed(texts: pd.Series, label: str) -> list[VectorizedTexts]:

@@ -82,27 +82,27 @@ def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
         >>> [word.text for word in lines[0].parts[0].parts]
         ['Green', 'Tea']
     """
-    found, start = [], 0
+    lines, start = [], 0
     for line in cell.split("\n"):
         end = start + len(line)
         if line.strip():
             content = start + _content_start(line)
             phrases = _grouped(cell, _phrases(column, cell, content, min(end, start + LONGEST_LINE)))
             parts = phrases if len(phrases) > 1 else phrases[0].parts if phrases else ()
-            found.append(Part("line", column, start, min(end + 1, len(cell)), line.strip(), parts))
+            lines.append(Part("line", column, start, min(end + 1, len(cell)), line.strip(), parts))
         start = end + 1
-    return tuple(found)
+    return tuple(lines)
 
 
 def _phrases(column: str, cell: str, start: int, end: int) -> list[Part]:
     """Return the phrases between two places of a cell."""
-    found = []
+    phrases = []
     for first, last in _pieces(cell, start, end):
         words = [Part("word", column, m.start(), m.end(), m[0]) for m in _WORD.finditer(cell, first, last)]
         count = -(-len(words) // LONGEST_PHRASE)
         for some in np.array_split(np.arange(len(words)), count) if count else []:
-            found.append(_around(cell, "phrase", [words[number] for number in some]))
-    return found
+            phrases.append(_around(cell, "phrase", [words[number] for number in some]))
+    return phrases
 
 
 def _pieces(cell: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -243,8 +243,8 @@ def joined_texts(texts: Mapping[str, Sequence[str]]) -> pd.Series:
 
 def texts_of(cells: pd.Series) -> list[str]:
     """Return the cells of a text column as models read them."""
-    found: list[str] = as_model_text(pa.array(cells, from_pandas=True)).to_pylist()
-    return found
+    texts: list[str] = as_model_text(pa.array(cells, from_pandas=True)).to_pylist()
+    return texts
 
 
 def _cut(cell: str, parts: Sequence[Part]) -> str:

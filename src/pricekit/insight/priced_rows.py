@@ -153,15 +153,15 @@ def add_to_file(path: Path, added: PricedRows, sketch: Sketch) -> None:
         return BusyError(message, parameters=("watch",), path=path)
 
     with owned(path, "sketch", busy):
-        found = added
+        total = added
         if path.exists():
             before = read_priced_rows(path)
             before.require(sketch)
             if not set(added.predictions).isdisjoint(before.predictions):
                 return
-            found = before.plus(added, sketch)
+            total = before.plus(added, sketch)
         try:
-            write_text(path, found.to_text())
+            write_text(path, total.to_text())
         except OSError as error:
             raise DataError(f"{path} cannot be written: {describe_failure(error)}") from None
 
@@ -194,15 +194,15 @@ def count_priced(
     return PricedRows(sketch=sketch_id(sketch), rows=len(table), counts=counts)
 
 
-def watch_file(given: object) -> Path:
+def watch_file(file: object) -> Path:
     """Return the local file of a sketch that a user gave; raises ConfigError for an address."""
-    found = location_of(given, "watch")
-    if isinstance(found, Address):
+    location = location_of(file, "watch")
+    if isinstance(location, Address):
         raise ConfigError(
-            f"the sketch {found} is at an address; expected a local file, which predictions extend",
+            f"the sketch {location} is at an address; expected a local file, which predictions extend",
             parameters=("watch",),
         )
-    return found
+    return location
 
 
 class Watch:
@@ -229,21 +229,21 @@ class Watch:
             )
         check_priced_file(file, sketch)
         _check_place(file)
-        self._found: PricedRows | None = None
+        self._priced: PricedRows | None = None
 
     def resume(self, folder: Path, windows: int) -> bool:
         """Continue with the counts of a number of windows; False if the folder lacks them."""
         try:
-            self._found = read_priced_rows(_kept(folder, windows))
-            self._found.require(self._sketch)
+            self._priced = read_priced_rows(_kept(folder, windows))
+            self._priced.require(self._sketch)
         except DataError:
-            self._found = None
-        return self._found is not None
+            self._priced = None
+        return self._priced is not None
 
     def add(self, counts: PricedRows, folder: Path, windows: int) -> None:
         """Add the counts of a window, and keep the sum of the windows so far in a folder."""
-        self._found = counts if self._found is None else self._found.plus(counts, self._sketch)
-        write_text(_kept(folder, windows), self._found.to_text())
+        self._priced = counts if self._priced is None else self._priced.plus(counts, self._sketch)
+        write_text(_kept(folder, windows), self._priced.to_text())
         _kept(folder, windows - 2).unlink(missing_ok=True)
 
     def finish(self, prediction: str) -> None:
@@ -255,9 +255,9 @@ class Watch:
         Raises:
             DataError: the file cannot be read or written, or other processes add to it for 30 seconds.
         """
-        if self._found is None:
+        if self._priced is None:
             return
-        added = self._found.model_copy(update={"predictions": [prediction]})
+        added = self._priced.model_copy(update={"predictions": [prediction]})
         try:
             add_when_free(self._file, added, self._sketch, time.monotonic() + WAIT_SECONDS)
         except (PricekitError, OSError) as error:
@@ -270,7 +270,7 @@ class Watch:
                 f"{reason}{advice}",
                 parameters=() if stream else ("resume",),
             ) from error
-        self._found = None
+        self._priced = None
 
 
 def _check_place(file: Path) -> None:

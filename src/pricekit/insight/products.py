@@ -80,12 +80,12 @@ def facts_of(texts: pd.Series, labels: Mapping[str, Any], brands: Collection[str
     for part in batches(as_strings(texts)):
         lines = split_lines(join_texts(part))
         title = lines.titles(labels["label"])
-        one, two, three = (found.to_pylist() for found in leading_words(pc.utf8_lower(title)))
+        one, two, three = (words.to_pylist() for words in leading_words(pc.utf8_lower(title)))
         names += title.to_pylist()
         stated += labelled(lines, "brand").to_pylist()
         begun += zip(one, two, three, strict=True)
-    found = begin_brands(begun) if brands is None else [_known(words, brands) for words in begun]
-    brand = [said or other for said, other in zip(stated, found, strict=True)]
+    from_names = begin_brands(begun) if brands is None else [_known(words, brands) for words in begun]
+    brand = [label or other for label, other in zip(stated, from_names, strict=True)]
     block = compute(texts, _COLUMNS, dict(labels))
     unit = [MEASURES[int(kind)] for kind in block[:, 0]]
     return Facts(names, brand, unit, block[:, 1].astype(np.float64))
@@ -104,7 +104,7 @@ def begin_brands(begun: list[tuple[str, str, str]]) -> list[str]:
     for words in begun:
         for beginning in words:
             rows[beginning] = rows.get(beginning, 0) + 1
-    found = []
+    brands = []
     for words in begun:
         brand = words[0]
         for longer in words[1:]:
@@ -112,8 +112,8 @@ def begin_brands(begun: list[tuple[str, str, str]]) -> list[str]:
             if rows[longer] < least or not longer[-1:].isalnum():
                 break
             brand = longer
-        found.append(brand)
-    return found
+        brands.append(brand)
+    return brands
 
 
 def _known(words: tuple[str, str, str], brands: Collection[str]) -> str:
@@ -250,8 +250,8 @@ def _products(table: Table) -> tuple[Products, dict[str, Any]]:
 def _same(members: Mapping[str, bytes], state: Mapping[str, Any]) -> Iterator[list[str | int]]:
     """Yield the way to each equal index: the file's name, and the names and places inside of it."""
     for name, content in members.items():
-        for way, found in _objects(json.loads(content), [name]):
-            if found == state:
+        for way, value in _objects(json.loads(content), [name]):
+            if value == state:
                 yield way
 
 
@@ -294,10 +294,10 @@ def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
 
 
 def _follow(files: Mapping[str, bytes], way: Sequence[Any]) -> Any:
-    found = json.loads(files[way[0]])
+    value = json.loads(files[way[0]])
     for name in way[1:]:
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 def _read_rows(content: bytes, rows: int) -> pd.DataFrame:

@@ -91,10 +91,10 @@ def surprise(then: np.ndarray, n: int, now: np.ndarray, m: int) -> np.ndarray:
         m: the number of new rows.
     """
     share = (then + now) / (n + m)
-    found = np.zeros(len(then))
+    half = np.zeros(len(then))
     for rows, total in ((then, n), (now, m)):
-        found += _terms(rows, total * share) + _terms(total - rows, total * (1 - share))
-    return 2 * found
+        half += _terms(rows, total * share) + _terms(total - rows, total * (1 - share))
+    return 2 * half
 
 
 def _terms(rows: np.ndarray, expected: np.ndarray) -> np.ndarray:

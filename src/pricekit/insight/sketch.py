@@ -227,8 +227,8 @@ def distribution_of(values: np.ndarray) -> Distribution:
     """
     values = values.astype(np.float64)
     quantiles = np.quantile(values, np.arange(1, BINS) / BINS, method="inverted_cdf")
-    found = sorted({_rounded(float(each)) for each in quantiles})
-    inside = [cut for cut in found if cut < values.max()]
+    cuts = sorted({_rounded(float(each)) for each in quantiles})
+    inside = [cut for cut in cuts if cut < values.max()]
     if not inside:  # nearly all rows have the highest value: the bin below it is the one to watch
         below = values[values < values.max()]
         inside = [_rounded(float(below.max() if len(below) else values.max()))]

@@ -74,8 +74,8 @@ def first_sketch(
     features, held_out = inputs.features[then_rows], held_out[now_rows]
     for place, name in enumerate(preprocessor.features.names):
         then = distribution_of(features[:, place])
-        found = difference(np.array(then.rows), then.count(held_out[:, place]), ordered=True)
-        own[name] = round(found.psi, 4), round(found.distance, 4)
+        shift = difference(np.array(then.rows), then.count(held_out[:, place]), ordered=True)
+        own[name] = round(shift.psi, 4), round(shift.distance, 4)
     return _sketch(table, inputs, preprocessor, own, prices_of(predicted, price))
 
 
@@ -112,8 +112,8 @@ def _sketch(
     distributions = {}
     for name in [name for name in names if len(name) <= LONGEST_NAME][:MOST_FEATURES]:
         psi, distance = own.get(name, (0.0, 0.0))
-        found = distribution_of(features[:, names.index(name)])
-        distributions[name] = found.model_copy(update={"own": psi, "own_distance": distance})
+        distribution = distribution_of(features[:, names.index(name)])
+        distributions[name] = distribution.model_copy(update={"own": psi, "own_distance": distance})
     scored = [name for name, each in distributions.items() if each.own < REMEMBERED][:MOST_SCORES]
     places = [names.index(name) for name in scored]
     vectors = vectors_of(documents, features[:, places], [distributions[name] for name in scored])
@@ -149,14 +149,14 @@ def _sketch(
 def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
     """Return the columns besides the text that features may read; [] if no feature reads any."""
     columns = preprocessor.columns
-    found: Sequence[str]
+    names: Sequence[str]
     try:
-        found = others_read(
+        names = others_read(
             rows, columns, lambda some: preprocessor.features.transform(without_price(some, columns))
         )
     except PluginError:  # a feature cannot do without them
-        found = other_columns(rows, columns)
-    return [name for name in found if len(name) <= LONGEST_NAME][:MOST_OTHER_COLUMNS]
+        names = other_columns(rows, columns)
+    return [name for name in names if len(name) <= LONGEST_NAME][:MOST_OTHER_COLUMNS]
 
 
 def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:

@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TEMPORARY = FULL | {
@@ -32,21 +33,24 @@ _NO_THREAD = "can't start new thread"
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and the chain of its causes."""
-    found: BaseException | None = error
+    cause: BaseException | None = error
     seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 @contextmanager
-def named_in_errors(path: object) -> Iterator[None]:
-    """Name a file or folder in errors of the system that name none, such as those for a full disk."""
+def named_in_errors(path: object, temporary: Path | None = None) -> Iterator[None]:
+    """Name a file or folder in errors of the system that name none, as for a full disk, or a temporary one."""
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if not error.filename or (temporary and str(temporary) in f"{error.filename} {error.filename2}"):
+            error.filename = str(path)
+            if error.filename2:
+                error.filename2 = str(path)
         raise
 
 
@@ -58,7 +62,9 @@ def is_temporary(error: BaseException) -> bool:
     """
     locked = getattr(error, "winerror", None) in _LOCKED_ON_WINDOWS or type(error).__name__ == "Timeout"
     cut = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
-    return locked or cut or lacks_memory(error) or lacks_threads(error) or _number(error) in _TEMPORARY
+    match = _RUST.search(str(error)) if isinstance(error, Exception) else None
+    number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
+    return locked or cut or lacks_memory(error) or lacks_threads(error) or number in _TEMPORARY
 
 
 def raise_outside_cause(error: BaseException) -> None:
@@ -82,11 +88,3 @@ def lacks_memory(error: BaseException) -> bool:
 def lacks_threads(error: BaseException) -> bool:
     """Return whether an error means that the system refuses to start a thread."""
     return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
-
-
-def _number(error: BaseException) -> int | None:
-    """Return the system's number of an error."""
-    if isinstance(error, OSError):
-        return error.errno
-    found = _RUST.search(str(error)) if isinstance(error, Exception) else None
-    return int(found[1]) if found else None

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,12 +52,7 @@ def seal(path: Path) -> None:
         header, place = _header_of(file)
         if place is None:
             raise ValueError(f"{path} has no place for a checksum")
-        with (
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole,
-            memoryview(whole) as content,
-            content[len(header) :] as tensors,
-        ):
-            checksum = _checksum(header, place, [tensors])
+        checksum = _checksum(header, place, file)
         file.seek(place)
         file.write(checksum)
 
@@ -75,7 +69,7 @@ def check_seal(path: Path) -> str:
         if place is None:
             return ""
         checksum = header[place : place + len(SEAL["checksum"])]
-        if _checksum(header, place, _blocks(file)) != checksum:
+        if _checksum(header, place, file) != checksum:
             raise DamagedError(
                 f"{path} was altered or damaged: its checksum differs from the one in its header"
             )
@@ -90,7 +84,7 @@ def _header_of(file: BinaryIO) -> tuple[bytes, int | None]:
     return header, None if checksum is None else checksum.start(1)
 
 
-def _checksum(header: bytes, place: int, tensors: Iterable[memoryview]) -> bytes:
+def _checksum(header: bytes, place: int, tensors: BinaryIO) -> bytes:
     """Return 32 hexadecimal digits: the XXH3 hash, of 128 bits, of a file whose checksum at `place` counts as zeros.
 
     XXH3 finds accidental damage as a SHA-256 does, but does not resist intent. It takes a tenth of the time: a SHA-256
@@ -99,22 +93,16 @@ def _checksum(header: bytes, place: int, tensors: Iterable[memoryview]) -> bytes
     Args:
         header: of the safetensors file.
         place: of the checksum in it.
-        tensors: the rest of the file, in parts.
+        tensors: the file behind the header. It is not mapped: a disk that cannot be read would then end the process.
     """
     import xxhash  # installed with the extra "train", as safetensors is
 
     zeros = SEAL["checksum"].encode()
     digest = xxhash.xxh3_128(header[:place] + zeros + header[place + len(zeros) :])
-    for part in tensors:
-        digest.update(part)
-    return digest.hexdigest().encode()
-
-
-def _blocks(file: BinaryIO) -> Iterator[memoryview]:
-    """Yield the rest of a file, which is not mapped: a disk that cannot be read would then end the process."""
     block = memoryview(bytearray(_BLOCK_BYTES))
-    while size := file.readinto(block):  # type: ignore[attr-defined]
-        yield block[:size]
+    while size := tensors.readinto(block):  # type: ignore[attr-defined]
+        digest.update(block[:size])
+    return digest.hexdigest().encode()
 
 
 def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | None = None) -> None:
@@ -132,7 +120,9 @@ def list_files(folder: Path, names: Iterable[str], coming: Mapping[str, str] | N
     for name in names:
         if (folder / name).is_file():
             listed[name] = _facts_of(folder / name)
-    listed |= {name: _facts_of_bytes(text.encode()) for name, text in (coming or {}).items()}
+    for name, text in (coming or {}).items():
+        content = text.encode()
+        listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     write_text(folder / LISTING, _listing(listed))
 
 
@@ -157,11 +147,6 @@ def unlist_files(folder: Path, names: Iterable[str]) -> None:
     if listed is not None and not listed.keys().isdisjoint(names := set(names)):
         rest = {name: facts for name, facts in listed.items() if name not in names}
         write_text(folder / LISTING, _listing(rest))
-
-
-def listing_of(files: Mapping[str, bytes]) -> bytes:
-    """Return the content of `files.json` for the contents of files by name."""
-    return _listing({name: _facts_of_bytes(content) for name, content in files.items()}).encode()
 
 
 def _listing(listed: dict[str, dict[str, Any]]) -> str:
@@ -216,10 +201,6 @@ def _has_facts(path: Path, facts: dict[str, Any]) -> bool:
         if isinstance(error, OSError) and not tells_damage(error):
             raise
         return False
-
-
-def _facts_of_bytes(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _facts_of(path: Path) -> dict[str, Any]:

@@ -59,19 +59,15 @@ def write_atomically(path: Path) -> Iterator[Path]:
     path = behind_link(path)
     temporary = temporary_path(path)
     try:
-        temporary.touch()
-        mode = (
-            temporary.stat().st_mode
-        )  # permissions from the umask; some libraries restrict their files to the owner
-        yield temporary
-        temporary.chmod(mode)
-        sync(temporary)
-        os.replace(temporary, path)
-        sync(path.parent)
-    except OSError as error:
-        if error.filename in (None, str(temporary), temporary):  # an error for a full disk has no file name
-            error.filename = str(path)
-        raise
+        with named_in_errors(path, temporary):
+            temporary.touch()
+            # Permissions from the umask: some libraries restrict their files to the owner.
+            mode = temporary.stat().st_mode
+            yield temporary
+            temporary.chmod(mode)
+            sync(temporary)
+            os.replace(temporary, path)
+            sync(path.parent)
     finally:
         with suppress(OSError):  # the folder does not exist
             temporary.unlink(missing_ok=True)

@@ -132,7 +132,10 @@ def _acquire(lease: SoftFileLease, out: object, kind: str, error: Callable[..., 
             raise _refusal(owner, out, kind, error) from problem
         logger.debug(f"{out} is written without a lock: {problem}")
         return False
-    _describe(lease.lock_file, kind)
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    # filelock ignores other lines than its own.
+    with suppress(OSError), open(lease.lock_file, "a", encoding="utf-8", newline="\n") as stream:
+        stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\nstarted={start_of(os.getpid())}\n")
     return True
 
 
@@ -204,13 +207,6 @@ def read_owner(file: str | Path) -> Owner | None:
         )
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _describe(file: str, kind: str) -> None:
-    """Add what only pricekit knows to a lock file; filelock ignores other lines than its own."""
-    since = datetime.now().astimezone().isoformat(timespec="seconds")
-    with suppress(OSError), open(file, "a", encoding="utf-8", newline="\n") as stream:
-        stream.write(f"machine={machine()}\nkind={kind}\nsince={since}\nstarted={start_of(os.getpid())}\n")
 
 
 def _refusal(owner: Owner | None, out: object, kind: str, error: Callable[..., Exception]) -> Exception:

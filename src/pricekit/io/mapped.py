@@ -6,7 +6,6 @@ memory of a process stays bounded, and shows what the process needs.
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
 import tempfile
@@ -30,8 +29,6 @@ _rows = 0
 
 def map_file(file: IO[bytes]) -> mmap.mmap | bytes:
     """Map a file that is complete; the result stays valid when the file is closed or deleted."""
-    if isinstance(file, io.BytesIO):
-        return file.getvalue()
     file.flush()
     if not os.fstat(file.fileno()).st_size:  # cannot be mapped
         return b""
@@ -63,15 +60,12 @@ def nameless_file(folder: Path) -> IO[bytes]:
 
 
 @contextmanager
-def scratch_file(large: bool, folder: Path | None) -> Iterator[IO[bytes]]:
-    """Yield a file to write and then to map: in memory, or if it is large a nameless one in a folder.
+def scratch_file(folder: Path | None) -> Iterator[IO[bytes]]:
+    """Yield a nameless file to write and then to map, in a folder or where temporary files are.
 
     Raises:
         OSError: it cannot be written; the error names the folder.
     """
-    if not large:
-        yield io.BytesIO()
-        return
     place = folder or Path(tempfile.gettempdir())
     with named_in_errors(place), nameless_file(place) as file:
         yield file

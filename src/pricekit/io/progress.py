@@ -55,23 +55,10 @@ class TerminalReporter:
     @contextmanager
     def bar(self, title: str, total: float, done: float) -> Iterator[Advance]:
         """Draw a bar below the existing ones."""
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress, SpinnerColumn, TextColumn
 
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
+        note_column = TextColumn("{task.fields[note]}", markup=False)
+        columns = SpinnerColumn(), *Progress.get_default_columns(), note_column
         with Progress(*columns, console=_console(), transient=True) as bars:
             task = bars.add_task(title, total=total, completed=int(done), note="")
 

@@ -95,15 +95,12 @@ def new_or_replaced(out: Path) -> Iterator[Path]:
             if not os.path.lexists(copy := new / file.relative_to(out)):
                 _keep(file, copy)
 
-    with named_in_errors(out.resolve()), new_folder(out, keep) as temporary:
-        try:
-            yield temporary
-        except OSError as error:  # such as a full disk
-            if str(error.filename2 or error.filename).startswith(str(temporary)):
-                error.filename = str(out)
-                if error.filename2 is not None:
-                    error.filename2 = str(out)
-            raise
+    with (
+        named_in_errors(out.resolve()),
+        new_folder(out, keep) as temporary,
+        named_in_errors(out, temporary),
+    ):
+        yield temporary
 
 
 def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
@@ -114,22 +111,22 @@ def read_whole(path: Path, read: Callable[[Path], Item]) -> Item:
     for _ in range(_READS):
         before = _identity(path)
         try:
-            found = read(path)
+            content = read(path)
         except Exception:
             if _identity(path) == before:
                 raise
         else:
             if _identity(path) == before:
-                return found
+                return content
     return read(path)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return facts.st_dev, facts.st_ino
 
 
 def settle(out: Path) -> None:
@@ -271,5 +268,5 @@ def _keep(file: Path, copy: Path) -> list[list[int]]:
 
 def _mark(file: Path) -> list[int]:
     """Return what tells a file from a later version of it: its inode, size and time."""
-    found = file.lstat()
-    return [found.st_ino, found.st_size, found.st_mtime_ns]
+    facts = file.lstat()
+    return [facts.st_ino, facts.st_size, facts.st_mtime_ns]

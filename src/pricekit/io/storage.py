@@ -79,12 +79,6 @@ class Address:
             return self.text.removeprefix(STREAM) or ".csv"
         return self._path.suffix
 
-    @property
-    def parent(self) -> Address:
-        """The folder; that of a bucket is the bucket."""
-        head, _, tail = self.text.rpartition("/")
-        return Address(head) if tail and "://" in head and not head.endswith(":/") else self
-
     def __truediv__(self, name: str) -> Address:
         """Return the address of a file or folder below this one."""
         return Address(f"{self.text.rstrip('/')}/{name}")
@@ -101,13 +95,13 @@ Location: TypeAlias = Path | Address
 """A local path or an address."""
 
 
-def location_of(given: Any, parameter: str) -> Location:
+def location_of(path: Any, parameter: str) -> Location:
     """Return the location that a user gave: a text with a scheme or `-` is an address, and all else a local path.
 
     `pathlib` paths and other objects with a path are always local.
 
     Args:
-        given: a text or a path.
+        path: a text or a path.
         parameter: the name of the parameter, for messages.
 
     Raises:
@@ -119,13 +113,13 @@ def location_of(given: Any, parameter: str) -> Location:
         >>> location_of("data/new.csv", "table")
         PosixPath('data/new.csv')
     """
-    if isinstance(given, Address):
-        return given
-    if not isinstance(given, str) or not (_is_stream(given) or scheme_of(given)):
-        return path_of(given, parameter)
-    if _is_stream(given):
-        return Address(given)
-    start, _, rest = given.partition("://")
+    if isinstance(path, Address):
+        return path
+    if not isinstance(path, str) or not (_is_stream(path) or scheme_of(path)):
+        return path_of(path, parameter)
+    if _is_stream(path):
+        return Address(path)
+    start, _, rest = path.partition("://")
     address = Address(f"{start.lower()}://{rest.rstrip('/')}")
     if address.scheme not in PROVIDERS:
         known = ", ".join(f"{name}://" for name in PROVIDERS)
@@ -250,10 +244,8 @@ def failure(address: Address, action: str, error: Exception, *parameters: str) -
     """Return the DataError for an error of a provider's library; one that may pass is a temporary failure."""
     cause = None
     if isinstance(error, FileNotFoundError):
-        missing = (
-            "there is no such file or bucket" if action == "read" else "there is no such bucket or folder"
-        )
-        reason = f"{missing}. Check the address."
+        of_read, of_write = "there is no such file or bucket", "there is no such bucket or folder"
+        reason = f"{of_read if action == 'read' else of_write}. Check the address."
     elif isinstance(error, PermissionError):
         reason = "access is denied. Check the address, the credentials and their rights."
     elif any(map(_lacks_credentials, causes(error))):
@@ -343,8 +335,10 @@ def matching(pattern: Location) -> list[Location]:
         return _without_folders(folder.glob(str(varying)))
     assert isinstance(pattern, Address)
     with explained(pattern, "read"):
-        found = call(pattern, "glob", detail=True)
-        return _addresses(folder, (path for path, facts in found.items() if facts["type"] != "directory"))
+        facts_by_path = call(pattern, "glob", detail=True)
+        return _addresses(
+            folder, (path for path, facts in facts_by_path.items() if facts["type"] != "directory")
+        )
 
 
 def _without_folders(paths: Iterable[Path]) -> list[Location]:
@@ -352,12 +346,17 @@ def _without_folders(paths: Iterable[Path]) -> list[Location]:
 
 
 def _addresses(folder: Address, paths: Iterable[str]) -> list[Location]:
-    """Return the addresses of paths below a folder, sorted; the provider's paths lack scheme, server and account.
+    """Return the addresses of a provider's paths below a folder, sorted."""
+    return sorted(folder / name for name in _names_below(folder, paths))
+
+
+def _names_below(folder: Address, paths: Iterable[str]) -> dict[str, str]:
+    """Return a provider's paths, which lack scheme, server and account, by their names below a folder.
 
     Some tools write empty objects that stand for folders, whose names end with a slash; they are omitted.
     """
     start = str(connect(folder)._strip_protocol(folder.text)).rstrip("/")
-    return sorted(folder / path.removeprefix(start).lstrip("/") for path in paths if not path.endswith("/"))
+    return {path.removeprefix(start).lstrip("/"): path for path in paths if not path.endswith("/")}
 
 
 def size_of(location: Location) -> int:
@@ -379,19 +378,20 @@ def fingerprint(location: Location) -> list[object]:
     if isinstance(location, Path):
         if not location.exists():
             return []
-        facts = location.stat()
-        return [str(location.absolute()), facts.st_size, facts.st_mtime_ns]
+        state = location.stat()
+        return [str(location.absolute()), state.st_size, state.st_mtime_ns]
     if location.is_stream:
         return [location.text]
-    found = facts_of(location)
-    return [] if found is None else [location.text, *version_of(found)]
+    facts = facts_of(location)
+    return [] if facts is None else [location.text, *version_of(facts)]
 
 
-def fingerprints_below(folder: Address) -> list[list[object]]:
-    """Return the fingerprints of all files below a remote folder by one request, sorted by name; raises DataError."""
+def fingerprints_below(folder: Address) -> dict[str, list[object]]:
+    """Return size and version of all files below a remote folder, by name, by one request; raises DataError."""
     with explained(folder, "read"):
-        found = call(folder, "find", detail=True)
-    return [[name, *version_of(facts)] for name, facts in sorted(found.items())]
+        facts_by_path = call(folder, "find", detail=True)
+        names = _names_below(folder, facts_by_path)
+    return {name: version_of(facts_by_path[path]) for name, path in sorted(names.items())}
 
 
 def version_of(facts: dict[str, Any]) -> list[object]:
@@ -472,7 +472,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
 
     Example:
         >>> fetch(Path(__file__)).path.name
-        'local.py'
+        'storage.py'
 
     Raises:
         DataError: there is no such file, access is denied, the file was replaced meanwhile, or the disk is full.
@@ -480,24 +480,22 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     """
     if isinstance(location, Path):
         return Copy(location)
-    return _spool(location) if location.is_stream else _download(location, part)
-
-
-def _download(address: Address, part: Part | None) -> Copy:
-    with explained(address, "read", "table"):
-        facts = facts_of(address)
+    if location.is_stream:
+        return _spool(location)
+    with explained(location, "read", "table"):
+        facts = facts_of(location)
         if facts is None:
-            raise FileNotFoundError(address.text)
+            raise FileNotFoundError(location.text)
     if facts.get("type") == "directory":
-        raise DataError(f"{address} is a folder, not a file. Name an existing table.", parameters=("table",))
-    with _new_copy(f"table{address.suffix}") as copy:
+        raise DataError(f"{location} is a folder, not a file. Name an existing table.", parameters=("table",))
+    with _new_copy(f"table{location.suffix}") as copy:
         if part is not None and part.first + part.last < facts["size"]:
-            _download_part(address, copy.path, facts["size"], part)
+            _download_part(location, copy.path, facts["size"], part)
             return copy
-        download(address, copy.path, facts["size"])
-        if version_of(facts_of(address) or {}) != version_of(facts):
+        download(location, copy.path, facts["size"])
+        if version_of(facts_of(location) or {}) != version_of(facts):
             raise DataError(
-                f"{address} was replaced while it was read; try again when nothing writes it.",
+                f"{location} was replaced while it was read; try again when nothing writes it.",
                 parameters=("table",),
             )
     return copy
@@ -549,12 +547,12 @@ def _write(file: BinaryIO, part: bytes, address: Address, folder: Path) -> None:
 
 
 def _too_small(address: Address, folder: Path, why: str) -> DataError:
-    found = DataError(
+    explanation = DataError(
         f"{address} cannot be copied to the disk of {folder}: {why}. Free some space there, or set the environment "
         "variable TMPDIR to a folder on another disk."
     )
-    found.__cause__ = OSError(next(iter(FULL)), os.strerror(next(iter(FULL))))
-    return found
+    explanation.__cause__ = OSError(next(iter(FULL)), os.strerror(next(iter(FULL))))
+    return explanation
 
 
 @contextmanager
@@ -634,10 +632,10 @@ def upload(local: Path, address: Address) -> None:
         else:
             options = _OPTIONS.get(address.scheme, {})
             repeated(lambda: system.put_file(str(local), target, **options), f"upload {address}")
-    found, expected = (facts_of(address) or {}).get("size"), local.stat().st_size
-    if found != expected:
+    written, expected = (facts_of(address) or {}).get("size"), local.stat().st_size
+    if written != expected:
         raise DataError(
-            f"{address} has {found} bytes after {expected:,} were written; perhaps another process writes it, too. "
+            f"{address} has {written} bytes after {expected:,} were written; perhaps another process writes it, too. "
             "Write it again.",
             parameters=("out",),
         )

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from pricekit.errors import ConfigError, is_panic
 from pricekit.io.causes import raise_outside_cause
-from pricekit.io.output import check_intact
+from pricekit.io.record import check_intact
 from pricekit.wording import counted, shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")

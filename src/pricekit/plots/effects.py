@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.io.output import check_intact
 from pricekit.io.progress import progress
+from pricekit.io.record import check_intact
 from pricekit.options import (
     ReadingOptions,
     path_or_frame,

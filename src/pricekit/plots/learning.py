@@ -13,7 +13,7 @@ import numpy as np
 
 from pricekit.errors import DataError
 from pricekit.io.files import read_json
-from pricekit.io.output import kind_of
+from pricekit.io.record import kind_of
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.options import clear_errors, model_path
 from pricekit.plots.drawing import (

@@ -17,7 +17,7 @@ from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price
 from pricekit.evaluation.held_out import HeldOut, rows_of_prices
 from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
 from pricekit.io.log import logger
-from pricekit.io.output import check_intact, kind_of
+from pricekit.io.record import check_intact, kind_of
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, path_or_frame, with_options
 from pricekit.plots.drawing import (

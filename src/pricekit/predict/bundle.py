@@ -29,8 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,12 +42,12 @@ from pricekit.errors import BundleError, DataError, first_invalid_field
 from pricekit.features.assets import is_asset
 from pricekit.io.cpus import available_memory
 from pricekit.io.digests import LISTING, DamagedError, check_files, list_files
-from pricekit.io.files import RECORD, delete_abandoned, new_folder, temporary_folder, write_atomically
+from pricekit.io.files import RECORD, delete_abandoned, new_folder, write_atomically
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
-from pricekit.io.record import FORMAT, record_of
+from pricekit.io.progress import progress
+from pricekit.io.record import FORMAT, kind_of, record_of
 from pricekit.io.staging import new_or_replaced, read_whole
-from pricekit.io.storage import Address, cache_folder, download, files_below, fingerprint, for_all, size_of
+from pricekit.io.storage import Address, cache_folder, download, fingerprints_below
 from pricekit.predict.keys import (
     MAX_SIGNATURE_BYTES,
     SIGNATURE,
@@ -187,31 +186,6 @@ def read_manifest(path: Path, trust: Trust | None = None) -> tuple[dict[str, Any
     Raises:
         BundleError: there is no manifest, it is damaged, or no trusted key has signed it.
     """
-    content = _manifest_bytes(path)
-    if trust is not None:
-        check_signature(path, content, trust)
-    manifest = _parsed(path, content)
-    if manifest["sha256"] != digest_of(manifest):
-        raise BundleError(
-            f"{path / MANIFEST} was altered: its SHA-256 differs from its own; copy or export the bundle again"
-        )
-    return manifest, sha256(content)
-
-
-def _check_format(manifest: Mapping[str, Any], folder: Path) -> None:
-    """Raise BundleError unless the manifest of a bundle has this schema version."""
-    version = manifest.get("schema_version")
-    if version != FORMAT:
-        shown = f"the schema version {shorten(repr(version), 40)}"
-        shown = shown if isinstance(version, int | float | str) else "no schema version"
-        raise BundleError(
-            f"{folder / MANIFEST} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run "
-            "again",
-            path=str(folder),
-        )
-
-
-def _manifest_bytes(path: Path) -> bytes:
     source = path / MANIFEST
     if not path.exists():
         raise BundleError(f"the bundle {path} does not exist; check the path", path=path)
@@ -222,37 +196,35 @@ def _manifest_bytes(path: Path) -> bytes:
         )
     if source.is_symlink() or source.stat().st_size > MAX_MANIFEST_BYTES:
         raise BundleError(f"{source} is a link or over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    return source.read_bytes()
-
-
-def _parsed(path: Path, content: bytes) -> dict[str, Any]:
+    content = source.read_bytes()
+    if trust is not None:
+        check_signature(path, content, trust)
     try:
         manifest = dict(json.loads(content.decode("utf-8")))
-        _check_format(manifest, path)
+        version = manifest.get("schema_version")
+        if version != FORMAT:
+            shown = f"the schema version {shorten(repr(version), 40)}"
+            shown = shown if isinstance(version, int | float | str) else "no schema version"
+            raise BundleError(
+                f"{source} has {shown}, but this pricekit reads the schema version {FORMAT}; export the run again",
+                path=str(path),
+            )
         Manifest.model_validate_json(content, strict=True)
     except (ValueError, TypeError, RecursionError) as error:
         raise BundleError(
-            f"{path / MANIFEST} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
+            f"{source} is damaged: it is not a bundle's manifest{first_invalid_field(error)}; export it again"
         ) from None
-    return manifest
+    if manifest["sha256"] != digest_of(manifest):
+        raise BundleError(
+            f"{source} was altered: its SHA-256 differs from its own; copy or export the bundle again"
+        )
+    return manifest, sha256(content)
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
     """Return the hash of a manifest's values, other than the hash itself."""
     values = {name: value for name, value in manifest.items() if name != "sha256"}
     return sha256(json.dumps(values, sort_keys=True).encode())
-
-
-def _check_name(path: Path, name: str) -> None:
-    """Raise BundleError unless a manifest's name is that of a file inside its folder."""
-    plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
-    if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
-        raise BundleError(
-            f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, too "
-            "long or not printable; do not trust it"
-        )
-    if name in (MANIFEST, SIGNATURE):
-        raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
 
 
 def sha256(content: bytes) -> str:
@@ -424,7 +396,14 @@ def _check_sizes(manifest: Mapping[str, Any], where: str) -> int:
 def check_listed_files(path: Path, manifest: Mapping[str, Any]) -> None:
     """Raise BundleError if a manifest lists files outside its folder, or more than the limits or the memory allow."""
     for name in manifest["files"]:
-        _check_name(path, name)
+        plain = Path(name).name == name and "\\" not in name and name not in ("", ".", "..")
+        if not plain or not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise BundleError(
+                f"the bundle {path} names the file {shorten(repr(name), _LONGEST_NAME)}, which is outside its folder, "
+                "too long or not printable; do not trust it"
+            )
+        if name in (MANIFEST, SIGNATURE):
+            raise BundleError(f"the bundle {path} lists its own {name} among its files; do not trust it")
     with _limits_of(path) as where:
         size = _check_sizes(manifest, where)
     if size > (available := available_memory()):
@@ -481,50 +460,40 @@ def fetch_model(address: Address, trust: Trust | None = None) -> Path:
     """
     if address.is_stream:
         raise BundleError("a model is a folder, so it cannot be read from standard input; name a folder")
-    size = size_of(address / MANIFEST)
-    if size:
-        return _fetch_bundle(address, size, trust)
-    if trust is not None:
+    state = _state(address)
+    sizes = {name: int(str(facts[0])) for name, facts in state.items()}
+    has_manifest = MANIFEST in state
+    if trust is not None and not has_manifest:
         raise not_signed(address)
-    return _fetch_run(address)
-
-
-def _fetch_bundle(address: Address, size: int, trust: Trust | None) -> Path:
-    if size > MAX_MANIFEST_BYTES:
-        raise BundleError(f"{address / MANIFEST} is over {MAX_MANIFEST_BYTES} bytes; export the bundle again")
-    with temporary_folder() as head, named_as(head, address):
-        download(address / MANIFEST, head / MANIFEST, size)
-        signature, length = b"", size_of(address / SIGNATURE)
-        if 0 < length <= MAX_SIGNATURE_BYTES:  # a longer one cannot be read
-            download(address / SIGNATURE, head / SIGNATURE, length)
-            signature = (head / SIGNATURE).read_bytes()
-        manifest, digest = read_manifest(head, trust)
-        place = _place(sha256(digest.encode() + signature) if signature else digest, address)
-        if _is_intact(place):
-            return place
-        check_listed_files(head, manifest)
-        with _new_in_cache(place) as new, named_as(new, address):
-            shutil.copytree(head, new, dirs_exist_ok=True)
-            for name, facts in manifest["files"].items():
-                download(address / name, new / name, facts["bytes"])
-            open_bundle(new, trust)
-    return place
-
-
-def _fetch_run(address: Address) -> Path:
-    sizes, digest = _state(address)
-    if RECORD not in sizes:
-        found = "contains no model" if sizes else "does not exist"
-        raise BundleError(f"{address} {found}; expected the folder of a run, an ensemble or a bundle")
-    place = _place(digest, address)
+    if not has_manifest and RECORD not in state:
+        reason = "contains no model" if state else "does not exist"
+        raise BundleError(f"{address} {reason}; expected the folder of a run, an ensemble or a bundle")
+    if has_manifest:  # which tells the hashes of all other files
+        state = {name: state[name] for name in (MANIFEST, SIGNATURE) if name in state}
+    digest = sha256(json.dumps([address.text, state], sort_keys=True).encode())
+    place = cache_folder() / "models" / digest / address.name
     if _is_intact(place):
+        if trust is not None:
+            with named_as(place, address):
+                check_trusted(place, trust)
         return place
     logger.info(f"fetching {address} into the cache: {sum(sizes.values()) / 1e6:,.1f} MB")
     with _new_in_cache(place) as new, named_as(new, address):
-        for name, size in sizes.items():
+
+        def fetch(name: str) -> None:
+            download(address / name, new / name, sizes[name])
+
+        if has_manifest:
+            fetch_bundle(new, address, sizes, fetch, trust)
+            return place
+        for name in sizes:
+            if not name.isprintable() or "\\" in name or {"", ".", ".."} & set(name.split("/")):
+                raise BundleError(
+                    f"{address} has a file {shorten(repr(name))}, whose name is invalid; do not trust it"
+                )
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            download(address / name, new / name, size)
-        if _state(address)[1] != digest:
+            fetch(name)
+        if _state(address) != state:
             raise BundleError(f"{address} was replaced while it was read; try again when nothing writes it")
         try:
             for name in sizes:
@@ -535,22 +504,44 @@ def _fetch_run(address: Address) -> Path:
     return place
 
 
-def _state(address: Address) -> tuple[dict[str, int], str]:
-    """Return the size of each file by its path below a folder, and a digest of all that tells a later version."""
-    files = [file for file in files_below(address) if not _NOT_READ.fullmatch(file.name)]
-    facts_of_files = zip(files, for_all(fingerprint, files), strict=True)
-    found = {str(file)[len(str(address)) + 1 :]: facts for file, facts in facts_of_files if facts}
-    for name in found:
-        if not name.isprintable() or "\\" in name or {"", ".", ".."} & set(name.split("/")):
-            raise BundleError(
-                f"{address} has a file {shorten(repr(name))}, whose name is invalid; do not trust it"
-            )
-    digest = sha256(json.dumps(found, sort_keys=True).encode())
-    return {name: int(str(facts[1])) for name, facts in found.items()}, digest
+def _state(address: Address) -> dict[str, list[object]]:
+    """Return size and version of each file that is read of a model, by its path below the folder."""
+    facts = fingerprints_below(address).items()
+    return {name: each for name, each in facts if not _NOT_READ.fullmatch(PurePosixPath(name).name)}
 
 
-def _place(digest: str, address: Address) -> Path:
-    return cache_folder() / "models" / digest / address.name
+def fetch_bundle(
+    new: Path, source: object, sizes: Mapping[str, int], fetch: Callable[[str], None], trust: Trust | None
+) -> None:
+    """Fetch the files of a bundle into a new folder, first the manifest and its signature, and check all of them.
+
+    Args:
+        new: the folder.
+        source: names the bundle in errors.
+        sizes: of the files there are, by name.
+        fetch: writes a file with a name into the folder.
+        trust: the keys one of which must have signed the manifest, before other files are fetched; None: none need to.
+
+    Raises:
+        BundleError: the bundle is damaged, or no trusted key has signed it.
+    """
+    for name, most in ((MANIFEST, MAX_MANIFEST_BYTES), (SIGNATURE, MAX_SIGNATURE_BYTES)):
+        if sizes.get(name, 0) > most:
+            raise BundleError(f"{name} of {source} has over {most} bytes; do not trust it")
+        if name in sizes:
+            fetch(name)
+    manifest, _ = read_manifest(new, trust)
+    check_listed_files(new, manifest)
+    listed = manifest["files"]
+    for name, facts in listed.items():
+        if sizes.get(name) != facts["bytes"]:
+            state = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
+            raise BundleError(f"{name} of {source} {state} bytes; the manifest lists {facts['bytes']:,}")
+    with progress("fetching", len(listed)) as advance:
+        for name in listed:
+            fetch(name)
+            advance(1, name)
+    open_bundle(new, trust)
 
 
 def _is_intact(place: Path) -> bool:

@@ -215,7 +215,15 @@ def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
 
 def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
     logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
-    opened, failed = _load_all(graph)
+    opened: list[LoadedEngine] = []
+    failed: dict[str, PricekitError] = {}
+    for entry in registry().of_kind("engine"):
+        try:
+            opened.append(_load(entry.name, graph))
+        except (PluginError, BundleError) as error:  # a library is missing, or an operation is unsupported
+            failed[entry.name] = error
+    if not opened:
+        raise failed.get(REFERENCE, PluginError("there is no engine; install onnxruntime"))
     reference = next((engine for engine in opened if engine.name == REFERENCE), None)
     if reference is not None and len(opened) > 1:
         batch = sample_batch(graph, vocab_size)
@@ -253,20 +261,6 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
 
     tokens = int(getattr(engine, "batch_tokens", BATCH_TOKENS))
     return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, tokens, graph.max_length)
-
-
-def _load_all(graph: Graph) -> tuple[list[LoadedEngine], dict[str, PricekitError]]:
-    """Return the engines that load the graph, and the errors of the others; raises the reference's if none does."""
-    opened: list[LoadedEngine] = []
-    failed: dict[str, PricekitError] = {}
-    for entry in registry().of_kind("engine"):
-        try:
-            opened.append(_load(entry.name, graph))
-        except (PluginError, BundleError) as error:  # a library is missing, or an operation is unsupported
-            failed[entry.name] = error
-    if not opened:
-        raise failed.get(REFERENCE, PluginError("there is no engine; install onnxruntime"))
-    return opened, failed
 
 
 def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:

@@ -410,12 +410,12 @@ class PredictionCheckpoint:
     def _intact_windows(self) -> list[Path]:
         """Return the windows before the first one that is missing or damaged; that and later ones are priced again."""
         names = sorted(self.folder.glob(_WINDOWS))
-        named = [(path, found) for path in names if (found := _NAME.fullmatch(path.name))]
+        named = [(path, parts) for path in names if (parts := _NAME.fullmatch(path.name))]
         intact: list[Path] = []
-        for path, found in named:
-            if _digest(path) != found["digest"]:
+        for path, parts in named:
+            if _digest(path) != parts["digest"]:
                 logger.warning(f"{path} was altered or damaged; it and later windows are priced again")
-            elif int(found["number"]) == len(intact):
+            elif int(parts["number"]) == len(intact):
                 intact.append(path)
         return intact
 

@@ -403,10 +403,12 @@ def predict_folder(
             # another one priced its file again: now that of an earlier prediction, and at the end that of this one.
             delete_abandoned(folders, out)
             at_end.callback(delete_abandoned, folders, out)
-        finished = _finished(job, parts) if resume else {}
-        left = [part for part in parts if part.name not in finished]
+        finished = {}
         if resume:
+            records = zip(parts, for_all(job.finished, parts), strict=True)
+            finished = {part.name: record.rows for part, record in records if record}
             logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
+        left = [part for part in parts if part.name not in finished]
         rows, failed = sum(finished.values()), dict[str, str]()
         if left:
             outcomes = _outcomes(job, left, processes) if run is None else run(job, left)
@@ -416,18 +418,17 @@ def predict_folder(
     return rows
 
 
-def _finished(job: Job, parts: Sequence[Part]) -> dict[str, int]:
-    """Return the rows of the parts that need not be priced again, by name."""
-    records = zip(parts, for_all(job.finished, parts), strict=True)
-    return {part.name: record.rows for part, record in records if record}
-
-
 def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:
     """Price the parts in this process, large ones in several; or several parts at a time, each in a process."""
     if processes is None:
         yield (first := job(parts[0], None))
         parts = parts[1:]
-        at_a_time = _worthwhile(job, first, parts)
+        at_a_time = 1
+        if len(parts) > 1 and first.rows:
+            measured = first.preparing + first.pricing
+            times = len(parts) * first.seconds / measured if measured else 0.0
+            seconds = Pricing(first.preparing, first.pricing)
+            at_a_time = min(len(parts), worthwhile(job.model(), seconds, times))
     else:
         at_a_time = min(processes, len(parts))
     if at_a_time <= 1:
@@ -446,15 +447,6 @@ def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterato
 def _price(part: Part) -> Outcome:
     job: Job = kept()
     return job(part)
-
-
-def _worthwhile(job: Job, first: Outcome, left: Sequence[Part]) -> int:
-    """Return the number of processes that price the other parts faster than threads, at most one for each part."""
-    if len(left) < 2 or not first.rows:
-        return 1
-    measured = first.preparing + first.pricing
-    times = len(left) * first.seconds / measured if measured else 0.0
-    return min(len(left), worthwhile(job.model(), Pricing(first.preparing, first.pricing), times))
 
 
 def _follow(outcomes: Iterator[Outcome], parts: Sequence[Part], rows: int) -> tuple[int, dict[str, str]]:

@@ -11,24 +11,22 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pricekit.errors import BundleError, ConfigError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.files import new_folder
-from pricekit.io.progress import progress
 from pricekit.io.record import is_own
 from pricekit.predict.bundle import (
     MANIFEST,
-    MAX_MANIFEST_BYTES,
-    check_listed_files,
+    fetch_bundle,
     files_of_bundle,
     named_as,
     open_bundle,
-    read_manifest,
 )
-from pricekit.predict.keys import MAX_SIGNATURE_BYTES, SIGNATURE, Trust
+from pricekit.predict.keys import Trust
 from pricekit.wording import shorten
 
 _REPOSITORY = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
@@ -90,51 +88,26 @@ def pull_bundle(repository: str, revision: str | None, out: Path, trust: Trust |
     Raises:
         BundleError: there is no bundle, it is damaged, or no trusted key has signed it.
     """
-    with (
-        new_folder(out) as temporary,
-        _explained(repository, "cannot be read"),
-        named_as(temporary, repository),
-    ):
-        commit = _fetch(repository, revision, temporary, trust)
-        open_bundle(temporary, trust)
-    return commit
-
-
-def _fetch(repository: str, revision: str | None, new: Path, trust: Trust | None) -> str:
-    """Fetch the files of a bundle at one commit."""
-    info = _api().model_info(repository, revision=revision, files_metadata=True)
-    sizes = _sizes(info)
-    if MANIFEST not in sizes:
-        raise BundleError(
-            f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
-        )
-    commit = str(info.sha)
-    most = {MANIFEST: MAX_MANIFEST_BYTES, SIGNATURE: MAX_SIGNATURE_BYTES}
-    for name in most.keys() & sizes.keys():
-        if sizes[name] > most[name]:
-            raise BundleError(f"{name} of {repository} has over {most[name]} bytes; do not trust it")
-        _download(repository, commit, name, new)
-    manifest, _ = read_manifest(new, trust)
-    check_listed_files(new, manifest)
-    listed = manifest["files"]
-    for name, facts in listed.items():
-        if sizes.get(name) != facts["bytes"]:
-            found = f"has {sizes[name]:,}" if name in sizes else "is missing, and has none of its"
-            raise BundleError(f"{name} of {repository} {found} bytes; the manifest lists {facts['bytes']:,}")
-    with progress("fetching", len(listed)) as advance:
-        for name in listed:
-            _download(repository, commit, name, new)
-            advance(1, name)
-    shutil.rmtree(new / ".cache", ignore_errors=True)
-    return commit
-
-
-def _download(repository: str, commit: str, name: str, new: Path) -> None:
     from huggingface_hub import utils
 
     hub: Any = utils  # without types
     hub.disable_progress_bars()  # pricekit shows its own
-    _api().hf_hub_download(repository, name, revision=commit, local_dir=new)
+    api = _api()
+    with (
+        new_folder(out) as new,
+        _explained(repository, "cannot be read"),
+        named_as(new, repository),
+    ):
+        info = api.model_info(repository, revision=revision, files_metadata=True)
+        sizes, commit = _sizes(info), str(info.sha)
+        if MANIFEST not in sizes:
+            raise BundleError(
+                f"the repository {repository} has no {MANIFEST}, so it is no bundle; check its name and revision"
+            )
+        fetch = partial(api.hf_hub_download, repository, revision=commit, local_dir=new)
+        fetch_bundle(new, repository, sizes, fetch, trust)
+        shutil.rmtree(new / ".cache", ignore_errors=True)
+    return commit
 
 
 def _api() -> Any:

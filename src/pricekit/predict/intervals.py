@@ -76,18 +76,20 @@ def read_intervals(text: str | bytes, where: object) -> Intervals:
     """Read the JSON of `to_text`; raises BundleError that names `where` if it is damaged."""
     try:
         record = json.loads(text)
-        found = Intervals(*(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths")))
-        if not _is_consistent(found):
+        intervals = Intervals(
+            *(np.asarray(record[name], np.float64) for name in ("edges", "levels", "widths"))
+        )
+        if not _is_consistent(intervals):
             raise ValueError("the numbers are inconsistent")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
             f"the intervals of {where} are damaged ({error}); train or export it again"
         ) from None
-    return found
+    return intervals
 
 
-def _is_consistent(found: Intervals) -> bool:
-    levels, edges, widths = found.levels, found.edges, found.widths
+def _is_consistent(intervals: Intervals) -> bool:
+    levels, edges, widths = intervals.levels, intervals.edges, intervals.widths
     shapes = levels.ndim == edges.ndim == 1 <= len(levels) and widths.shape == (len(levels), len(edges) + 1)
     return bool(
         shapes

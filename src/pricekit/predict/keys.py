@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,11 +70,11 @@ def key_id(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
-def read_signing_key(given: Any, parameter: str) -> SigningKey:
+def read_signing_key(path: Any, parameter: str) -> SigningKey:
     """Read a private key from a PEM file that only its owner can access.
 
     Args:
-        given: the path of the file.
+        path: of the file.
         parameter: that of errors.
 
     Raises:
@@ -82,7 +83,7 @@ def read_signing_key(given: Any, parameter: str) -> SigningKey:
     """
     from_pem = _cryptography("serialization").load_pem_private_key
     kind = _cryptography("asymmetric.ed25519").Ed25519PrivateKey
-    file = path_of(given, parameter)
+    file = path_of(path, parameter)
     content, mode = _content(file, parameter)
     if b"BEGIN PUBLIC KEY" in content:
         raise _wrong(file, parameter, "holds a public key", "the private one, which signs")
@@ -99,7 +100,8 @@ def read_signing_key(given: Any, parameter: str) -> SigningKey:
             "is encrypted with a passphrase",
             f"a key without one, in a file of mode 600: {_MAKE}",
         )
-    key = _parsed(lambda: from_pem(content, password=None), kind, file, parameter, f"a private key: {_MAKE}")
+    parse = partial(from_pem, content, password=None)
+    key = _parsed(parse, kind, file, parameter, f"a private key: {_MAKE}")
     return SigningKey(key_id(key.public_key()), key)
 
 
@@ -120,25 +122,22 @@ def read_trust(trust: Any) -> Trust | None:
             "trust names no key, so no bundle could be opened; name one, or leave trust out",
             parameters=("trust",),
         )
-    keys = [_public_key(path_of(path, "trust"), "trust") for path in paths]
-    return Trust({key_id(key): key for key in keys})
-
-
-def _public_key(file: Path, parameter: str) -> Ed25519PublicKey:
     from_pem = _cryptography("serialization").load_pem_public_key
     kind = _cryptography("asymmetric.ed25519").Ed25519PublicKey
-    content, _ = _content(file, parameter)
-    if b"PRIVATE KEY" in content:
-        raise _wrong(
-            file,
-            parameter,
-            "holds a private key",
-            f"its public one, so that the private one stays at home: {_MAKE_PUBLIC}",
-        )
-    key: Ed25519PublicKey = _parsed(
-        lambda: from_pem(content), kind, file, parameter, f"a public key: {_MAKE_PUBLIC}"
-    )
-    return key
+    keys = {}
+    for path in paths:
+        file = path_of(path, "trust")
+        content, _ = _content(file, "trust")
+        if b"PRIVATE KEY" in content:
+            raise _wrong(
+                file,
+                "trust",
+                "holds a private key",
+                f"its public one, so that the private one stays at home: {_MAKE_PUBLIC}",
+            )
+        key = _parsed(partial(from_pem, content), kind, file, "trust", f"a public key: {_MAKE_PUBLIC}")
+        keys[key_id(key)] = key
+    return Trust(keys)
 
 
 def _content(file: Path, parameter: str) -> tuple[bytes, str]:
@@ -158,13 +157,13 @@ def _parsed(parse: Any, kind: type, file: Path, parameter: str, expected: str) -
     except Exception:  # of several kinds, all about the content
         raise _wrong(file, parameter, "holds no key in PEM", expected) from None
     if not isinstance(key, kind):
-        found = type(key).__name__.strip("_").removesuffix("PublicKey").removesuffix("PrivateKey")
-        raise _wrong(file, parameter, f"holds a key of the kind {found}", f"one of Ed25519, {expected}")
+        algorithm = type(key).__name__.strip("_").removesuffix("PublicKey").removesuffix("PrivateKey")
+        raise _wrong(file, parameter, f"holds a key of the kind {algorithm}", f"one of Ed25519, {expected}")
     return key
 
 
-def _wrong(file: Path, parameter: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(f"the key file {file} {found}; expected {expected}", parameters=(parameter,))
+def _wrong(file: Path, parameter: str, problem: str, expected: str) -> ConfigError:
+    return ConfigError(f"the key file {file} {problem}; expected {expected}", parameters=(parameter,))
 
 
 def _cryptography(module: str) -> Any:
@@ -190,8 +189,8 @@ class Signature(BaseModel):
 def sign_manifest(manifest: bytes, key: SigningKey) -> bytes:
     """Return the contents of the signature's file for those of a manifest."""
     text = base64.b64encode(key.sign(manifest)).decode()
-    found = Signature(schema_version=1, algorithm="ed25519", key_id=key.id, signature=text)
-    return (json.dumps(found.model_dump(), indent=2) + "\n").encode()
+    content = Signature(schema_version=1, algorithm="ed25519", key_id=key.id, signature=text)
+    return (json.dumps(content.model_dump(), indent=2) + "\n").encode()
 
 
 def check_signature(path: Path, manifest: bytes, trust: Trust) -> None:
@@ -218,17 +217,17 @@ def check_signature(path: Path, manifest: bytes, trust: Trust) -> None:
     try:
         if len(content) > MAX_SIGNATURE_BYTES:
             raise ValueError
-        found = Signature.model_validate_json(content, strict=True)
+        signature = Signature.model_validate_json(content, strict=True)
     except ValueError as error:
         raise _damaged(file, first_invalid_field(error)) from None
-    if found.key_id not in trust.keys:
+    if signature.key_id not in trust.keys:
         trusted = ", ".join(f"{key[:_SHOWN]}…" for key in sorted(trust.keys))
         raise _refused(
-            f"the bundle {path} is signed with the key {found.key_id[:_SHOWN]}…, which is not trusted; expected "
+            f"the bundle {path} is signed with the key {signature.key_id[:_SHOWN]}…, which is not trusted; expected "
             f"{trusted}. Do not use the bundle, unless you know whose key it is; then trust that, too"
         )
     try:
-        trust.keys[found.key_id].verify(base64.b64decode(found.signature, validate=True), manifest)
+        trust.keys[signature.key_id].verify(base64.b64decode(signature.signature, validate=True), manifest)
     except ValueError:
         raise _damaged(file, "") from None
     except InvalidSignature:

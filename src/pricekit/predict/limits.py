@@ -110,7 +110,9 @@ def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:
 
 def check_json(content: bytes, name: str, where: str) -> None:
     """Check the size of a JSON file before it is parsed; raises BundleError."""
-    _Check(f"{where}: {name}").size(content, name)
+    check = _Check(f"{where}: {name}")
+    check.limit(len(content), JSON_BYTES[name], "bytes")
+    check.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
 
 
 _NAMES = """
@@ -201,24 +203,24 @@ class _Reader:
 
     def operators(self, model: memoryview) -> Counter[str]:
         """Return the operators with their counts; raises _NotOnnxError, _NamesFilesError."""
-        found: Counter[str] = Counter()
+        operators: Counter[str] = Counter()
         for number, value in self._fields(model):
             if number in (_TRAINING, _FUNCTIONS):
-                found["a function or training graph"] += 1
+                operators["a function or training graph"] += 1
             elif number == _GRAPH:
-                found += self._graph(_message(value))
-        return found
+                operators += self._graph(_message(value))
+        return operators
 
     def _graph(self, graph: memoryview) -> Counter[str]:
-        found: Counter[str] = Counter()
+        operators: Counter[str] = Counter()
         for number, value in self._fields(graph):
             if number == _NODE:
-                found.update(self._node(_message(value)))
+                operators.update(self._node(_message(value)))
             elif number == _WEIGHT:
                 self._check_tensor(_message(value))
             elif number == _SPARSE_WEIGHT:
                 self._check_sparse(_message(value))
-        return found
+        return operators
 
     def _node(self, node: memoryview) -> list[str]:
         """Return the operator of a node; several names if it does not have exactly one in the standard domain."""
@@ -241,14 +243,14 @@ class _Reader:
         return foreign or ([f"{name} with a subgraph" for name in shown] if subgraphs else shown)
 
     def _has_subgraph(self, attribute: memoryview) -> bool:
-        found = False
+        has_subgraph = False
         for number, value in self._fields(attribute):
             if number in _TENSORS:
                 self._check_tensor(_message(value))
             elif number in _SPARSE_TENSORS:
                 self._check_sparse(_message(value))
-            found |= number in _SUBGRAPHS
-        return found
+            has_subgraph |= number in _SUBGRAPHS
+        return has_subgraph
 
     def _check_sparse(self, sparse: memoryview) -> None:
         for number, value in self._fields(sparse):
@@ -377,8 +379,8 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, Rec
 
 def check_tokenizer(content: bytes, where: str) -> None:
     """Check that a tokenizer.json has only known components within the limits; raises BundleError."""
+    check_json(content, "tokenizer.json", where)
     check = _Check(f"{where}: tokenizer.json")
-    check.size(content, "tokenizer.json")
     try:
         record = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
         parts = {part: list(check.components(part, record.get(part))) for part in COMPONENTS}
@@ -394,10 +396,10 @@ def check_tokenizer(content: bytes, where: str) -> None:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a name that occurs twice in an object: parsers disagree which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         raise ValueError("a name occurs twice in an object")
-    return found
+    return record
 
 
 class _Check:
@@ -406,17 +408,13 @@ class _Check:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def size(self, content: bytes, name: str) -> None:
-        self.limit(len(content), JSON_BYTES[name], "bytes")
-        self.limit(content.count(b"[") + content.count(b"{"), MOST_CONTAINERS, "lists and objects")
+    def limit(self, value: float, most: int, what: str) -> None:
+        if not 0 <= value <= most:
+            raise BundleError(f"{self.where} has {value:,} {what}; expected {most:,} at most", found=value)
 
-    def limit(self, found: float, most: int, what: str) -> None:
-        if not 0 <= found <= most:
-            raise BundleError(f"{self.where} has {found:,} {what}; expected {most:,} at most", found=found)
-
-    def components(self, part: str, given: Any) -> Iterator[dict[str, Any]]:
+    def components(self, part: str, outermost: Any) -> Iterator[dict[str, Any]]:
         """Yield the components of a part, without sequences."""
-        waiting, seen = ([] if given is None else [given]), 0
+        waiting, seen = ([] if outermost is None else [outermost]), 0
         while waiting:
             component, seen = dict(waiting.pop()), seen + 1
             kind = str(component["type"])
@@ -429,9 +427,9 @@ class _Check:
                 self.settings(component, kind)
                 yield component
 
-    def refuse(self, found: str, expected: str) -> None:
+    def refuse(self, used: str, expected: str) -> None:
         raise BundleError(
-            f"{self.where} uses {shorten(found, 100)}, which pricekit does not run; expected {expected}"
+            f"{self.where} uses {shorten(used, 100)}, which pricekit does not run; expected {expected}"
         )
 
     def settings(self, component: dict[str, Any], kind: str) -> None:
@@ -453,11 +451,11 @@ class _Check:
 
     def growth(self, components: list[dict[str, Any]]) -> None:
         """Limit how much longer the tokenizer makes a text."""
-        maps = [dict(found) for found in components if found["type"] == "Precompiled"]
+        maps = [dict(component) for component in components if component["type"] == "Precompiled"]
         self.limit(len(maps), 1, "character maps")
-        for found in maps:
+        for component in maps:
             self.limit(
-                _longest_replacement(found["precompiled_charsmap"]),
+                _longest_replacement(component["precompiled_charsmap"]),
                 LONGEST_REPLACEMENT,
                 "bytes for a character",
             )

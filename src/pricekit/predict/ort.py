@@ -298,11 +298,11 @@ def _check_ends(session: Any) -> None:
         {**dict.fromkeys(GRAPH_INPUTS, "tensor(int64)"), "features": "tensor(float)"},
         {"price": "tensor(float)"},
     )
-    found = tuple(
+    actual = tuple(
         {end.name: end.type for end in ends} for ends in (session.get_inputs(), session.get_outputs())
     )
-    if found != expected:
-        shown = shorten(" and ".join(map(str, found)), 400)
+    if actual != expected:
+        shown = shorten(" and ".join(map(str, actual)), 400)
         raise BundleError(
             f"the graph has inputs and outputs {shown}; expected {expected[0]} and {expected[1]}. Export it again"
         )

@@ -291,13 +291,13 @@ def reopen(
 
     The batches have the same sizes, because the last bits of a price depend on its batch.
     """
-    found = load(path, engine)
-    if found.digest != digest:
+    predictor = load(path, engine)
+    if predictor.digest != digest:
         raise BundleError(
             f"the model {path} has changed since it was pickled; load and pickle the new model",
             path=path,
         )
-    return found.with_batches(batch_tokens)
+    return predictor.with_batches(batch_tokens)
 
 
 def _load_bundle(path: Path, engine: str) -> Predictor:

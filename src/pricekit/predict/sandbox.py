@@ -119,17 +119,17 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     return Inspection(bundle, report["seconds"], report["megabytes"])
 
 
-def with_self_test(found: Inspection, engine: str | None) -> Inspection:
+def with_self_test(inspection: Inspection, engine: str | None) -> Inspection:
     """Run the self-test of an inspected bundle in an engine of this process; raises BundleError, PluginError."""
     from pricekit.predict.engines import AUTO
     from pricekit.predict.members import BundleReader
     from pricekit.predict.predictor import Predictor
     from pricekit.predict.self_test import SELF_TEST, require_self_test
 
-    if SELF_TEST not in found.bundle.files:  # before `auto` measures engines
+    if SELF_TEST not in inspection.bundle.files:  # before `auto` measures engines
         require_self_test(None)
-    predictor = Predictor.from_bundle(BundleReader.of(found.bundle), engine or AUTO)
-    return replace(found, self_test=predictor.self_test())
+    predictor = Predictor.from_bundle(BundleReader.of(inspection.bundle), engine or AUTO)
+    return replace(inspection, self_test=predictor.self_test())
 
 
 def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def _report(output: bytes, code: int, seconds: int, memory: int) -> dict[str, An
     """Return the report that the child wrote, or one about how the child ended."""
     _, started, rest = output.rpartition(_STARTED.encode())
     try:
-        found: dict[str, Any] = json.loads(rest)
-        return found
+        report: dict[str, Any] = json.loads(rest)
+        return report
     except ValueError:
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     late = code in (-signal.SIGALRM, -signal.SIGXCPU)

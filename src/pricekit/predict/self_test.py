@@ -123,8 +123,8 @@ class SelfTest(BaseModel):
         """
         table, expected = _table(self.columns, self.rows, columns), np.array(self.prices)
         with quiet():  # features warn about invented values
-            found = np.array([_each_alone(table, price), price(table)], np.float64)
-        difference = np.abs(found - expected) / expected
+            prices = np.array([_each_alone(table, price), price(table)], np.float64)
+        difference = np.abs(prices - expected) / expected
         if difference.max() <= self.tolerance:
             return SelfTestResult(engine, len(table), float(difference.max()), self.tolerance)
         form, row = (int(place) for place in np.unravel_index(difference.argmax(), difference.shape))
@@ -136,7 +136,7 @@ class SelfTest(BaseModel):
         raise BundleError(
             f"the self-test of {where} failed in the engine {engine}: the price of row {row + 1} "
             f"({shorten(repr(table.text.iloc[row]), 40)}) {('alone', 'among the other rows')[form]} is "
-            f"{found[form, row]:.6g}; expected {self.prices[row]:.6g}, as when it was exported. {wrong} of "
+            f"{prices[form, row]:.6g}; expected {self.prices[row]:.6g}, as when it was exported. {wrong} of "
             f"{len(table)} rows differ, by {100 * difference[form, row]:.3g}% at most; the limit is "
             f"{100 * self.tolerance:g}%. {advice}",
             parameters=() if engine == REFERENCE else ("engine",),
@@ -168,31 +168,31 @@ def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, bool]) -
         with quiet():  # features warn about invented values
             prices.append(_each_alone(table, lambda some, by=member: by.prices(by.preprocessor(some))))  # type: ignore[misc]
         weights.append(weight)
-    found = weighted_mean(prices, weights)
-    return SelfTest(columns=names, rows=rows, prices=found.tolist(), tolerance=TOLERANCES[precision])
+    means = weighted_mean(prices, weights)
+    return SelfTest(columns=names, rows=rows, prices=means.tolist(), tolerance=TOLERANCES[precision])
 
 
 def read_self_test(content: bytes, columns: Columns, where: object) -> SelfTest:
     """Read what `SelfTest.to_text` wrote; raises BundleError that names `where` if it is damaged."""
     reason = " (a text column of the model is missing)"
     try:
-        found = SelfTest.model_validate_json(content)
+        self_test = SelfTest.model_validate_json(content)
     except ValueError as error:
         reason = first_invalid_field(error)
     else:
-        if {*columns.text} <= {*found.columns}:
-            return found
+        if {*columns.text} <= {*self_test.columns}:
+            return self_test
     raise BundleError(f"the {SELF_TEST} of {where} is damaged{reason}; export it again")
 
 
-def require_self_test(found: SelfTest | None) -> SelfTest:
+def require_self_test(self_test: SelfTest | None) -> SelfTest:
     """Return the self-test of a model; raises BundleError if it has none."""
-    if found is None:
+    if self_test is None:
         raise BundleError(
             "the model has no self-test: only bundles have one, if their features can price invented rows; export the "
             "run"
         )
-    return found
+    return self_test
 
 
 def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str], list[list[str | float]]]:

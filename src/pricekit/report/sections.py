@@ -15,6 +15,7 @@ from babel import Locale, UnknownLocaleError
 
 import pricekit
 from pricekit.answers.evaluate import columns_of, products_among, usable_rows
+from pricekit.answers.insight import comparables_of, explain_prices
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.groups import ErrorReport, amount, find_errors
@@ -28,11 +29,11 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
-from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, comparables_of, compare_rows
-from pricekit.insight.explanations import Explanation, Factor, explain_prices, name_of
+from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
+from pricekit.insight.explanations import Explanation, Factor, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
-from pricekit.io.output import kind_of
+from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import columns_over, read_options_of, rows_without_prices
 from pricekit.plots import (

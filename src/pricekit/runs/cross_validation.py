@@ -31,9 +31,8 @@ from pricekit.io.digests import list_files, unlist_files, write_listed
 from pricekit.io.files import read_json, write_json, write_parquet, write_text
 from pricekit.io.log import logger
 from pricekit.io.mapped import folder_for_files
-from pricekit.io.output import Mode, check_intact
 from pricekit.io.progress import tracked
-from pricekit.io.record import advance_to, state_of
+from pricekit.io.record import Mode, advance_to, check_intact, state_of
 from pricekit.io.storage import Address
 from pricekit.metrics import metric_named
 from pricekit.options import config_of

@@ -28,9 +28,20 @@ from pricekit.io.files import read_json, write_json, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.mapped import folder_for_files
-from pricekit.io.output import Mode, check_apart, check_intact, check_output, finished_record, read_intact
 from pricekit.io.progress import tracked
-from pricekit.io.record import Record, advance_to, clear_away, state_of, write_record
+from pricekit.io.record import (
+    Mode,
+    Record,
+    advance_to,
+    check_apart,
+    check_intact,
+    check_output,
+    clear_away,
+    finished_record,
+    read_intact,
+    state_of,
+    write_record,
+)
 from pricekit.io.staging import new_or_replaced
 from pricekit.metrics import SMAPE, Metric, metric_named, price_metrics
 from pricekit.predict.intervals import fit_intervals

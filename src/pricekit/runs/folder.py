@@ -64,9 +64,19 @@ from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
 from pricekit.io.files import read_json, write_parquet
 from pricekit.io.locks import owned
 from pricekit.io.log import logger, silence
-from pricekit.io.output import Mode, check_intact, check_output, read_intact
 from pricekit.io.progress import use_reporter_here
-from pricekit.io.record import ABSENT, State, begin, continued, staging_of, state_of
+from pricekit.io.record import (
+    ABSENT,
+    Mode,
+    State,
+    begin,
+    check_intact,
+    check_output,
+    continued,
+    read_intact,
+    staging_of,
+    state_of,
+)
 from pricekit.io.staging import can_stage, replacing
 from pricekit.options import RESUMABLE, layers_of
 from pricekit.runs.seen import SEEN

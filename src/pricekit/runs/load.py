@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.errors import BundleError, ConfigError
-from pricekit.io.output import kind_of
+from pricekit.io.record import kind_of
 from pricekit.options import model_path
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, Preprocessor
 from pricekit.insight.sketch import SKETCH, Sketch
 from pricekit.io.digests import LISTING
 from pricekit.io.files import read_json
-from pricekit.io.output import check_intact, finished_record, read_intact
+from pricekit.io.record import check_intact, finished_record, read_intact
 from pricekit.io.staging import read_whole
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model

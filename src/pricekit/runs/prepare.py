@@ -31,9 +31,8 @@ from pricekit.io.digests import unlist_files, write_listed
 from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
 from pricekit.io.log import logger
 from pricekit.io.mapped import folder_for_files, rows_read
-from pricekit.io.output import check_intact, read_intact
 from pricekit.io.progress import progress
-from pricekit.io.record import REFIT, advance_to, begin
+from pricekit.io.record import REFIT, advance_to, begin, check_intact, read_intact
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.runs.folder import (

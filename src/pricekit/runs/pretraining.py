@@ -40,9 +40,8 @@ from pricekit.io.digests import write_listed
 from pricekit.io.files import read_json, sync, temporary_path, write_json, write_text
 from pricekit.io.interrupts import defer_interrupts
 from pricekit.io.log import logger
-from pricekit.io.output import Mode, check_output, read_intact
 from pricekit.io.progress import Advance, progress
-from pricekit.io.record import advance_to
+from pricekit.io.record import Mode, advance_to, check_output, read_intact
 from pricekit.nets.encoder import FLOAT32_ONLY
 from pricekit.nets.pretrained import PRETRAINED, quiet_transformers
 from pricekit.options import names_of, option_layer, settings_layers

@@ -20,8 +20,7 @@ from pricekit.config import RunConfig
 from pricekit.errors import TrainingError
 from pricekit.features.preprocess import without_price
 from pricekit.io.files import write_atomically
-from pricekit.io.output import check_intact
-from pricekit.io.record import REFIT, state_of
+from pricekit.io.record import REFIT, check_intact, state_of
 from pricekit.runs.folder import (
     SOURCE,
     TAKEN_OVER,

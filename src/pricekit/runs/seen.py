@@ -16,7 +16,7 @@ import pandas as pd
 
 from pricekit.errors import TrainingError
 from pricekit.io.files import write_parquet
-from pricekit.io.output import check_intact
+from pricekit.io.record import check_intact
 from pricekit.table.table import texts_in_parts
 
 SEEN = "seen.parquet"

@@ -23,9 +23,8 @@ from pricekit.io.digests import write_listed
 from pricekit.io.files import write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
-from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.progress import progress
-from pricekit.io.record import advance_to, clear_away, state_of
+from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact, state_of
 from pricekit.io.staging import keep_others, publish_pass
 from pricekit.metrics import metric_named, price_metrics
 from pricekit.nets.inference import predict

@@ -40,9 +40,8 @@ from pricekit.io.cpus import usable_cpus
 from pricekit.io.digests import list_files, unlist_files, write_listed
 from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
 from pricekit.io.log import logger, quiet, silence
-from pricekit.io.output import Mode, check_intact, read_intact
 from pricekit.io.progress import Advance, progress, use_reporter_here
-from pricekit.io.record import advance_to, clear_away
+from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
 from pricekit.runs.cross_validation import check_from_start

@@ -19,8 +19,7 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.features.fit import continue_features, uses_price
 from pricekit.features.preprocess import Preprocessor, without_price
 from pricekit.io.log import logger
-from pricekit.io.output import check_format, check_intact, read_intact
-from pricekit.io.record import state_of
+from pricekit.io.record import check_format, check_intact, read_intact, state_of
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.options import ModelOptions, config_of, layers_of
 from pricekit.runs.folder import BACKBONE, CONFIG, MEMBERS

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.io.causes import named_in_errors
-from pricekit.io.mapped import map_file, nameless_file, release_pages
+from pricekit.io.mapped import map_file, release_pages, scratch_file
 
 MAX_TEXT_CHARS = 50_000
 """Longer cells and texts are cut to this length in training and prediction; no model reads further."""
@@ -244,7 +243,7 @@ def stored(parts: Iterable[Table], folder: Path) -> Table:
         OSError: the file cannot be written; the error names the folder.
     """
     rest, places = [], []
-    with named_in_errors(folder), nameless_file(folder) as file:
+    with scratch_file(folder) as file:
         for part in parts:
             texts, names = _texts_of(part)
             places.append((*_append(file, texts), names))

@@ -49,8 +49,6 @@ _BANDS_AT_ONCE = 2
 
 _PAIRS_AT_ONCE = 100_000
 _TEXTS_AT_ONCE = 1 << 16
-_IN_MEMORY = 1 << 17
-"""Signatures of more texts are in a file."""
 
 
 def equal_texts(texts: pd.Series) -> np.ndarray:
@@ -112,14 +110,14 @@ def compare(texts: pd.Series, *, folder: Path | None = None) -> Compared:
 
     Args:
         texts: (N,).
-        folder: where a file for the signatures of many texts is written; None: where temporary files are. The file has
+        folder: where a file for the signatures of texts is written; None: where temporary files are. The file has
             no name and disappears with the result.
 
     Raises:
         OSError: the file cannot be written; the error names the folder.
     """
     hashes, rows, start = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    with scratch_file(len(texts) > _IN_MEMORY, folder) as signed:
+    with scratch_file(folder) as signed:
         with progress("searching for near-duplicates", len(texts)) as advance:
             for hashed, some, part in in_threads(_fingerprints, text_parts(texts)):
                 signed.write(part.data)

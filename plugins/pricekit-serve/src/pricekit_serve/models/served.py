@@ -156,7 +156,7 @@ def file_states(path: str | Path) -> FileStates:
     """
     location = location_of(path, "bundles")
     if isinstance(location, Address):
-        return tuple(tuple(each) for each in fingerprints_below(location))
+        return tuple((name, *version) for name, version in fingerprints_below(location).items())
     try:
         found = [(entry.name, entry.stat()) for entry in location.iterdir()]
     except OSError:
