@@ -50,7 +50,7 @@ def test_a_named_loss_stays(layers, loss):
 
 
 def test_the_source_of_the_loss_is_the_metric():
-    _, settings = explain([("flag", {"metric": "mape"})])
+    settings = explain([("flag", {"metric": "mape"})])
     assert {s.name: s.source for s in settings}["loss.name"] == "metric mape"
 
 

@@ -122,7 +122,7 @@ def test_the_configuration_trains_the_same_model(done, frame, tmp_path):
 
 def test_a_finished_search_is_only_read_again(done, frame, monkeypatch, logged, raises):
     found, _ = done
-    monkeypatch.setattr(tuning, "search", None)
+    monkeypatch.setattr(tuning, "train", None)
     again = pk.tune(frame, out=found.path, resume=True, trials=9)
     assert read_json(again.path / "tune.json") == read_json(found.path / "tune.json")
     assert "is finished" in logged()

@@ -346,7 +346,8 @@ def check_output(
         return state
     if state.name == "foreign":
         raise error(
-            f"{out} exists and pricekit did not make it, so it is not overwritten; choose another folder",
+            f"{out} exists and its pricekit.json is missing, or of another program, so it is not overwritten; choose "
+            "another folder",
             parameters=("out",),
             path=str(out),
         )
