@@ -161,7 +161,7 @@ def test_a_run_trains_on_them_and_resumes_with_them(known, pricekit, catalog, tm
     registry.cache_clear()
     config = build_config([read_toml(run / "config.toml")])
     again = shutil.copytree(run, tmp_path / "again")
-    job = prepare(Source(catalog), config, folder_to_write(again, "run", "resume"), 0.0).job
+    job = prepare(Source(catalog), config, folder_to_write(again, "run", "resume"), 0.0)[1]
     names = registry().create("feature", "fast15").names
     assert job.train.inputs.features[:, len(names)].tolist() == columns["known"].tolist()
     bundle, prices = tmp_path / "bundle", tmp_path / "prices.csv"
