@@ -1,7 +1,7 @@
 """Writing single settings."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pricekit.config.layers import leaves, parse_override, write_override
@@ -16,6 +16,7 @@ SINGLE = (
     | st.lists(st.text(alphabet="aé\"'\\ ,", max_size=4))
     | st.sampled_from(["none", "NONE", "1", "true", "a=b"])
 )
+@example("\r\x7f")
 def test_a_written_setting_is_read_back(value):
     assert parse_override(write_override("training.epochs", value)) == {"training": {"epochs": value}}
 

@@ -101,7 +101,8 @@ def write_override(name: str, value: Any) -> str:
         return f"{name}=none"
     if isinstance(value, str) and value == value.strip() and _toml_value(value) == value and '"' not in value:
         return f"{name}={value}"
-    return f"{name}={json.dumps(value, ensure_ascii=False)}"
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON permits it, TOML does not
+    return f"{name}={text}"
 
 
 def leaves(table: Layer, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
