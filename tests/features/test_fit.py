@@ -53,8 +53,8 @@ def test_the_columns_of_a_row_do_not_depend_on_its_own_price(known):
 
 def test_two_folds_learn_from_each_other(known):
     table = table_of_texts(["a"] * 20)
-    together = replace(table, together=np.arange(20))
-    _, columns = fit_features(["known"], {}, replace(together, price=np.arange(1, 21, dtype=float)), folds=2)
+    table = replace(table, cluster=np.arange(20), price=np.arange(1, 21, dtype=float))
+    _, columns = fit_features(["known"], {}, table, folds=2)
     last = sorted(set(columns["known"].tolist()))  # of the rows of the other fold
     assert len(last) == 2
     assert last[1] == 20

@@ -38,7 +38,7 @@ def test_duplicates_are_drawn_together(table, known):
     both = concat_tables([table, shouted, table.take(np.arange(100))])
     product = np.concatenate([np.arange(500), np.arange(500), np.arange(100)])
     if known:
-        both = replace(both, together=product)
+        both = replace(both, cluster=product)
     inside = np.zeros(len(both), bool)
     inside[sample_of(both)] = True
     assert 150 < inside.sum() <= 200
@@ -46,7 +46,7 @@ def test_duplicates_are_drawn_together(table, known):
 
 
 def test_a_large_group_is_left_out(table):
-    large = replace(table, together=np.minimum(np.arange(500), 400))
+    large = replace(table, cluster=np.minimum(np.arange(500), 400))
     assert sample_of(large).max() < 400
 
 

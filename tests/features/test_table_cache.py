@@ -56,7 +56,7 @@ def test_a_feature_is_fitted_once_and_then_read(table, tmp_path, fits):
         lambda t: replace(t, weight=np.linspace(0.1, 1, len(t))),
         lambda t: replace(t, group=np.arange(len(t)) // 2),
         lambda t: replace(t, time=np.arange(len(t), dtype=float)),
-        lambda t: replace(t, together=np.arange(len(t)) // 3),
+        lambda t: replace(t, cluster=np.arange(len(t)) // 3),
         lambda t: t.take(np.arange(len(t))[::-1]),
     ],
     ids=["texts", "prices", "weights", "groups", "times", "duplicates", "order"],

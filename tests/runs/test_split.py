@@ -79,7 +79,7 @@ def test_near_duplicates_are_in_one_part_and_the_log_says_so(logged):
 def test_the_groups_of_the_split_are_those_of_the_out_of_fold_features():
     train_rows = load_split(Source(packs()), tiny_config()).train
     names = train_rows.text.str.split(",").str[0]
-    assert (names.groupby(train_rows.together).nunique() == 1).all()
+    assert (names.groupby(train_rows.cluster).nunique() == 1).all()
     fold = folds_of(train_rows)
-    assert (pd.Series(fold).groupby(train_rows.together).nunique() == 1).all()
-    assert (pd.Series(folds_of(replace(train_rows, together=None))).groupby(names).nunique() > 1).any()
+    assert (pd.Series(fold).groupby(train_rows.cluster).nunique() == 1).all()
+    assert (pd.Series(folds_of(replace(train_rows, cluster=None))).groupby(names).nunique() > 1).any()

@@ -62,9 +62,9 @@ def sample_of(table: Table) -> np.ndarray:
     """
     if len(table) <= MOST_ROWS:
         return np.arange(len(table))
-    same = equal_texts(table.text) if table.together is None else table.together
+    same = equal_texts(table.text) if table.cluster is None else table.cluster
     _, group, rows = np.unique(same, return_inverse=True, return_counts=True)
-    if table.together is None and table.group is None and few_distinct(group):
+    if table.cluster is None and table.group is None and few_distinct(group):
         return some_rows(len(table))
     order = np.random.default_rng(0).permutation(len(rows))
     order = order[rows[order] <= LARGEST_GROUP * MOST_ROWS]
@@ -113,7 +113,7 @@ class Sample:
 def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
     """Return the fold of each row, int64 (N,); duplicates share a fold, because one reveals the other's price.
 
-    Duplicates are the rows with equal `Table.together`, otherwise equal texts. If few texts are distinct, they are
+    Duplicates are the rows with equal `Table.cluster`, otherwise equal texts. If few texts are distinct, they are
     labels, which recur in new rows; then each row is assigned separately. With times, the folds are consecutive parts.
     There are `count` folds, numbered from 0.
     """
@@ -122,8 +122,8 @@ def folds_of(table: Table, count: int = FOLDS) -> np.ndarray:
         return parts
     if few_distinct(same) and table.group is None:
         same = np.arange(len(same))
-    elif table.together is not None:
-        same = np.unique(table.together, return_inverse=True)[1]
+    elif table.cluster is not None:
+        same = np.unique(table.cluster, return_inverse=True)[1]
     folds: np.ndarray = (np.random.default_rng(0).permutation(same.max(initial=-1) + 1) % count)[same]
     return folds
 
@@ -224,7 +224,7 @@ def fit_cached(
     digest = digest_of(json.dumps(facts | {"folds": folds}, sort_keys=True), table, unless)
     if digest is None:
         return fit()
-    own = {"weight": table.weight, "group": table.group, "time": table.time, "together": table.together}
+    own = {"weight": table.weight, "group": table.group, "time": table.time, "cluster": table.cluster}
     for name, values in {"price": price, **own, **known}.items():
         content = b"-" if values is None else np.ascontiguousarray(values).tobytes()
         digest.update(f"{name}\0".encode() + content)

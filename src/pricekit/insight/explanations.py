@@ -130,7 +130,7 @@ def _divide(node: Node, full: float, log_prices: Sequence[float]) -> None:
     size = np.abs(values)
     share = size / size.sum() if size.sum() else np.full(len(parts), 1 / len(parts))
     values += (node.value - values.sum()) * share
-    node.nodes = [Node(*found) for found in zip(parts, values.tolist(), without.tolist(), strict=True)]
+    node.nodes = [Node(*part) for part in zip(parts, values.tolist(), without.tolist(), strict=True)]
 
 
 SHOWN = 8

@@ -65,8 +65,8 @@ def documents_of(texts: Sequence[str]) -> Documents:
     """Return the distinct words of texts, (N,).
 
     Example:
-        >>> found = documents_of(["Green tea, 20 count", "Tea 12oz"])
-        >>> found.vocabulary, found.rows.tolist(), found.words_of(1)
+        >>> documents = documents_of(["Green tea, 20 count", "Tea 12oz"])
+        >>> documents.vocabulary, documents.rows.tolist(), documents.words_of(1)
         (['green', 'tea', 'count', 'oz'], [1, 2, 1, 1], ['tea', 'oz'])
     """
     numbers: dict[str, int] = {}

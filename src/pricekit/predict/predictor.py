@@ -188,8 +188,8 @@ class Predictor:
         Example:
             >>> import pricekit as pk
             >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
-            >>> found = pk.load("bundle", engine="ort-cpu").self_test()
-            >>> found.engine, found.difference <= found.tolerance
+            >>> result = pk.load("bundle", engine="ort-cpu").self_test()
+            >>> result.engine, result.difference <= result.tolerance
             ('ort-cpu', True)
         """
         where = "the model" if self.origin is None else self.origin.path

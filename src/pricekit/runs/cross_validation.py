@@ -62,7 +62,7 @@ class FoldPlan:
     """The rows of a cross-validation and their folds.
 
     Attributes:
-        table: the usable rows; duplicates, which stay `together`, share a fold.
+        table: the usable rows; duplicates, which are in one `cluster`, share a fold.
         rejected: the other rows, with the reason.
         fold: the fold that holds out each row, int64 (N,); -1 for the earliest rows of folds by time.
         leaks: columns that no feature may read.
@@ -129,7 +129,7 @@ def make_plan(
             )
         fold = assign_folds(table.known_price, groups, folds, config.seed)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
-    return FoldPlan(replace(table, together=groups), rejected, fold, leaks)
+    return FoldPlan(replace(table, cluster=groups), rejected, fold, leaks)
 
 
 def folds_by_time(time: np.ndarray, folds: int) -> np.ndarray:
@@ -204,7 +204,7 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_json(out / PLAN, facts)
-    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.table.together}
+    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "cluster": plan.table.cluster}
     write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
@@ -220,7 +220,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
         facts = read_json(out / PLAN)
         paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
         plan = FoldPlan(
-            replace(table, together=frame["together"].to_numpy(np.int64)),
+            replace(table, cluster=frame["cluster"].to_numpy(np.int64)),
             rejected,
             frame["fold"].to_numpy(np.int64),
             tuple(facts["leaks"]),

@@ -165,7 +165,7 @@ def load_split(
     leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
-        table = replace(table, together=duplicates_in(table))
+        table = replace(table, cluster=duplicates_in(table))
         parts = split_table(table, config, seen)
         split = Split(*parts, [rejected], leaks, own=True)
         check_weights(split.train, split.valid)
@@ -199,7 +199,7 @@ def check_weights(*parts: Table) -> None:
 
 def _log_split(split: Split) -> None:
     """Log how many rows are held out, and that duplicates stay together, if none is in both parts."""
-    train, valid = split.train.together, split.valid.together
+    train, valid = split.train.cluster, split.valid.cluster
     assert train is not None
     assert valid is not None
     part, more = f"{len(valid):,}", ""
@@ -252,7 +252,7 @@ def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tu
     """Split rows into training and validation: by time, by group, or stratified by price.
 
     Args:
-        table: N rows, with those that stay `together`.
+        table: N rows, with the `cluster` of each.
         config: provides the seed and the share of the validation rows.
         seen: texts of earlier runs that this one continues; a share of the other rows is validated on.
 
@@ -270,9 +270,9 @@ def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tu
 
 def _new_rows(table: Table, seen: Seen) -> np.ndarray:
     """Return the positions of the rows that no earlier run was trained on, nor on rows that stay together with them."""
-    assert table.together is not None
+    assert table.cluster is not None
     known = seen.earlier_rows(table.text)
-    new = np.flatnonzero(~np.isin(table.together, table.together[known]))
+    new = np.flatnonzero(~np.isin(table.cluster, table.cluster[known]))
     if len(new) < MIN_NEW_ROWS:
         raise DataError(
             f"{counted(len(new), 'row')} of {len(table):,} are new to the run to continue from, and a warm start needs "
@@ -285,7 +285,7 @@ def _new_rows(table: Table, seen: Seen) -> np.ndarray:
 
 def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the training and of the validation rows."""
-    price, fraction, groups = table.known_price, config.validation_fraction, table.together
+    price, fraction, groups = table.known_price, config.validation_fraction, table.cluster
     assert groups is not None
     if table.time is not None and np.ptp(table.time) > 0:
         return split_by_time(table.time, fraction)

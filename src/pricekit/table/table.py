@@ -89,7 +89,7 @@ class Table:
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
         currency: the currency of the prices; None if no price shows one.
-        together: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
+        cluster: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
         group: int64 (N,), equal for rows of one group that the user named; None: no groups were named.
@@ -112,7 +112,7 @@ class Table:
     rows: np.ndarray | None = None
     position: int = 0
     currency: str | None = None
-    together: np.ndarray | None = None
+    cluster: np.ndarray | None = None
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
     time: np.ndarray | None = None
@@ -163,7 +163,7 @@ def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
         frame=_picked(table.frame, places),
         flaws=at(table.flaws),
         rows=table.row_numbers[places],
-        together=at(table.together),
+        cluster=at(table.cluster),
         weight=at(table.weight),
         group=at(table.group),
         time=at(table.time),
@@ -190,7 +190,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         rows=np.concatenate([table.row_numbers for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
-        together=_joined_groups(tables, "together"),
+        cluster=_joined_groups(tables, "cluster"),
         weight=_joined(tables, "weight", 1.0),
         group=_joined_groups(tables, "group"),
         time=_joined(tables, "time", np.inf),
