@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pricekit.cli.common import call
+from pricekit.cli.common import call, read_flags
 from pricekit.cli.options import (
     TABLE,
     flag,
     json_option,
     optional_table,
     options_of,
-    read_flags,
     split_names,
 )
 from pricekit.cli.project import PROJECT_FILE, with_project

@@ -15,6 +15,7 @@ from pricekit.cli.terminal import RESULT, print_json, set_level
 from pricekit.errors import ConfigError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.io.files import describe_failure
+from pricekit.options import READ_OPTIONS
 from pricekit.wording import shorten
 
 Result = TypeVar("Result")
@@ -218,6 +219,16 @@ def load_files(context: click.Context, paths: Sequence[str]) -> None:
         from pricekit.core.loader import FILES, with_files
 
         context.with_resource(_environment(FILES, with_files(paths)))
+
+
+def read_flags(flags: dict[str, Any]) -> list[str]:
+    """Return the command-line words that read a table in the same way."""
+    words = []
+    for name in READ_OPTIONS:
+        if value := flags.get(name):
+            joined = value if isinstance(value, str) else ",".join(value)
+            words += [f"--{name}", "tab" if joined == "\t" else joined]
+    return words
 
 
 def again() -> str:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from pricekit.cli.common import again
 from pricekit.cli.completion import completer
-from pricekit.cli.terminal import show_result
 from pricekit.errors import ConfigError
-from pricekit.io.record import continued, state_of
-from pricekit.options import READ_OPTIONS, OpenOptions, Parameter, parameters_of
-from pricekit.training.launched import launched_count
+from pricekit.options import OpenOptions, Parameter, parameters_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -161,36 +153,3 @@ def _whole(text: str) -> int | str:
 def split_names(values: Iterable[str]) -> list[str]:
     """Return all names in texts with names that are separated by commas."""
     return [name.strip() for value in values for name in value.split(",") if name.strip()]
-
-
-def read_flags(flags: dict[str, Any]) -> list[str]:
-    """Return the command-line words that read a table in the same way."""
-    words = []
-    for name in READ_OPTIONS:
-        if value := flags.get(name):
-            joined = value if isinstance(value, str) else ",".join(value)
-            words += [f"--{name}", "tab" if joined == "\t" else joined]
-    return words
-
-
-@contextmanager
-def resume_hint(flags: dict[str, Any]) -> Iterator[None]:
-    """If the block is interrupted after it began its output, print the command that continues it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if flags["resume"] or state_of(continued(Path(flags["out"]))).name == "unfinished":
-            show_result(f"continue with: {_resume_command(flags)}")
-        raise
-
-
-def _resume_command(flags: dict[str, Any]) -> str:
-    words = [str(flags["table"]), "--out", str(flags["out"]), "--resume"]
-    if flags.get("valid"):
-        words += ["--valid", str(flags["valid"])]
-    if flags["resume"] and flags["time_budget"]:  # the time budget of the first start is in the configuration
-        words += ["--time-budget", flags["time_budget"]]
-    words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
-    here = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
-    return shlex.join([*launcher, "pricekit", str(click.get_current_context().info_name), *words]) + again()

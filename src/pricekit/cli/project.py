@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,12 +11,11 @@ from typing import Any
 
 import click
 
-from pricekit.cli.common import Result, call
-from pricekit.cli.options import resume_hint
-from pricekit.cli.terminal import begin
+from pricekit.cli.common import Result, again, call, read_flags
+from pricekit.cli.terminal import begin, show_result
 from pricekit.io.files import RECORD
 from pricekit.io.log import logger
-from pricekit.io.record import state_of
+from pricekit.io.record import continued, state_of
 from pricekit.io.staging import target_of
 from pricekit.io.storage import Location, location_of
 from pricekit.options import check_columns_soon
@@ -95,8 +96,24 @@ def run_training(function: Callable[..., Result], flags: dict[str, Any], config:
     state = state_of(Path(flags["out"]))
     if flags["resume"] and (state.begun or state.replacement):
         flags["config"] = config
-    with resume_hint(flags):
+    try:
         return call(function, flags)
+    except KeyboardInterrupt:
+        if flags["resume"] or state_of(continued(Path(flags["out"]))).name == "unfinished":
+            show_result(f"continue with: {_resume_command(flags)}")
+        raise
+
+
+def _resume_command(flags: dict[str, Any]) -> str:
+    words = [str(flags["table"]), "--out", str(flags["out"]), "--resume"]
+    if flags.get("valid"):
+        words += ["--valid", str(flags["valid"])]
+    if flags["resume"] and flags["time_budget"]:  # the time budget of the first start is in the configuration
+        words += ["--time-budget", flags["time_budget"]]
+    words += read_flags(flags) + ["--allow-leak"] * flags["allow_leak"]
+    here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    launcher = ["torchrun", "--nproc_per_node", here, "-m"] if launched_count() > 1 else []
+    return shlex.join([*launcher, "pricekit", str(click.get_current_context().info_name), *words]) + again()
 
 
 def next_run(flags: dict[str, Any]) -> Path:
