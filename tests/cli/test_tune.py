@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -54,6 +55,7 @@ def test_the_printed_command_continues_an_interrupted_search(pricekit, table, mo
         code, _, err = pricekit("tune", table, "--out", "tuned", "--time-budget", "20m", *SMALL)
     assert code == 130
     assert f"continue with: pricekit tune '{table}' --out tuned --resume" in err
+    assert "time_budget = 1200" in Path("tuned/tune.toml").read_text()  # which the next command keeps
     code, _, err = pricekit("tune", table, "--out", "tuned", "--resume", "--trials", 2, "--quiet")
     assert code == 0
     assert "1 unfinished" in err

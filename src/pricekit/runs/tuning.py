@@ -342,23 +342,29 @@ def run_trials(task: Task) -> None:
     with progress("searching", task.seconds) as advance:
         shown = _Shown(advance, study, task)
         if base_trial(study) is None:
-            _trials(task, study, shown.update, most=1)
+            _trials(task, study, shown.move, shown.log, most=1)
         if base_trial(study) is not None and not task.reached(study):
             enqueue(study, task.space, known_values(task.config, task.space))
             if task.order.processes == 1:
-                _trials(task, study, shown.update)
+                _trials(task, study, shown.move, shown.log)
             else:
                 _in_processes(task, shown)
-        shown.log()
 
 
-def _trials(task: Task, study: Study, step: Callable[[], None], most: float = math.inf) -> None:
+def _trials(
+    task: Task,
+    study: Study,
+    step: Callable[[], None],
+    ended: Callable[[], None] = lambda: None,
+    most: float = math.inf,
+) -> None:
     """Run trials in this process until their time or number is reached.
 
     Args:
         task: the search.
         study: its trials.
-        step: called at every step of a trial.
+        step: called at every step of a trial, where logging is quiet.
+        ended: called after every trial.
         most: number of trials.
     """
     failures, done = 0, 0
@@ -374,6 +380,8 @@ def _trials(task: Task, study: Study, step: Callable[[], None], most: float = ma
             failures = 0 if run_trial(task, study, check) else failures + 1
         except OutOfTimeError:
             return
+        finally:
+            ended()
         done += 1
     if failures >= MOST_FAILURES:
         logger.warning(f"the search ends early: {counted(failures, 'trial')} in a row failed")
@@ -388,12 +396,11 @@ class _Shown:
         self.shown = {trial.number for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()}
         self.done, self.noted = 0.0, 0.0
 
-    def update(self) -> None:
-        """Log and move the bar, at most once in a while, because reading the study takes time."""
+    def move(self) -> None:
+        """Move the bar, at most once in a while, because reading the study takes time."""
         now = time.time()
         if now - self.noted < _POLL_SECONDS:
             return
-        self.log()
         self.noted, passed = now, now - self.began
         note = counted(count_trials(self.study), "trial")
         if finished := finished_trials(self.study):
@@ -427,7 +434,8 @@ def _in_processes(task: Task, shown: _Shown) -> None:
         worker.start()
     try:
         while any(worker.is_alive() for worker in workers):
-            shown.update()
+            shown.move()
+            shown.log()
             time.sleep(_POLL_SECONDS)
         with suppress(Empty):
             raise errors.get(timeout=0.1)
@@ -441,6 +449,7 @@ def _in_processes(task: Task, shown: _Shown) -> None:
             worker.join()
         shutil.rmtree(task.folder / RUNS, ignore_errors=True)
         repair(task.folder)
+        shown.log()
 
 
 def _work(task: Task, number: int, errors: Any) -> None:
@@ -519,7 +528,7 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
     """Read the rows, and write the folder of a new search or open that of one to resume."""
     out = folder.path
     check_from_start(config)
-    seconds = config.training.time_budget or HOUR
+    start, seconds = config, config.training.time_budget or HOUR
     config = config.with_training(time_budget=None)
     space = dimensions(config)
     saved: dict[str, Any] = {}
@@ -538,7 +547,7 @@ def _begin(source: Source, config: RunConfig, folder: Folder, order: Order) -> T
         folder.begin()
         facts = {"table": source.table_name, "digest": rows.digest(), "folds": folds}
         write_json(out / ROWS, facts)
-        write_text(out / START, config.to_toml())
+        write_text(out / START, start.to_toml())
         list_files(out, [ROWS, START])
         advance_to(out, "unfinished")
     repair(out)
