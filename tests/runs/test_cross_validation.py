@@ -231,7 +231,7 @@ def test_a_finished_folder_with_a_missing_file_is_not_changed(done, table, tmp_p
 def test_with_keep_best_a_part_of_the_other_rows_selects_the_epoch(table, tmp_path):
     out = tmp_path / "cv"
     cross_validate(Source(table), config({"training": {"epochs": 1}}, keep="best"), out, 2)
-    held_out, cluster = read_held_out(out), pd.read_parquet(out / "folds.parquet")["cluster"].to_numpy()
+    held_out, cluster = read_held_out(out), pd.read_parquet(out / "folds.parquet")["together"].to_numpy()
     for fold in range(2):
         chosen_by = read_held_out(out / f"fold-{fold}").rows
         assert len(chosen_by)

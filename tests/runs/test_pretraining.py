@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from pricekit.cli.common import exit_code
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, DataError, TrainingError
-from pricekit.io.record import state_of
+from pricekit.io.record import begin, state_of
 from pricekit.nets.pretrained import PRETRAINED, find_weights
 from pricekit.nets.transformer import (
     SmallTransformer,
@@ -161,6 +161,10 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
 ):
     caplog.set_level(logging.INFO, "pricekit")
     out = tmp_path / "out"
+    begin(out, "pretraining")
+    mine = out / "checkpoint-best" / "trainer_state.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
     pretrain([table], TINY, out, mode="resume")
     assert "to resume yet; a new one starts" in caplog.text
     weights = (out / "model.safetensors").read_bytes()
@@ -170,7 +174,8 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
     facts = pretrain([table], TINY, out, mode="resume")
     assert "is finished already" in caplog.text
     assert facts == json.loads((out / "pretrain.json").read_text())
-    assert {path.name for path in out.iterdir()} == FILES
+    assert {path.name for path in out.iterdir()} == FILES | {"checkpoint-best"}
+    assert mine.read_text() == "mine"
     with raises(TrainingError, "overwrite", "out"):
         pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
 

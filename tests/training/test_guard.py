@@ -21,7 +21,7 @@ from pricekit.runs.train import train
 from pricekit.training import loop
 from pricekit.training.checkpoint import LAST, METRICS, checkpoints, read_state
 from pricekit.training.guard import (
-    READ_EVERY,
+    CHECK_EVERY,
     GradientGuard,
     SpikeError,
     check_finite,
@@ -135,10 +135,10 @@ def test_without_clipping_all_gradients_are_checked_at_times_whatever_the_loss_i
     dict(model.named_parameters())[name].register_hook(lambda gradient: gradient * math.nan)
     stepper.optimizer.param_groups[0]["lr"] = 0.0
     stepper.optimizer.step = lambda: None  # so the loss stays finite
-    for step in range(READ_EVERY - 1):
+    for step in range(CHECK_EVERY - 1):
         _take(stepper, step=step)
     with raises(SpikeError, "settings"):
-        _take(stepper, step=READ_EVERY - 1)
+        _take(stepper, step=CHECK_EVERY - 1)
 
 
 def test_all_gradients_are_checked_in_each_step_if_processes_train_together(raises):

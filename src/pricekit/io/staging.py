@@ -98,7 +98,7 @@ def new_or_replaced(out: Path) -> Iterator[Path]:
     with (
         named_in_errors(out.resolve()),
         new_folder(out, keep) as temporary,
-        named_in_errors(out, temporary),
+        named_in_errors(out.resolve(), temporary),
     ):
         yield temporary
 

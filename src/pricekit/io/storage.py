@@ -40,15 +40,15 @@ STREAM = "-"
 class Address:
     """A remote file or folder such as s3://bucket/new.csv, or `-`, which is standard input or output.
 
-    It has what the code uses of a path: name, suffix, parent, `/` and `str`. No local function accepts it.
+    It has what the code uses of a path: name, suffix, `/` and `str`. No local function accepts it.
 
     Attributes:
         text: the address.
 
     Example:
         >>> prices = Address("s3://shop/night") / "prices.csv"
-        >>> str(prices), prices.name, prices.suffix, str(prices.parent)
-        ('s3://shop/night/prices.csv', 'prices.csv', '.csv', 's3://shop/night')
+        >>> str(prices), prices.name, prices.suffix
+        ('s3://shop/night/prices.csv', 'prices.csv', '.csv')
     """
 
     text: str

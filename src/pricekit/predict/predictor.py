@@ -316,7 +316,7 @@ class Shipped:
         batch_tokens: the sizes of batches of each member, on which the last bits of prices depend.
     """
 
-    bundle: Bundle = field(repr=False, compare=False)
+    bundle: Bundle = field(repr=False)
     digest: str
     engine: str
     batch_tokens: tuple[int, ...]
@@ -344,10 +344,13 @@ class Shipped:
 
     def __call__(self) -> Predictor:
         """Return the predictor, which a process opens once; raises PluginError if it lacks a plugin or an engine."""
-        return _open_shipped(self)
+        key = self.digest, self.engine, self.batch_tokens
+        if key not in _shipped:
+            _shipped.clear()
+            predictor = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine)
+            _shipped[key] = predictor.with_batches(self.batch_tokens)
+        return _shipped[key]
 
 
-@lru_cache(maxsize=1)
-def _open_shipped(shipped: Shipped) -> Predictor:
-    predictor = Predictor.from_bundle(BundleReader.of(shipped.bundle), shipped.engine)
-    return predictor.with_batches(shipped.batch_tokens)
+_shipped: dict[tuple[str, str, tuple[int, ...]], Predictor] = {}
+"""The predictor that was opened last."""

@@ -204,7 +204,7 @@ def write_plan(out: Path, source: Source, plan: FoldPlan) -> None:
     }
     facts = {"table": source.table_name, "digest": digest_of(plan.table), "leaks": plan.leaks, **paths}
     write_json(out / PLAN, facts)
-    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "cluster": plan.table.cluster}
+    columns = {"row": plan.table.row_numbers, "fold": plan.fold, "together": plan.table.cluster}
     write_parquet(out / FOLDS, pd.DataFrame(columns))
 
 
@@ -220,7 +220,7 @@ def read_plan(out: Path, table: Table, rejected: pd.DataFrame) -> tuple[FoldPlan
         facts = read_json(out / PLAN)
         paths = {name: tuple(map(Path, facts[name])) for name in ("unpriced", "teachers")}
         plan = FoldPlan(
-            replace(table, cluster=frame["cluster"].to_numpy(np.int64)),
+            replace(table, cluster=frame["together"].to_numpy(np.int64)),
             rejected,
             frame["fold"].to_numpy(np.int64),
             tuple(facts["leaks"]),

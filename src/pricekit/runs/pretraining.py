@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shutil
 import threading
 import time
@@ -299,6 +300,7 @@ def _fit(job: PretrainJob, work: Path) -> None:
     zero.
     """
     settings, checkpoint = job.settings, last_checkpoint(work)
+    done = _checkpoints(work)[checkpoint] if checkpoint else 0
     order: Any = BatchOrder(job.train.lengths, settings.batch_size, settings.seed)
     rows: Any = range(len(job.train))
 
@@ -309,7 +311,7 @@ def _fit(job: PretrainJob, work: Path) -> None:
     with (
         quiet_transformers(),
         defer_interrupts() as interrupted,
-        progress("pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint)) as advance,
+        progress("pretraining", (settings.epochs or 1) * len(order), done) as advance,
     ):
         try:
             callback = PretrainCallback(advance, interrupted)
@@ -362,8 +364,14 @@ def _publish(job: PretrainJob, work: Path, facts: dict[str, Any]) -> None:
 def _delete_work(work: Path) -> None:
     """Delete what only the training needs."""
     (work / _START).unlink(missing_ok=True)
-    for folder in work.glob("checkpoint-*"):
+    for folder in _checkpoints(work):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checkpoints(work: Path) -> dict[Path, int]:
+    """Return the folders of transformers, with their steps; users may have others, such as `checkpoint-best`."""
+    names = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in work.glob("checkpoint-*")}
+    return {folder: int(match[1]) for folder, match in names.items() if match}
 
 
 @dataclass(frozen=True)
@@ -618,12 +626,9 @@ def _refused(folder: Path) -> OSError | None:
 
 def last_checkpoint(work: Path) -> Path | None:
     """Return the last complete checkpoint; None if there is none."""
-    written_last = work.glob("checkpoint-*/trainer_state.json")
-    return max((file.parent for file in written_last), key=_step_of, default=None)
-
-
-def _step_of(checkpoint: Path | None) -> int:
-    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+    steps = _checkpoints(work)
+    complete = [folder for folder in steps if (folder / "trainer_state.json").exists()]
+    return max(complete, key=steps.__getitem__, default=None)
 
 
 def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:

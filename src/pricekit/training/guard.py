@@ -16,7 +16,7 @@ from pricekit.training.batches import Batch
 MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
 
-READ_EVERY = 16
+CHECK_EVERY = 16
 """Steps without clipping on a CPU of which one has all its gradients checked."""
 
 ADVICE = (
@@ -35,11 +35,11 @@ def spike(problem: str) -> SpikeError:
 
 
 class GradientGuard:
-    """Checks the gradients of each step, at once or some steps later; a GPU would have to be awaited.
+    """Checks gradients, at once or some steps later; a GPU would have to be awaited.
 
     Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
     step would take two percent of a small model's training. So a CPU checks the loss of each step, and all gradients
-    every `READ_EVERY` steps. A weight that becomes infinite or NaN in between makes the next loss so; a row of an
+    every `CHECK_EVERY` steps. A weight that becomes infinite or NaN in between makes the next loss so; a row of an
     embedding is found when a batch has it again, or before the next checkpoint.
 
     Args:
@@ -71,7 +71,7 @@ class GradientGuard:
             loss: of the step, a scalar.
         """
         often = self.waits or not self.alone
-        return often or step % READ_EVERY == 0 or not math.isfinite(loss.item())
+        return often or step % CHECK_EVERY == 0 or not math.isfinite(loss.item())
 
     def watch(
         self,
