@@ -45,11 +45,7 @@ def milliseconds(seconds: float) -> str:
 
 def is_number(text: str) -> bool:
     """Return whether a text is a number, such as -1,234.5 or 12%."""
-    try:
-        float(text.replace(",", "").rstrip("%"))
-    except ValueError:
-        return False
-    return True
+    return re.fullmatch(r"[+-]?[\d,]*\.?\d+(e[+-]?\d+)?%?", text) is not None
 
 
 def shorten(text: str, width: int = 40) -> str:

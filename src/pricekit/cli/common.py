@@ -218,7 +218,11 @@ def load_files(context: click.Context, paths: Sequence[str]) -> None:
     if paths:
         from pricekit.core.loader import FILES, with_files
 
-        context.with_resource(_environment(FILES, with_files(paths)))
+        try:
+            files = with_files(paths)
+        except ConfigError as error:
+            raise click.BadParameter(str(error), context, param_hint="--plugin") from None
+        context.with_resource(_environment(FILES, files))
 
 
 def read_flags(flags: dict[str, Any]) -> list[str]:

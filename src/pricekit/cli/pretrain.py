@@ -35,10 +35,12 @@ def pretrain(**flags: Any) -> None:
     import pricekit as pk
 
     out = str(flags["out"])
+    before = state_of(Path(out))
     try:
         call(pk.pretrain, flags)
     except KeyboardInterrupt:
-        if state_of(continued(Path(out))).name == "unfinished":
+        begun = flags["resume"] or state_of(Path(out)) != before
+        if begun and state_of(continued(Path(out))).name == "unfinished":
             words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
             show_result("continue with: " + shlex.join(["pricekit", *words, "--resume"]))
         raise

@@ -99,7 +99,8 @@ def run_training(function: Callable[..., Result], flags: dict[str, Any], config:
     try:
         return call(function, flags)
     except KeyboardInterrupt:
-        if flags["resume"] or state_of(continued(Path(flags["out"]))).name == "unfinished":
+        begun = state_of(Path(flags["out"])) != state  # with --overwrite, the old folder may be unfinished
+        if flags["resume"] or (begun and state_of(continued(Path(flags["out"]))).name == "unfinished"):
             show_result(f"continue with: {_resume_command(flags)}")
         raise
 

@@ -225,7 +225,7 @@ def fit_cached(
     if digest is None:
         return fit()
     own = {"weight": table.weight, "group": table.group, "time": table.time, "cluster": table.cluster}
-    for name, values in {"price": price, **own, **known}.items():
+    for name, values in [("price", price), *own.items(), *known.items()]:
         content = b"-" if values is None else np.ascontiguousarray(values).tobytes()
         digest.update(f"{name}\0".encode() + content)
     path = cache / f"fit-{digest.hexdigest()}.safetensors"

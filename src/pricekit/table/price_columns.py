@@ -322,11 +322,14 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     ordered = np.argsort(shape, kind="stable")
     ends = np.cumsum(np.bincount(shape, minlength=len(shapes)))[:-1]
     for text, rows in zip(shapes, np.split(ordered, ends), strict=True):
+        value, flaw = _read(text, form)
         cell, alike = read_cell(text), cells.take(pa.array(rows))
-        if len(rows) > 1 and isinstance(cell, Cell) and cell.start >= 0 and not _read(text, form)[1]:
+        if flaw or len(rows) == 1 or not isinstance(cell, Cell):
+            values[rows], flaws[rows] = value, flaw
+        elif cell.start >= 0:
             values[rows] = _digits(alike, cell, form) * form.factor_of(cell)
         else:
-            values[rows], flaws[rows] = zip(*(_read(one, form) for one in alike.to_pylist()), strict=True)
+            values[rows] = [_read(one, form)[0] for one in alike.to_pylist()]
     return values, flaws
 
 

@@ -205,10 +205,8 @@ def _open_file(location: Location, read_options: ReadOptions, notices: Notices, 
         return _detected(OpenedTable(str(location), format_of(location), location), read_options, notices)
     name, part = "standard input", None
     if is_remote(location):
-        name, parquet = (
-            str(location),
-            format_of(location) == "parquet",
-        )  # another format is not worth fetching
+        name = str(location)
+        parquet = format_of(location) == "parquet"  # an unknown format is not worth fetching
         if not whole:
             part = Part(len(_PARQUET), _PART_BYTES) if parquet else Part(_PART_BYTES, 0)
     copy = fetch(location, part)

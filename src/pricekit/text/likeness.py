@@ -1,7 +1,8 @@
 """Texts that are equal whatever their case and punctuation, and pairs of nearly equal texts.
 
-Texts are compared by their words in lower case and Unicode's NFKC. Pairs are found by MinHash and banding (Leskovec
-et al., Mining of Massive Datasets, chapter 3).
+Texts are compared by their words in lower case and Unicode's NFKC. Most of the work is done once for each different
+run of letters, digits and characters beyond ASCII, of which a part of a table has few. Pairs are found by MinHash and
+banding (Leskovec et al., Mining of Massive Datasets, chapter 3).
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ import pyarrow.compute as pc
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import map_file, rows_read, scratch_file
 from pricekit.io.progress import progress
-from pricekit.text.labelled_lines import Ints, batches, distinct, in_parts, numpy_of, offsets_of
+from pricekit.text.labelled_lines import (
+    Ints,
+    batches,
+    bytes_of,
+    distinct,
+    in_parts,
+    numpy_of,
+    offsets_of,
+    ranges,
+)
 from pricekit.text.words import ODD
 
 PART_BYTES = 4 << 20
@@ -29,6 +39,9 @@ PART_BYTES = 4 << 20
 
 _FOLDED = r"[\pP\pS\pZ\pC]+"
 """Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
+
+_IN_RUN = bytes(chr(byte).isalnum() or byte >= 128 for byte in range(256))
+"""For each byte, 1 if it belongs to a run: an ASCII letter, a digit, or a part of another character."""
 
 _LABEL_SHARE = 0.2
 
@@ -265,9 +278,37 @@ def normal_words(cells: pa.LargeStringArray) -> NormalWords:
         >>> words.known.take(pa.array(words.word)).to_pylist(), words.ends.tolist()
         (['green', 'tea', 'tea', 'pot'], [0, 2, 2, 4])
     """
-    spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(cells, _FOLDED, " "))
+    runs, run, ends = _runs(cells)
+    words, count = _words_of(runs)
+    each = count[run]
+    coded = words.dictionary_encode()
+    word = coded.indices.to_numpy()[ranges(offsets_of(count)[run], each)]
+    return NormalWords(coded.dictionary, word.astype(np.int64), offsets_of(each)[ends])
+
+
+def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:
+    """Return the different runs, the place of each run among them, and where each text begins and ends among all."""
+    limits, data = bytes_of(cells)
+    inside = np.frombuffer(data.tobytes().translate(_IN_RUN), np.bool_)
+    begins, stops = inside.copy(), inside.copy()
+    begins[1:] &= ~inside[:-1]
+    stops[:-1] &= ~inside[1:]
+    filled = np.flatnonzero(np.diff(limits))  # a run ends with its text
+    begins[limits[filled]] = inside[limits[filled]]
+    stops[limits[filled + 1] - 1] = inside[limits[filled + 1] - 1]
+    start = np.flatnonzero(begins)
+    # Runs and what is between them, alternately, are strings over the same bytes.
+    offsets = np.empty(2 * len(start) + 1, np.int64)
+    offsets[:-1:2], offsets[1::2], offsets[-1] = start, np.flatnonzero(stops) + 1, len(data)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    coded = pa.Array.from_buffers(pa.large_string(), 2 * len(start), buffers).dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy()[::2].astype(np.int64), np.searchsorted(start, limits)
+
+
+def _words_of(runs: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints]:
+    """Return the words of all runs, and their number in each run."""
+    spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(runs, _FOLDED, " "))
     folded = pc.utf8_lower(pc.utf8_normalize(spaced, form="NFKC"))
     words = pc.split_pattern(folded, " ")  # NFKC makes a space of a few letters, and so an empty word
     count = pc.list_value_length(words).to_numpy() * numpy_of(pc.not_equal(folded, ""))
-    coded = words.filter(pa.array(count > 0)).flatten().dictionary_encode()
-    return NormalWords(coded.dictionary, coded.indices.to_numpy().astype(np.int64), offsets_of(count))
+    return words.filter(pa.array(count > 0)).flatten(), count

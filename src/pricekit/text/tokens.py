@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from pricekit.errors import BundleError, is_panic
-from pricekit.text.labelled_lines import offsets_of, ranges
+from pricekit.text.labelled_lines import in_parts, offsets_of, ranges
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -41,6 +41,9 @@ _FEW_TEXTS = 8
 
 _ARROW_ONLY_SPACES = "\x1c\x1d\x1e\x1f"
 """Characters that pyarrow splits at and the tokenizer does not."""
+
+_BATCH_CHARS = 1 << 26
+"""Characters that are tokenised in one batch, which takes about five times as many bytes."""
 
 _CACHED_WORDS = 1 << 17
 """A cache with more words than this is cleared."""
@@ -121,7 +124,13 @@ def encode(
     index = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in distinct]
     cache = cache or WordCache()
-    filled = _fill_empty_rows(_tokenize(tokenizer, cut, max_length, cache), pad_id)
+    sizes = np.fromiter(map(len, cut), np.int64, len(cut))
+    parts = [
+        _tokenize(tokenizer, cut[first:last], max_length, cache)
+        for first, last in in_parts(sizes, _BATCH_CHARS)
+    ]
+    ids, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "lengths"))
+    filled = _fill_empty_rows(Tokens(ids, offsets_of(lengths)), pad_id)
     return filled if len(distinct) == len(texts) else filled.take(index)
 
 
