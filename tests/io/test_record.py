@@ -145,7 +145,7 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(tmp_path):
 
 def test_where_the_record_is_damaged_only_files_of_models_are_deleted(tmp_path):
     begin(tmp_path, "run")
-    mine = {"products.csv", "cache/notes.txt", "trials/1.csv", "checkpoint-1/x", "study.log"}
+    mine = {"products.csv", "cache/notes.txt", "trials/1.csv", "checkpoints/x", "study.log"}
     write(tmp_path, *mine, "config.toml", "fold-0/config.toml", "members/one/best.safetensors")
     (tmp_path / RECORD).write_text("{")
     begin(tmp_path, "run")

@@ -112,12 +112,12 @@ def test_an_interrupt_leaves_a_checkpoint_that_leads_to_the_same_weights(
         with pytest.raises(KeyboardInterrupt):
             pretrain([table], TINY, out)
     assert state_of(out).name == "unfinished"
-    assert (out / "checkpoint-11").is_dir()
+    assert (out / "checkpoints" / "checkpoint-11").is_dir()
     with raises(TrainingError, "resume", "overwrite", "out"):
         pretrain([table], TINY, out)
     with raises(TrainingError, "resume", "overwrite"):
         pretrain([table], replace(TINY, learning_rate=0.02), out, mode="resume")
-    damaged = out / "checkpoint-99"  # killed while it was written
+    damaged = out / "checkpoints" / "checkpoint-99"  # killed while it was written
     damaged.mkdir()
     facts = pretrain([table], TINY, out, mode="resume")
     assert {path.name for path in out.iterdir()} == FILES
@@ -169,8 +169,8 @@ def test_resume_starts_a_pretraining_that_has_not_begun_and_keeps_a_finished_one
     assert "to resume yet; a new one starts" in caplog.text
     weights = (out / "model.safetensors").read_bytes()
     assert weights == (pretrained[0] / "model.safetensors").read_bytes()
-    (out / "checkpoint-9").mkdir()  # a process was killed after it had published the weights
-    (out / "start.json").touch()
+    (out / "start.json").touch()  # a process was killed after it had published the weights
+    (out / "checkpoints" / "checkpoint-9").mkdir(parents=True)
     facts = pretrain([table], TINY, out, mode="resume")
     assert "is finished already" in caplog.text
     assert facts == json.loads((out / "pretrain.json").read_text())

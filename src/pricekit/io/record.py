@@ -65,7 +65,7 @@ LAYOUT: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "pretraining": (
         "config.json model.safetensors tokenizer.json pretrain.json files.json start.json",
-        {"checkpoint-[0-9]+": (WHOLE,)},
+        {"checkpoints": (WHOLE,)},
     ),
     "bundle": (
         "manifest.json signature.json ([0-9]+-)?(model.onnx|tokenizer.json|preprocess.json) intervals.json sketch.json "

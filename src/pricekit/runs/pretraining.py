@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import shutil
 import threading
 import time
@@ -163,7 +162,7 @@ _WARMUP = 0.06
 _NOTE_STEPS = 20
 _PROBE_BYTES = 1 << 20
 
-_START = "start.json"
+_START, _CHECKPOINTS = "start.json", "checkpoints"
 _SAVED = ("config.json", "model.safetensors")
 
 
@@ -300,7 +299,6 @@ def _fit(job: PretrainJob, work: Path) -> None:
     zero.
     """
     settings, checkpoint = job.settings, last_checkpoint(work)
-    done = _checkpoints(work)[checkpoint] if checkpoint else 0
     order: Any = BatchOrder(job.train.lengths, settings.batch_size, settings.seed)
     rows: Any = range(len(job.train))
 
@@ -311,7 +309,7 @@ def _fit(job: PretrainJob, work: Path) -> None:
     with (
         quiet_transformers(),
         defer_interrupts() as interrupted,
-        progress("pretraining", (settings.epochs or 1) * len(order), done) as advance,
+        progress("pretraining", (settings.epochs or 1) * len(order), _step_of(checkpoint)) as advance,
     ):
         try:
             callback = PretrainCallback(advance, interrupted)
@@ -364,14 +362,7 @@ def _publish(job: PretrainJob, work: Path, facts: dict[str, Any]) -> None:
 def _delete_work(work: Path) -> None:
     """Delete what only the training needs."""
     (work / _START).unlink(missing_ok=True)
-    for folder in _checkpoints(work):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _checkpoints(work: Path) -> dict[Path, int]:
-    """Return the folders of transformers, with their steps; users may have others, such as `checkpoint-best`."""
-    names = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in work.glob("checkpoint-*")}
-    return {folder: int(match[1]) for folder, match in names.items() if match}
+    shutil.rmtree(work / _CHECKPOINTS, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -583,9 +574,10 @@ class _Trainer(Trainer):
         return self.accelerator.prepare(self.own_loader)
 
     def _save_checkpoint(self, *args: Any) -> None:
-        with explain_write_errors(Path(str(self.args.output_dir))):
+        work = Path(str(self.args.output_dir)).parent
+        with explain_write_errors(work):
             super()._save_checkpoint(*args)
-            advance_to(Path(str(self.args.output_dir)), "unfinished")
+            advance_to(work, "unfinished")
 
 
 @contextmanager
@@ -593,7 +585,7 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
     """Raise TrainingError when weights cannot be written, such as on a full disk, whatever error the library raises.
 
     Args:
-        folder: of the checkpoints.
+        folder: of the pretraining.
     """
     try:
         yield
@@ -626,9 +618,12 @@ def _refused(folder: Path) -> OSError | None:
 
 def last_checkpoint(work: Path) -> Path | None:
     """Return the last complete checkpoint; None if there is none."""
-    steps = _checkpoints(work)
-    complete = [folder for folder in steps if (folder / "trainer_state.json").exists()]
-    return max(complete, key=steps.__getitem__, default=None)
+    written_last = work.glob(f"{_CHECKPOINTS}/checkpoint-*/trainer_state.json")
+    return max((file.parent for file in written_last), key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
 def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
@@ -636,7 +631,7 @@ def _arguments(job: PretrainJob, work: Path) -> TrainingArguments:
     halved = job.model.config.model_type not in FLOAT32_ONLY
     precision = choose_precision(SpeedConfig(), device) if halved else "fp32"
     return TrainingArguments(
-        output_dir=str(work),
+        output_dir=str(work / _CHECKPOINTS),  # of which transformers deletes the oldest
         num_train_epochs=settings.epochs or 1,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate or 0.0,
