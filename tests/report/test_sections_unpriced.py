@@ -81,3 +81,5 @@ def test_what_needs_prices_is_refused_in_one_sentence(run, table, raises):
         _sections(run, table, price="cost")
     with raises(DataError, "table"):
         _sections(run, table.head(0))
+    with raises(ConfigError, "decimal"):
+        sections_for(ModelReader(run), None, {"decimal": ","})

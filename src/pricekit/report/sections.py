@@ -35,7 +35,12 @@ from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
-from pricekit.options import columns_over, read_options_of, rows_without_prices
+from pricekit.options import (
+    columns_over,
+    read_options_of,
+    refuse_reading_options,
+    rows_without_prices,
+)
 from pricekit.plots import (
     DecileDisplay,
     GroupDisplay,
@@ -285,8 +290,11 @@ def sections_for(
     """Return the sections; arguments and errors as of `subject_of`.
 
     Raises:
-        ConfigError: a table without prices is given together with what needs prices.
+        ConfigError: a table without prices is given together with what needs prices, or options for reading a table
+            without a table.
     """
+    if table is None and options.get("among") is None:
+        refuse_reading_options(options)
     is_model = kind_of(reader.path) != "cross-validation"
     if table is not None and is_model and has_no_prices(reader.open(), table, options):
         if needed := "against" if against else "metric" if options.get("metric") else "":
