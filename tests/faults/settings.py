@@ -141,8 +141,8 @@ def _resolve(form: str, random: Random, folder: Path) -> RunConfig:
         )
     elif form == "layers":
         layers = [_layer(random) for _ in range(random.randint(1, 3))]
-        found, explained = explain([(str(number), layer) for number, layer in enumerate(layers)])
-        assert explained
+        found = configure(layers)
+        assert explain([(str(number), layer) for number, layer in enumerate(layers)])
     elif form == "texts":
         found = config_of({"settings": [_text(random) for _ in range(random.randint(1, 3))]})
     elif form == "options":

@@ -389,6 +389,7 @@ def fit(
     if advice and job.valid is not None:  # once, and not again by the second pass
         logger.info(advice)
     load_checkpoint(folder / BEST, Parts(job.model), run=job.run)
+    job.processes.wait()  # the first one may move the files next
     return session.state
 
 
