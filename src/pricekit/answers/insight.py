@@ -13,7 +13,7 @@ import pandas as pd
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.insight import EVALUATIONS, PRODUCTS
-from pricekit.insight.comparables import Comparables, check_request, find_comparables
+from pricekit.insight.comparables import Comparables, find_comparables
 from pricekit.insight.counts import Priced, read_rows, rows_of
 from pricekit.insight.drift import Drift, compare, compare_priced, require_sketch
 from pricekit.insight.explanations import Explanation, explain_rows
@@ -123,7 +123,6 @@ def comparables_of(
         ConfigError: `k` or `same` is invalid, or the model contains no products, as a run or most bundles.
         DataError: `among` cannot be read, or none of its rows has a price.
     """
-    check_request(k, same)
     products = among if isinstance(among, Products) else _products_of(predictor, among)
     return find_comparables(table, predictor.prices(table), products, k, same, predictor.currency)
 

@@ -124,7 +124,7 @@ def output_options() -> list[click.Parameter]:
 
 
 def _eager(*options: click.Option) -> list[click.Parameter]:
-    """Return options whose callbacks do all, before the other options are parsed."""
+    """Return options that act in their callbacks, before the other options are parsed."""
     for option in options:
         option.is_eager, option.expose_value = True, False
     return list(options)

@@ -89,7 +89,7 @@ class HeldOut:
 
 
 def rows_of_prices(price: np.ndarray, predicted: np.ndarray) -> HeldOut:
-    """Return prices and predictions, float64 (N,), as rows of which nothing else is known."""
+    """Return rows that have only prices and predictions, float64 (N,)."""
     numbers = np.arange(len(price), dtype=np.int64)
     blank = pd.Series("", index=numbers, dtype="str")
     fold = np.zeros_like(numbers)

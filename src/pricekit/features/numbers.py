@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 200
 BOUND = 1e12
 
 LABEL_CHARACTERS = 40
-"""A longer label is none that a table's rows share."""
+"""Text longer than this before a number is prose, not a label."""
 
 _BEFORE = r"[^-0-9:., \t\n\f\r]{0,3}"
 _LETTERS = r"(?P<letters>[^\W\d_]{1,2})\."  # Rs.500, but $.75

@@ -62,7 +62,7 @@ def in_threads(
 
 
 def read_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
-    """Yield items in order, each one after `count` more have been read, as far as there are so many."""
+    """Yield items in order, and read up to `count` items ahead."""
     waiting: deque[Item] = deque()
     for item in items:
         waiting.append(item)

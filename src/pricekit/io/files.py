@@ -39,7 +39,7 @@ _TEMPORARY = re.compile(
     r"\.(?P<name>.+?)\.(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9a-f]{1,8})\.[0-9a-f]{4}\.(?P<kind>tmp|old)"
 )
 RECORD = "pricekit.json"
-"""The file that every folder has which pricekit makes, see `pricekit.io.record`."""
+"""The file in every folder that pricekit makes, see `pricekit.io.record`."""
 _SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 """The files that safetensors writes before it renames them."""
 _LOCK = re.compile(r"\.(?P<name>.+)\.lock\.(?:break|restore)\.(?P<process>\d+)\.[0-9a-f]{32}")

@@ -158,7 +158,7 @@ _FINAL = (
     FileExistsError,
     ImportError,
 )
-"""Errors that another attempt does not change."""
+"""Errors that a retry cannot fix."""
 
 
 def connect(address: Address) -> Any:
@@ -262,7 +262,7 @@ def failure(address: Address, action: str, error: Exception, *parameters: str) -
 Item = TypeVar("Item")
 
 WILD = frozenset("*?[")
-"""The letters that make a pattern."""
+"""The characters of wildcards."""
 
 _VERSIONS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "created")
 """What the providers call the facts that change when a file is replaced, the most reliable first."""
@@ -295,7 +295,7 @@ def is_folder(location: Location) -> bool:
 
 
 def check_bucket(address: Address) -> None:
-    """Raise DataError if a file cannot be written because its bucket is missing; one without rights to look passes."""
+    """Raise DataError if a file's bucket is missing. A bucket that must not be listed passes."""
     if address.scheme not in _WITH_BUCKETS:
         return
     start, _, rest = address.text.partition("://")
@@ -313,7 +313,7 @@ def files_below(folder: Location) -> list[Location]:
 
 
 def is_pattern(location: Location) -> bool:
-    """Return whether a location has a letter that makes a pattern; a file of that name may exist."""
+    """Return whether a location contains wildcards; a file of that name may exist."""
     return bool(WILD & set(str(location)))
 
 

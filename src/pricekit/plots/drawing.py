@@ -248,7 +248,7 @@ def clear_legend(legend: Legend) -> None:
 
 
 def legend_below(ax: Axes, columns: int) -> None:
-    """Add a legend of everything with a label, in so many columns, below the label of the x axis."""
+    """Add a legend of everything with a label, in some columns, below the label of the x axis."""
     import matplotlib as mpl
     from matplotlib.transforms import ScaledTranslation
 

@@ -173,25 +173,7 @@ class Predictor:
         return count_priced(sketch, self.preprocessor, table, inputs[0], prices)
 
     def self_test(self) -> SelfTestResult:
-        """Price the invented rows that the bundle contains, and compare with their prices at the export.
-
-        Each row is priced alone and among the others. Run this in the process that will serve, as in a readiness check.
-
-        Returns:
-            Engine, number of rows, largest relative difference, and the tolerance.
-
-        Raises:
-            BundleError: a price differs by more than the tolerance; or the model has no self-test, as runs have
-                none.
-            PluginError: a feature or the engine fails.
-
-        Example:
-            >>> import pricekit as pk
-            >>> report = pk.train(pk.make_catalog(200), epochs=1).export("bundle")
-            >>> result = pk.load("bundle", engine="ort-cpu").self_test()
-            >>> result.engine, result.difference <= result.tolerance
-            ('ort-cpu', True)
-        """
+        """Price the invented rows of the bundle; see `pricekit.Model.self_test`."""
         where = "the model" if self.origin is None else self.origin.path
         test = require_self_test(self.invented)
         return test.check(self.columns, self.prices, self.engine, where)

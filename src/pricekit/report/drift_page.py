@@ -139,7 +139,7 @@ def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
 
 
 class _Drawn(Display):
-    """A picture with its description."""
+    """A drawn picture with its description."""
 
     def __init__(self, ax: Axes, title: str, description: str) -> None:
         self._drawn_on(ax, title)

@@ -111,7 +111,7 @@ AT_END = 0.02
 """Part of the budget for scoring and writing the result."""
 
 MOST_FAILURES = 5
-"""A process ends after as many failed trials in a row."""
+"""A process ends after this many failed trials in a row."""
 
 _POLL_SECONDS = 0.5
 

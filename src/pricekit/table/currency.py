@@ -131,7 +131,7 @@ LTL Lt litų
 MTL Lm
 ECS Sucre
 """
-"""In each line an ISO code, and its signs that Babel lacks or spells otherwise; from DEM on, of replaced currencies."""
+"""Each line has an ISO code and the signs that Babel lacks or spells differently; from DEM on, replaced currencies."""
 
 _LOWER_CASE = (
     "usd eur gbp inr chf cad aud jpy cny rub pln czk sek nok dkk vnd brl uah kzt huf idr myr sgd hkd krw thb php aed "

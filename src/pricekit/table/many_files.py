@@ -30,7 +30,7 @@ from pricekit.table.table import Columns, Notices, Table
 from pricekit.wording import counted
 
 _OTHERS = ("csv", "tsv", "jsonl")
-"""Formats of tables besides Parquet; a .txt file is often none."""
+"""Formats of tables besides Parquet; many .txt files are not tables."""
 
 
 def table_files(path: Location) -> list[Location]:

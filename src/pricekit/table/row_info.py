@@ -83,7 +83,7 @@ def _weights(column: pd.Series, table: Table) -> np.ndarray:
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
-    """Return numbers, float64 (N,), NaN for cells that are none."""
+    """Return numbers, float64 (N,), NaN for other cells."""
     return pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
 
 

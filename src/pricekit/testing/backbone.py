@@ -87,7 +87,7 @@ class Built:
 
     @torch.no_grad()
     def rows_alone(self, lengths: Sequence[int]) -> Tensor:
-        """Return the encoding of the first batch, each row as a batch of its own with so many tokens."""
+        """Return the encoding of the first batch, computed row by row, each with its number of tokens."""
         ids, mask = self.batches[0]
         rows = enumerate(lengths)
         return torch.cat([self.encoder(ids[row : row + 1, :n], mask[row : row + 1, :n]) for row, n in rows])

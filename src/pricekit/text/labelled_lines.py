@@ -203,12 +203,12 @@ def bytes_of(array: Strings) -> tuple[Ints, Bytes]:
 
 
 def offsets_of(lengths: Ints) -> Ints:
-    """Return where items of these lengths, (N,), begin and end if one follows the other, (N + 1,)."""
+    """Return the offsets, (N + 1,), of consecutive items of these lengths, (N,)."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def ranges(start: Ints, length: Ints) -> Ints:
-    """Return the numbers of ranges, (N,), one after the other: 5, 6 and 9 for 2 from 5 and 1 from 9."""
+    """Return the concatenated numbers of N ranges: 5, 6 and 9 for 2 from 5 and 1 from 9."""
     offset = offsets_of(length)
     return np.arange(offset[-1]) + np.repeat(start - offset[:-1], length)
 

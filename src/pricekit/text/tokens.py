@@ -129,8 +129,8 @@ def encode(
         _tokenize(tokenizer, cut[first:last], max_length, cache)
         for first, last in in_parts(sizes, _BATCH_CHARS)
     ]
-    ids, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "lengths"))
-    filled = _fill_empty_rows(Tokens(ids, offsets_of(lengths)), pad_id)
+    offsets = offsets_of(np.concatenate([part.lengths for part in parts]))
+    filled = _fill_empty_rows(Tokens(np.concatenate([part.ids for part in parts]), offsets), pad_id)
     return filled if len(distinct) == len(texts) else filled.take(index)
 
 

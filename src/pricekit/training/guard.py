@@ -17,7 +17,7 @@ MOST_UNREAD = 256
 """Steps on a GPU after which their norms are read, which waits for the GPU."""
 
 CHECK_EVERY = 16
-"""Steps without clipping on a CPU of which one has all its gradients checked."""
+"""On a CPU without clipping, all gradients are checked once in this many steps."""
 
 ADVICE = (
     "Train again with a lower training.learning_rate, with training.max_grad_norm=1.0, or with "
@@ -35,7 +35,7 @@ def spike(problem: str) -> SpikeError:
 
 
 class GradientGuard:
-    """Checks gradients, at once or some steps later; a GPU would have to be awaited.
+    """Checks gradients: at once on a CPU, and some steps later on a GPU, to avoid waiting for it.
 
     Clipping needs the norm of every gradient, so it checks all of them. Without clipping, to sum up all of them in each
     step would take two percent of a small model's training. So a CPU checks the loss of each step, and all gradients

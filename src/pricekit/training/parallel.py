@@ -48,7 +48,7 @@ class Processes:
 
     @property
     def part(self) -> tuple[int, int]:
-        """The part of this process in work that all of them share: its rank and their number."""
+        """The share of this process in common work: its rank and the number of processes."""
         return self.rank, self.count
 
     def wait(self) -> None:
