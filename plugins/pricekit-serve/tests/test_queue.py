@@ -247,6 +247,25 @@ def test_a_closed_queue_ends_when_its_work_is_done(queue, engine):
     assert threading.active_count() < before
 
 
+def test_a_row_that_is_answered_no_longer_waits(engine):
+    """A counter that is read after an answer must not show the answered rows."""
+
+    class Late(Watcher):
+        def waiting(self, rows):
+            time.sleep(0.05)
+            super().waiting(rows)
+
+    late = Late()
+    queue = PriceQueue(engine, Limits(batch_rows=8, batch_wait=0), late)
+    engine.free.release(1000)
+    queue.price(rows("a")).result(10)
+    assert late.left == 0
+    with pytest.raises(ValueError, match="bad text"):
+        queue.price(rows("bad")).result(10)
+    assert late.left == 0
+    queue.close()
+
+
 def test_a_batch_waits_for_as_many_requests_as_the_last_one_had(engine, watcher):
     queue = PriceQueue(engine, Limits(batch_wait=30), watcher)
     first = busy(queue, engine)

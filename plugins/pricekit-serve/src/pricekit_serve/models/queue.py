@@ -53,6 +53,7 @@ class _Job:
         done: receives the prices, float32 (size,), or the list of what the calls return.
         times: of the request.
         waiting: how many of the units count as waiting.
+        error: why the work failed.
     """
 
     size: int
@@ -64,6 +65,12 @@ class _Job:
     next: int = 0
     waiting: int = 0
     arrived: float = field(default_factory=time.perf_counter)
+    error: BaseException | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether units are left to do, and somebody waits for them."""
+        return self.error is None and self.next < self.size and not self.done.done()
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -75,15 +82,18 @@ class _Job:
         return min(most, self.size - self.next) if self.rows is not None else 1
 
     def finish(self) -> None:
-        """Hand over the result."""
-        result = self.found if self.rows is None else np.concatenate(self.found)
-        with suppress(InvalidStateError):  # the request was given up in this moment
-            self.done.set_result(result)
-
-    def fail(self, error: BaseException) -> None:
-        """Hand over an error."""
-        with suppress(InvalidStateError):
-            self.done.set_exception(error)
+        """Hand over the result or the error."""
+        result: Any = self.found
+        try:
+            if self.rows is not None and self.error is None:
+                result = np.concatenate(self.found)
+        except MemoryError as error:
+            self.error = error
+        with suppress(InvalidStateError):  # the request was given up
+            if self.error is None:
+                self.done.set_result(result)
+            else:
+                self.done.set_exception(self.error)
 
 
 _Piece = tuple[_Job, int]
@@ -165,12 +175,16 @@ class PriceQueue:
             self._do(batch)
             with self._changed:
                 self._together = len(batch)
+                ended = [job for job, _ in batch if not job.goes_on]
                 for job, _ in reversed(batch):
-                    goes_on = job.next < job.size and not job.done.done()
-                    self._count(job, job.size - job.next if goes_on else 0)
-                    if goes_on:
+                    if job in ended:
+                        self._count(job, 0)
+                    else:
+                        self._count(job, job.size - job.next)
                         self._put_back(job)
                 self._watcher.waiting(self._waiting)
+            for job in ended:  # a row that is answered no longer counts as waiting
+                job.finish()
         if self._at_end is not None:
             self._at_end()
 
@@ -249,7 +263,7 @@ class PriceQueue:
             self._try(batch)
         except BaseException as error:  # whatever a library raises, the thread goes on
             if len(batch) == 1:
-                batch[0][0].fail(error)
+                batch[0][0].error = error
                 return
             for piece in batch:
                 self._do([piece])
@@ -267,5 +281,3 @@ class PriceQueue:
         for (job, count), found in zip(batch, results, strict=True):
             job.found += found
             job.next += count
-            if job.next == job.size:
-                job.finish()
