@@ -11,7 +11,13 @@ import pytest
 from pricekit import plugin
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = ("pricekit", "pricekit.plugin", "pricekit.testing")
+PUBLIC = (
+    "pricekit",
+    "pricekit.plugin",
+    "pricekit.plugin.commands",
+    "pricekit.plugin.runners",
+    "pricekit.testing",
+)
 
 
 @pytest.mark.parametrize("name", plugin.__all__)

@@ -1,4 +1,4 @@
-"""The reference of the plugin interface, from the sources of hooks and contracts."""
+"""The reference of the plugin interface, from the sources of hooks, decorators and base classes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from types import ModuleType
 from typing import TypeVar
 
 from pricekit.core import contracts, hookspecs
+from pricekit.core.registry import KINDS
+from pricekit.training import policies
 
 Node = TypeVar("Node", ast.FunctionDef, ast.ClassDef)
 
 
 def plugins_page() -> str:
-    """Return the hooks and contracts as Markdown."""
-    parts = ["## Hooks"]
-    parts += [_function(node) for node in _nodes(hookspecs, ast.FunctionDef)]
+    """Return the base classes, decorators and hooks as Markdown."""
+    policy = next(node for node in _nodes(policies, ast.ClassDef) if node.name == "Policy")
+    functions = list(_nodes(hookspecs, ast.FunctionDef))
+    parts = ["## Base classes"]
+    parts += [_class(node) for node in (*_nodes(contracts, ast.ClassDef), policy)]
+    parts.append("## Decorators")
+    parts += [_function(node) for node in functions if node.name in KINDS]
+    parts.append("## Hooks")
+    parts += [_function(node) for node in functions if node.name not in KINDS]
     parts += [_class(node) for node in _nodes(hookspecs, ast.ClassDef)]
-    parts.append("## Contracts")
-    parts += [_class(node) for node in _nodes(contracts, ast.ClassDef)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def hooks() -> dict[str, list[str]]:
     """Return the arguments of every hook."""
-    return {node.name: [a.arg for a in node.args.args] for node in _nodes(hookspecs, ast.FunctionDef)}
+    nodes = [node for node in _nodes(hookspecs, ast.FunctionDef) if node.name not in KINDS]
+    return {node.name: [a.arg for a in node.args.args] for node in nodes}
 
 
 def _nodes(module: ModuleType, kind: type[Node]) -> Iterator[Node]:

@@ -9,7 +9,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from pricekit import ensemble
-from pricekit.core.contracts import WeightsSource
+from pricekit.core.contracts import Backbone, WeightsSource
 from pricekit.core.loader import registry
 from pricekit.export.export import export_run
 from pricekit.export.inventory import INVENTORY, make_inventory
@@ -91,7 +91,7 @@ def test_random_weights_have_no_source():
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (SimpleNamespace(), ("weights of the backbone foreign", "unknown")),
+        (Backbone(), ("weights of the backbone foreign", "unknown")),
         (
             SimpleNamespace(weights_source=WeightsSource("a place", "odd licence of ours")),
             ("a place", "odd licence of ours"),

@@ -125,7 +125,7 @@ def inverse_of_shortest(self, table):
 
 
 WRONG = {
-    "has fit and transform": [
+    "has transform": [
         changed(transform=None),
         changed(__init__=lambda s: sys.exit(3)),
         changed(__init__=lambda s, options: None),

@@ -82,7 +82,7 @@ class Traced(Squares):
 
 
 WRONG = {
-    "is a module with fit and to_price": [
+    "is a module with terms and to_price": [
         lambda: object(),
         type("Plain", (), {"fit": print, "forward": print, "to_price": print}),
     ],

@@ -13,17 +13,8 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.plugin import (
-    Address,
-    BundleError,
-    ConfigError,
-    DataError,
-    Job,
-    Outcome,
-    Part,
-    PluginError,
-    open_predictor,
-)
+from pricekit.plugin import BundleError, ConfigError, DataError, PluginError
+from pricekit.plugin.runners import Address, Job, Outcome, Part, open_predictor
 from pricekit.predict import folders as job_module
 from pricekit.predict.folders import parts_of
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import pricekit as pk
 from conftest import tiny_config
 from pricekit.export.export import export_run
-from pricekit.plugin import Predictor
+from pricekit.plugin.runners import Predictor
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 

@@ -5,7 +5,7 @@ import pytest
 from pricekit_serve import app
 from starlette.testclient import TestClient
 
-from pricekit.plugin import Predictor
+from pricekit.plugin.runners import Predictor
 
 
 def tensor(*texts, name="catalog_content", **changes):

@@ -11,7 +11,7 @@ from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from pricekit.plugin import Predictor
+from pricekit.plugin.runners import Predictor
 
 ARROW = "application/vnd.apache.arrow.stream"
 

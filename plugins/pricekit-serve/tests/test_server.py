@@ -23,7 +23,8 @@ from pricekit_serve.command import serve as command
 from pricekit_serve.limits import Limits
 from pricekit_serve.server import _listen, graceful_seconds
 
-from pricekit.plugin import WAIT_SECONDS, ConfigError
+from pricekit.plugin import ConfigError
+from pricekit.plugin.runners import WAIT_SECONDS
 
 ROW = {"catalog_content": "Green Tea, 20 Count"}
 

@@ -23,7 +23,8 @@ from pricekit.insight import counts as count_module
 from pricekit.insight import priced_rows as priced_module
 from pricekit.insight.priced_rows import add_to_file, read_priced_rows
 from pricekit.io.locks import owned
-from pricekit.plugin import BusyError, ConfigError, DataError
+from pricekit.plugin import ConfigError, DataError
+from pricekit.plugin.runners import BusyError
 
 
 def _drift(client):

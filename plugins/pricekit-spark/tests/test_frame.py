@@ -10,7 +10,8 @@ import pytest
 from pricekit_spark.parcel import call, check_workers, parcel_of
 
 import pricekit as pk
-from pricekit.plugin import BundleError, ConfigError, DataError, Job, PluginError, open_predictor
+from pricekit.plugin import BundleError, ConfigError, DataError, PluginError
+from pricekit.plugin.runners import Job, open_predictor
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pricekit_spark.parcel import last_words
 from pricekit_spark.rows import PriceRows, windows
 
 import pricekit as pk
-from pricekit.plugin import Job, open_predictor
+from pricekit.plugin.runners import Job, open_predictor
 
 
 def _batches(*sizes):

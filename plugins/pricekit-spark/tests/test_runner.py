@@ -12,7 +12,8 @@ from pricekit_spark.runner import Task, _outcomes
 from pricekit_spark.session import session_of
 
 import pricekit as pk
-from pricekit.plugin import ConfigError, DataError, Job, open_predictor
+from pricekit.plugin import ConfigError, DataError
+from pricekit.plugin.runners import Job, open_predictor
 from pricekit.predict.folders import parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]

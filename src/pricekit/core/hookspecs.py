@@ -17,11 +17,13 @@ A module may be a tracker, which runs ask for: it has a name, `pricekit_tracker 
 its hooks observe only runs whose setting `track` has this name. A module without a name observes all runs.
 
 A module may declare the version of this interface that it was written for: `pricekit_api = 1`.
+
+A single file needs no registering hook: a decorator, such as `@plugin.feature("emoji")`, registers the class below it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import pluggy
 
@@ -40,6 +42,108 @@ Example:
     >>> pricekit_register_losses(print)
     log-mse my_package.losses:LogMse mean squared error of the log price
 """
+
+
+_Class = TypeVar("_Class", bound=type)
+
+NAMED = "pricekit_plugin"
+"""The attribute in which a decorator notes the kind and the name of a class."""
+
+
+def _named(kind: str, name: str) -> Callable[[_Class], _Class]:
+    def note(plugin: _Class) -> _Class:
+        setattr(plugin, NAMED, (kind, name))
+        return plugin
+
+    return note
+
+
+def feature(name: str) -> Callable[[_Class], _Class]:
+    """Register the class below as a feature; the first line of its docstring is the summary.
+
+    It registers the classes of a plugin file, and of the module that an entry point names.
+
+    Args:
+        name: in lower case with hyphens.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> @plugin.feature("exclamations")
+        ... class Exclamations(plugin.Feature):
+        ...     "the number of exclamation marks"
+        ...     names = ("exclamations",)
+        ...     def transform(self, table, state):
+        ...         return table.text.str.count("!").to_numpy("float32")[:, None]
+    """
+    return _named("feature", name)
+
+
+def backbone(name: str) -> Callable[[_Class], _Class]:
+    """Register the class below as a backbone, as `feature` does.
+
+    Args:
+        name: in lower case with hyphens.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> from pricekit.nets.bag import Bag
+        >>> @plugin.backbone("wide-bag")
+        ... class WideBag(Bag):
+        ...     "bag with wider embeddings"
+    """
+    return _named("backbone", name)
+
+
+def loss(name: str) -> Callable[[_Class], _Class]:
+    """Register the class below as a loss, as `feature` does.
+
+    Args:
+        name: in lower case with hyphens.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> @plugin.loss("log-mse")
+        ... class LogMse(plugin.LogPrice):
+        ...     "mean squared error of the log price"
+        ...     def terms(self, raw, price):
+        ...         return (self.log_price(raw) - price.log()).square()
+    """
+    return _named("loss", name)
+
+
+def policy(name: str) -> Callable[[_Class], _Class]:
+    """Register the class below as a policy, as `feature` does.
+
+    Args:
+        name: in lower case with hyphens.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> @plugin.policy("patient")
+        ... class Patient(plugin.Policy):
+        ...     "bag with more patience"
+        ...     defaults = {"training": {"epochs": 12, "patience": 6}}
+    """
+    return _named("policy", name)
+
+
+def engine(name: str) -> Callable[[_Class], _Class]:
+    """Register the class below as an engine, as `feature` does.
+
+    Args:
+        name: in lower case with hyphens.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> @plugin.engine("one-thread")
+        ... class OneThread(plugin.Engine):
+        ...     "ONNX Runtime on one core"
+        ...     def load(self, graph):
+        ...         import onnxruntime
+        ...         session = onnxruntime.InferenceSession(graph.model)
+        ...         return lambda batch: session.run(["price"], dict(batch))[0]
+    """
+    return _named("engine", name)
 
 
 class Register(Protocol):

@@ -10,6 +10,7 @@ Environment variables select the plugins, so that child processes load the same 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ import pluggy
 
 from pricekit import __version__
 from pricekit.core import hookspecs
+from pricekit.core.hookspecs import NAMED
 from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for, tracker_name
 from pricekit.errors import ConfigError, PluginError, path_of
 from pricekit.io.causes import raise_outside_cause
@@ -198,6 +200,13 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
                     )
                 register = _collector(entries, kind, package, version)
                 impl.function(*[register] * len(impl.argnames))  # a hook may omit the argument
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__ and NAMED in vars(value):
+            kind, name = getattr(value, NAMED)
+            summary = (inspect.getdoc(value) or "").partition("\n")[0].rstrip(".")
+            _collector(entries, kind, package, version)(
+                name, f"{module.__name__}:{value.__qualname__}", summary
+            )
     return entries
 
 

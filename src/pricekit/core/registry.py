@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
@@ -31,6 +32,15 @@ KINDS = {
     "engine": "pricekit_register_engines",
 }
 """The kinds of plugins, each with the hook that registers it."""
+
+BASES = {
+    "feature": "pricekit.core.contracts:Feature",
+    "backbone": "pricekit.core.contracts:Backbone",
+    "loss": "pricekit.core.contracts:Loss",
+    "policy": "pricekit.training.policies:Policy",
+    "engine": "pricekit.core.contracts:Engine",
+}
+"""The base class of each kind, imported on first use: that of policies needs torch."""
 
 PACKAGES = frozenset({"lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
 """Plugins in packages that this project publishes as pricekit-NAME."""
@@ -59,10 +69,9 @@ class Entry:
 
     def load(self) -> Any:
         """Import the plugin's class; raises PluginError if the import fails."""
-        module, _, attribute = self.target.partition(":")
         try:
             with redirect_stdout(sys.stderr):  # stdout is for data
-                return getattr(import_module(module), attribute)
+                return _import(self.target)
         except (Exception, SystemExit) as error:
             raise_outside_cause(error)
             raise PluginError(
@@ -180,8 +189,8 @@ class Registry:
         plugin = self.get(kind, name).load()
         checked = self._options(kind, name, plugin, options or {})
         try:
-            return plugin() if checked is None else plugin(checked)
-        except ConfigError:
+            return completed(kind, plugin() if checked is None else plugin(checked))
+        except (ConfigError, PluginError):
             raise
         except (Exception, SystemExit) as error:
             raise_outside_cause(error)
@@ -241,6 +250,34 @@ class Registry:
 def tracker_name(module: Any) -> str | None:
     """Return the name by which a run asks for a plugin module that observes it; None for one that always observes."""
     return getattr(module, "pricekit_tracker", None)
+
+
+def completed(kind: str, plugin: Any) -> Any:
+    """Return a plugin with the defaults of its kind, also if its class does not derive from the base class.
+
+    Raises:
+        PluginError: its class cannot derive from it.
+    """
+    base = _import(BASES[kind])
+    if not isinstance(plugin, base):
+        try:
+            object.__setattr__(plugin, "__class__", _with_base(type(plugin), base))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise PluginError(
+                f"{type(plugin).__name__} is no {kind}: {error}; derive it from pricekit.plugin.{base.__name__}"
+            ) from None
+    return plugin
+
+
+@cache
+def _with_base(own: type, base: type) -> type:
+    facts = {name: getattr(own, name) for name in ("__module__", "__doc__", "__qualname__")}
+    return type(own)(own.__name__, (own, base), facts)
+
+
+def _import(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def options_model(plugin: Any) -> type[BaseModel] | None:

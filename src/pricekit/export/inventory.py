@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pricekit import __version__
-from pricekit.core.contracts import WeightsSource
+from pricekit.core.contracts import UNKNOWN_WEIGHTS, WeightsSource
 from pricekit.core.loader import registry
 from pricekit.predict.bundle import sha256
 from pricekit.runs.opened import LoadedRun
@@ -120,8 +120,9 @@ def _weights(runs: Sequence[LoadedRun]) -> Iterator[Component]:
     for run in runs:
         chosen = run.config.backbone
         backbone = registry().create("backbone", chosen.name, chosen.options)
-        unnamed = WeightsSource(f"weights of the backbone {chosen.name}")
-        source = getattr(backbone, "weights_source", unnamed)
+        source = backbone.weights_source
+        if source is UNKNOWN_WEIGHTS:
+            source = WeightsSource(f"weights of the backbone {chosen.name}")
         if source is not None and source not in seen:
             seen.add(source)
             yield Component(

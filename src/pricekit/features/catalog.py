@@ -32,7 +32,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Feature, State
 from pricekit.features import brand_category
 from pricekit.features.cells import cut, find_labels, fit_texts
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
@@ -113,7 +113,7 @@ OPTIMIZED22 = tuple(COLUMNS)[:22]
 ULTRA25 = tuple(COLUMNS)
 
 
-class Fast15:
+class Fast15(Feature):
     """The 15 features of the policy FAST: quantities, packs, brand, category and lengths."""
 
     names: tuple[str, ...] = FAST15

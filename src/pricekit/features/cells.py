@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pricekit.config import Section
+from pricekit.core.contracts import Feature
 from pricekit.table import Table
 from pricekit.text.labelled_lines import (
     Block,
@@ -443,7 +444,7 @@ TOTAL, PACK = PLACES, PLACES + 1
 """Places of the amount and of the packs of a cell, behind those of its numbers."""
 
 
-class CellNumbers:
+class CellNumbers(Feature):
     """The numbers of each column by their position, and its amounts: "2.0 l / 163 hp" has two numbers.
 
     Numbers with a unit are in its common measure, so that "1 kg" and "500 g" compare. A value is 0 where the cell is

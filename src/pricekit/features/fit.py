@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Feature
 from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.features.assets import split_state
 from pricekit.features.fitted import (
@@ -145,11 +144,6 @@ _STATE = "state"
 
 ROWS_AT_ONCE = 150_000
 """Maximum number of rows to which several threads fit a feature at the same time, in all, for the sake of memory."""
-
-
-def uses_price(plugin: Feature) -> bool:
-    """Return whether a feature learns from prices."""
-    return bool(getattr(plugin, "uses_price", False))
 
 
 def fit_one(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
@@ -289,7 +283,7 @@ def fit_features(
     parts = [make(name, options.get(name, {}), {}) for name in names]
     out_of_fold: dict[str, np.ndarray] = {}
     for place, part in enumerate(parts):
-        if uses_price(part.plugin):
+        if part.plugin.uses_price:
             if price is None:
                 raise DataError(
                     f"the feature '{part.name}' learns from prices, which are not read here; leave it out",
@@ -338,9 +332,9 @@ def continue_features(
     parts, done = [], {}
     for part in fitted.parts:
         done[part.name] = "kept"
-        if uses_price(part.plugin) and again:
+        if part.plugin.uses_price and again:
             done[part.name], part = "fitted again", fit_one(part, table, price)
-        elif uses_price(part.plugin) and hasattr(part.plugin, "update"):
+        elif part.plugin.uses_price and part.plugin.update is not None:
             with plugin_call("feature", part.name, "continuing with more rows"):
                 state = part.plugin.update(table, price.copy(), part.state)
             done[part.name], part = "continued", replace(part, state=plain_state(part.name, state))
@@ -391,7 +385,7 @@ def too_slow(
     slow = []
     for name in names:
         part = make(name, options.get(name, {}), {})
-        if uses_price(part.plugin):
+        if part.plugin.uses_price:
             needed = _seconds_for(part, table, price, folds, seconds)
             if needed <= seconds:
                 seconds -= needed

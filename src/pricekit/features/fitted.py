@@ -37,7 +37,7 @@ class FittedFeature:
     @property
     def reads_files(self) -> bool:
         """Whether the plugin says that its columns depend on more than the table, its options and its state."""
-        return bool(getattr(self.plugin, "reads_files", False))
+        return self.plugin.reads_files
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FittedFeatures:
             PluginError: a feature names a column that it does not have.
         """
         for part in self.parts:
-            name = getattr(part.plugin, "log_price", None)
+            name = part.plugin.log_price
             if name is not None and name not in part.plugin.names:
                 raise PluginError(
                     f"the feature '{part.name}' sets log_price to {shorten(repr(name))}, which is not one of its "
@@ -72,7 +72,7 @@ class FittedFeatures:
     @property
     def holding_training_rows(self) -> list[str]:
         """The names of the features whose state contains training rows."""
-        return [part.name for part in self.parts if getattr(part.plugin, "holds_training_rows", False)]
+        return [part.name for part in self.parts if part.plugin.holds_training_rows]
 
     def transform(self, table: Table) -> np.ndarray:
         """Return the feature columns, float32 (N, K); raise PluginError if a plugin breaks its contract."""

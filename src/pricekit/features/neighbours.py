@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Feature, State
 from pricekit.errors import BundleError
 from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
@@ -242,7 +242,7 @@ _HIGHEST = 700.0
 """The log of every price is closer to 0 than this."""
 
 
-class Neighbours:
+class Neighbours(Feature):
     """The prices of the training rows with the most similar texts, see `nearest`.
 
     | column | meaning |
@@ -279,7 +279,7 @@ class Neighbours:
         self.options = options
         self._open = LastOpened(_Priced)
 
-    def fit(self, table: Table, price: np.ndarray) -> State:
+    def fit(self, table: Table, price: np.ndarray) -> State:  # type: ignore[override]
         """Index N training rows.
 
         Returns:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from pricekit.config import Section
+from pricekit.core.contracts import Feature
 from pricekit.table import Table
 from pricekit.text.labelled_lines import Block, as_list
 
@@ -41,7 +42,7 @@ _BEHIND_LETTERS = re.compile(rf"[ \t]*(?:{_LETTERS}|{_BEFORE}){_NUMBER}")
 _BEHIND_SIGNS = re.compile(rf"[ \t]*{_BEFORE}{_NUMBER}")
 
 
-class Numbers:
+class Numbers(Feature):
     """The numbers of labelled lines, such as a year, a size or a number of stars.
 
     Each label has a column, the most frequent label first. The value is 0 in a text without that line, and in columns

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Feature, State
 from pricekit.errors import DataError, PluginError
 from pricekit.features.catalog import Optimized22
 from pricekit.features.cells import (
@@ -392,7 +392,7 @@ MORE = 3
 """`update` adds one tree for this number of trees of a fit."""
 
 
-class Trees:
+class Trees(Feature):
     """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
 
     The inputs are the log price of a linear model of words and word pairs (`linear`), the first numbers of each
@@ -446,7 +446,7 @@ class Trees:
             lambda state: (Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"]))
         )
 
-    def fit(self, table: Table, price: np.ndarray) -> State:
+    def fit(self, table: Table, price: np.ndarray) -> State:  # type: ignore[override]
         """Fit the trees to N rows with prices, float64 (N,).
 
         Returns:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Backbone, Encoder, State
 from pricekit.io.mapped import rows_read
 from pricekit.text.tokens import Tokens, train_bpe
 
@@ -37,7 +37,7 @@ _PREPARED = ("places", "bag_starts", "weights", "rows", "bags_by_row", "row_star
 """The result of `BagEncoder.prepare_batch`: terms by bag, the rows that the batch uses, and terms by row."""
 
 
-class Bag:
+class Bag(Backbone):
     """The plugin: trains the tokenizer and makes the encoder."""
 
     max_length = None
@@ -82,7 +82,7 @@ class Bag:
         return encoder
 
 
-class BagEncoder(nn.Module):
+class BagEncoder(Encoder, nn.Module):
     """Σ w·E over tokens and bigrams, with the weights w of a text scaled to length 1.
 
     w is the idf of the token or bucket, log((1 + n) / (1 + df)), times 1 + lead·exp(-position /
@@ -91,6 +91,8 @@ class BagEncoder(nn.Module):
     """
 
     idf: Tensor
+
+    embedding: nn.Embedding
 
     def __init__(self, vocab_size: int, options: Bag.Options) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
+from pricekit.core.contracts import Encoder
 from pricekit.errors import ConfigError
 
 LORA = (
@@ -175,7 +176,7 @@ FLOAT32_ONLY = ("deberta",)
 """Families that add a mask of float32 to scores of half precision, which cannot hold it."""
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(Encoder, nn.Module):
     """A transformer and its pooling, in float32.
 
     Args:
@@ -183,8 +184,6 @@ class TransformerEncoder(nn.Module):
         pooling: a value of `Pooling`.
         unpadded: train on the real tokens of a batch as one row; prediction and export use padding.
     """
-
-    members = 1
 
     def __init__(self, model: PreTrainedModel, pooling: str, unpadded: bool = False) -> None:
         super().__init__()
@@ -203,12 +202,12 @@ class TransformerEncoder(nn.Module):
         return super().train(mode)
 
     @property
-    def layers(self) -> list[nn.Module]:
+    def layers(self) -> list[nn.Module]:  # type: ignore[override]
         """The embeddings, including those of positions, then each layer."""
         return layers_of(self.model)
 
     @property
-    def embedding(self) -> nn.Module:
+    def embedding(self) -> nn.Module:  # type: ignore[override]
         """The table of token embeddings."""
         inner: Any = self.model
         table: nn.Module = inner.get_input_embeddings()

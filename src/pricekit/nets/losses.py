@@ -25,13 +25,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from pricekit.config import Search, Section
+from pricekit.core.contracts import Loss
 
 MAX_LOG_PRICE = 40.0
 """Log prices are clamped to ±40, so every price is finite and positive in float32."""
 
 
-class LogPrice(nn.Module):
-    """The link: the raw output is the standardised log price."""
+class LogPrice(Loss, nn.Module):
+    """A loss whose raw output is the standardised log price; `terms` is left to define."""
 
     mean: Tensor
     std: Tensor
@@ -51,12 +52,16 @@ class LogPrice(nn.Module):
         """Return the predicted log price."""
         return (raw * self.std + self.mean).clamp(-MAX_LOG_PRICE, MAX_LOG_PRICE)
 
+    def to_price(self, raw: Tensor) -> Tensor:
+        """Return exp of the predicted log price."""
+        return self.log_price(raw).exp()
+
     def distance(self, raw: Tensor, price: Tensor) -> Tensor:
         """Return log p - log a of each element, of which the first is not clamped."""
         return raw * self.std + self.mean - price.log()
 
 
-class DistanceLoss(nn.Module):
+class DistanceLoss(Loss, nn.Module):
     """The mean of a function of d = log p - log a.
 
     Args:
@@ -82,13 +87,9 @@ class DistanceLoss(nn.Module):
         """Return the loss of each raw output, of the shape of both arguments."""
         return self.of(self.link.distance(raw, price))
 
-    def forward(self, raw: Tensor, price: Tensor) -> Tensor:
-        """Return the mean loss, a scalar, of raw outputs and prices of the same shape."""
-        return self.terms(raw, price).mean()
-
     def to_price(self, raw: Tensor) -> Tensor:
-        """Return exp of the predicted log price."""
-        return self.link.log_price(raw).exp()
+        """Return the price of the link."""
+        return self.link.to_price(raw)
 
 
 class SmapeLoss(DistanceLoss):

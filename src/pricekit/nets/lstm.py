@@ -11,13 +11,13 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Backbone, Encoder, State
 from pricekit.text.tokens import Tokens, train_bpe
 
 PAD, UNK = "[PAD]", "[UNK]"
 
 
-class Lstm:
+class Lstm(Backbone):
     """The plugin: trains the tokenizer and creates the encoder."""
 
     max_length = None
@@ -50,10 +50,8 @@ class Lstm:
         return LstmEncoder(tokenizer.get_vocab_size(), self.options)
 
 
-class LstmEncoder(nn.Module):
+class LstmEncoder(Encoder, nn.Module):
     """The mean over a text's tokens of the last layer's states, both directions concatenated."""
-
-    members = 1
 
     def __init__(self, vocab_size: int, options: Lstm.Options) -> None:
         super().__init__()
@@ -67,7 +65,7 @@ class LstmEncoder(nn.Module):
         )
 
     @property
-    def layers(self) -> list[nn.Module]:
+    def layers(self) -> list[nn.Module]:  # type: ignore[override]
         """The embedding, then each layer."""
         pairs = zip(self.forwards, self.backwards, strict=True)
         return [self.embedding, *(nn.ModuleList(pair) for pair in pairs)]

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 
-from pricekit.core.contracts import State
+from pricekit.core.contracts import Backbone, Encoder, State
 from pricekit.text.tokens import Tokens
 
 _TEXT = "[TEXT]"
 
 
-class Mlp:
+class Mlp(Backbone):
     """The plugin: each text is one token, and its encoding is 0. `head.widths` are the hidden layers of the network.
 
     Example:
@@ -41,10 +41,9 @@ class Mlp:
         return NoEncoder()
 
 
-class NoEncoder(nn.Module):
+class NoEncoder(Encoder, nn.Module):
     """The same encoding for every text: one column of zeros, which the head multiplies by a weight without effect."""
 
-    members = 1
     hidden_size = 1
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

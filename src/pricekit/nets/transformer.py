@@ -29,7 +29,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from pricekit.config import Search, Section
-from pricekit.core.contracts import State, WeightsSource
+from pricekit.core.contracts import Backbone, State, WeightsSource
 from pricekit.errors import ConfigError
 from pricekit.io.log import logger
 from pricekit.nets.encoder import LORA, POOLING, Pooling, TransformerEncoder, add_adapters, require_peft
@@ -299,7 +299,7 @@ def source_of(weights: str) -> WeightsSource:
     return WeightsSource(weights if on_hub else "a local folder")
 
 
-class Pretrained:
+class Pretrained(Backbone):
     """A backbone with a pretrained encoder.
 
     Args:
@@ -318,7 +318,7 @@ class Pretrained:
         require_peft(options.lora)
 
     @property
-    def weights_source(self) -> WeightsSource | None:
+    def weights_source(self) -> WeightsSource | None:  # type: ignore[override]
         """Where the weights come from; the licence of other weights than the published ones is unknown."""
         if self.from_scratch:
             return None
@@ -448,7 +448,7 @@ modernbert_base = PretrainedPlugin(MODERNBERT_BASE, PretrainedOptions)
 multilingual_e5_small = PretrainedPlugin(MULTILINGUAL_E5_SMALL)
 
 
-class SmallTransformer:
+class SmallTransformer(Backbone):
     """Backbone `transformer`: a small encoder from scratch, with a tokenizer trained on the training texts.
 
     With `weights`, encoder and tokenizer come from that folder, such as one that `pricekit pretrain` wrote.
@@ -519,7 +519,7 @@ _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"
 """Keys of the file of sentence-transformers, with the value of `Pooling`."""
 
 
-class AnyEncoder:
+class AnyEncoder(Backbone):
     """A text encoder of any family that transformers contains; its own code is never run.
 
     Pooling and prefix are those that sentence-transformers stored beside the weights, such as "query: " of E5.
@@ -544,12 +544,12 @@ class AnyEncoder:
         self.options = options
 
     @property
-    def max_length(self) -> int | None:
+    def max_length(self) -> int | None:  # type: ignore[override]
         """The maximum number of tokens that the encoder accepts; None: no limit."""
         return self._pretrained.max_length
 
     @property
-    def weights_source(self) -> WeightsSource:
+    def weights_source(self) -> WeightsSource:  # type: ignore[override]
         """Where the weights come from; their licence is unknown."""
         return source_of(self.options.weights or "")
 

@@ -251,7 +251,7 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
 def _load(name: str, graph: Graph) -> LoadedEngine:
     engine = registry().create("engine", name)
     with plugin_call("engine", name, "loading the graph"):
-        streams, price = int(getattr(engine, "streams", 1)), engine.load(graph)
+        streams, price = int(engine.streams), engine.load(graph)
     turns = threading.Semaphore(streams)  # for predictions in several threads
 
     def price_batch(batch: Batch) -> np.ndarray:
@@ -259,8 +259,8 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
             prices: np.ndarray = price(batch)
         return prices
 
-    tokens = int(getattr(engine, "batch_tokens", BATCH_TOKENS))
-    return LoadedEngine(name, price_batch, int(engine.length_multiple), streams, tokens, graph.max_length)
+    tokens, multiple = int(engine.batch_tokens), int(engine.length_multiple)
+    return LoadedEngine(name, price_batch, multiple, streams, tokens, graph.max_length)
 
 
 def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:

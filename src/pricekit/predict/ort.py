@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.core.contracts import Batch, Engine, Graph, PriceBatch
 from pricekit.errors import BundleError, PluginError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import usable_cpus
@@ -152,22 +152,20 @@ _SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
 """Fusions that cost time: on a CPU, a sum and its LayerNormalization take a third of the fused time."""
 
 
-class OrtCpu:
+class OrtCpu(Engine):
     """The CPUs that this process may use, each with its own batch: one batch on all of them is a fifth slower."""
 
-    length_multiple, batch_tokens = 1, 1024
+    batch_tokens = 1024
 
-    @property
-    def streams(self) -> int:
-        """One batch per CPU."""
-        return usable_cpus()
+    def __init__(self) -> None:
+        self.streams = usable_cpus()
 
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph; raises PluginError, BundleError."""
         return load_cpu(graph.model)
 
 
-class OrtCuda:
+class OrtCuda(Engine):
     """One NVIDIA GPU; recurring batch shapes are recorded as CUDA graphs if that is faster."""
 
     length_multiple, batch_tokens = 32, 16384
@@ -183,7 +181,7 @@ class OrtCuda:
         return BoundSession(session, "cuda")
 
 
-class OrtTensorRT:
+class OrtTensorRT(Engine):
     """One NVIDIA GPU through TensorRT, which compiles the graph once for all shapes."""
 
     length_multiple, batch_tokens = 32, 16384

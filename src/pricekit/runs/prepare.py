@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Backbone, Policy, State
+from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, DataError, PluginError
@@ -64,7 +64,7 @@ from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
 from pricekit.training.loop import Job
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
-from pricekit.training.policies import Quick
+from pricekit.training.policies import Policy, Quick
 from pricekit.training.time_budget import feature_seconds
 
 _SAMPLE_ROWS = 64
@@ -82,7 +82,7 @@ def check_rates(config: RunConfig, backbone: Backbone) -> None:
     usual = Quick.defaults["training"]["learning_rate"]
     if config.policy.name != "quick" or config.training.learning_rate != usual:
         return
-    pretrained = getattr(backbone, "weights_source", None) is not None  # plugins of others may lack it
+    pretrained = backbone.weights_source not in (None, UNKNOWN_WEIGHTS)
     if pretrained or config.backbone.name in _FROM_SCRATCH:
         logger.warning(
             f"the policy quick has the learning rates of the backbone bag ({usual:g}), which are "
@@ -171,12 +171,6 @@ def check_plugins(job: Job) -> None:
         usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
         _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
     with plugin_call("loss", name, "computing the loss of a batch"):
-        if train.weight is not None and not callable(getattr(model.loss, "terms", None)):
-            raise ConfigError(
-                f"the loss '{name}' cannot weigh rows: it has no method terms(raw, price), which returns the loss of "
-                "each row. Choose another loss, or leave the weights out",
-                parameters=("weight", "loss"),
-            )
         weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
         loss = model.train().training_loss(*inputs, price, weight)
         _require(loss.ndim == 0 and loss.requires_grad, "loss", name, "a scalar with a gradient", loss)

@@ -278,7 +278,7 @@ def _with_estimate(
     model = job.model
     if model.estimate is None or job.config.training.keep != "best":
         return price  # with the last weights, the validation rows choose nothing
-    if not getattr(model.loss, "central", True):
+    if not model.loss.central:
         return price
     shares = ESTIMATE_SHARES if init is None else (float(init["estimate_share"]),)
     network, estimate = np.log(price), valid.inputs.features[:, model.estimate]

@@ -16,7 +16,7 @@ from pricekit.config.layers import read_saved_config
 from pricekit.config.resolve import configure, member_configs
 from pricekit.core.calls import plugin_call
 from pricekit.errors import ConfigError, TrainingError
-from pricekit.features.fit import continue_features, uses_price
+from pricekit.features.fit import continue_features
 from pricekit.features.preprocess import Preprocessor, without_price
 from pricekit.io.log import logger
 from pricekit.io.record import check_format, check_intact, read_intact, state_of
@@ -191,7 +191,7 @@ class WarmStart:
         """
         features, row = self.run.preprocessor.features, self.seen.rows_of(rows.text)
         table = without_price(rows, self.run.preprocessor.columns)
-        names = [name for part in features.parts if uses_price(part.plugin) for name in part.plugin.names]
+        names = [name for part in features.parts if part.plugin.uses_price for name in part.plugin.names]
         if not names:
             return {}
         columns = {name: self.seen.columns[name][row] for name in names}

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from pricekit.core.registry import KINDS
+from pricekit.core.registry import KINDS, completed
 from pricekit.errors import PluginError
 from pricekit.testing.runner import ByHand, Check, CheckFailed, Make, named
 
@@ -53,7 +53,7 @@ def check_feature(make: Make, columns: Mapping[str, Sequence[object]] | None = N
         >>> from pricekit.features.catalog import Fast15
         >>> check = check_feature(Fast15)[0]
         >>> str(check)
-        'has fit and transform'
+        'has transform'
         >>> check()
     """
     return _checks("feature", make, columns)
@@ -88,12 +88,10 @@ def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.nets.losses import LogPrice
-        >>> class LogMse(LogPrice):
-        ...     def forward(self, raw, price):
-        ...         return (self.log_price(raw) - price.log()).square().mean()
-        ...     def to_price(self, raw):
-        ...         return self.log_price(raw).exp()
+        >>> from pricekit import plugin
+        >>> class LogMse(plugin.LogPrice):
+        ...     def terms(self, raw, price):
+        ...         return (self.log_price(raw) - price.log()).square()
         >>> check_loss(LogMse)[0]()
     """
     return _checks("loss", make, by_hand)
@@ -109,10 +107,9 @@ def check_policy(make: Make) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> from pricekit.training.optimizers import adamw, warmup_cosine
-        >>> class Patient:
+        >>> from pricekit import plugin
+        >>> class Patient(plugin.Policy):
         ...     defaults = {"training": {"epochs": 12, "patience": 6}}
-        ...     optimizer, schedule = staticmethod(adamw), staticmethod(warmup_cosine)
         >>> check_policy(Patient)[0]()
     """
     return _checks("policy", make)
@@ -130,8 +127,8 @@ def check_engine(make: Make) -> list[Check]:
         PluginError: torch is not installed.
 
     Example:
-        >>> class OneThread:
-        ...     length_multiple = 1
+        >>> from pricekit import plugin
+        >>> class OneThread(plugin.Engine):
         ...     def load(self, graph):
         ...         import onnxruntime
         ...         session = onnxruntime.InferenceSession(graph.model)
@@ -168,4 +165,4 @@ def _checks(kind: str, make: Make, *arguments: Any) -> list[Check]:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
-    return named(module.checks(*arguments), make)
+    return named(module.checks(*arguments), lambda: completed(kind, make()))

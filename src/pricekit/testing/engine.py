@@ -155,7 +155,7 @@ def _stays(make: Make) -> None:
 
 def _streams(make: Make) -> None:
     with _loaded(make) as (engine, price):
-        streams = int(getattr(engine, "streams", 1))
+        streams = int(engine.streams)
         if streams == 1:
             return
         batches = [_batch(engine, 2 + number % 7, 5 + number) for number in range(ROUNDS * streams)]

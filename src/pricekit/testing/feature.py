@@ -13,7 +13,6 @@ import numpy as np
 
 from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
-from pricekit.features.fit import uses_price
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
 from pricekit.testing.runner import (
@@ -37,7 +36,7 @@ def checks(columns: Columns | None = None) -> Checks:
     mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)
     return {
-        "has fit and transform": lambda make: require_methods(make(), "fit", "transform"),
+        "has transform": lambda make: require_methods(make(), "transform"),
         "names its columns": _names,
         "state is JSON": _on(_is_json, mixed),
         "state survives JSON": _on(_survives, mixed),
@@ -168,7 +167,7 @@ def _leaves_table(make: Make, table: Table) -> None:
 def _fit_is_blind(make: Make, table: Table) -> None:
     """Without `uses_price`, fit does not depend on prices."""
     plugin = make()
-    if uses_price(plugin):  # pricekit fits it on other rows than those it transforms
+    if plugin.uses_price:  # pricekit fits it on other rows than those it transforms
         return
     states = {_to_json(plugin.fit(table)), *_with_prices(table, lambda priced: _to_json(make().fit(priced)))}
     if len(states) > 1:
@@ -202,9 +201,9 @@ def _with_prices(table: Table, call: Callable[[Table], Any]) -> list[Any]:
 def _updates(make: Make, table: Table, more: Table) -> None:
     """The optional method `update` returns a state that works, and leaves the one that it gets."""
     plugin = make()
-    if not hasattr(plugin, "update"):
+    if plugin.update is None:
         return
-    if not uses_price(plugin):
+    if not plugin.uses_price:
         fail("update is defined, but uses_price is not True", "uses_price = True", "set it, or remove update")
     learned = _stored(plugin, table)
     before = _to_json(learned)
@@ -228,7 +227,7 @@ def _runs_without_torch(make: Make, table: Table) -> None:
 
 def _fit(plugin: Any, table: Table, price: np.ndarray | None = None) -> Any:
     """Call fit and return the state; features with `uses_price` also get prices."""
-    if not uses_price(plugin):
+    if not plugin.uses_price:
         return plugin.fit(table)
     return plugin.fit(table, _prices_of(table) if price is None else price)
 

@@ -26,7 +26,7 @@ FARTHEST = 2.0**30
 def checks(by_hand: ByHand | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_loss`."""
     checks: Checks = {
-        "is a module with fit and to_price": _is_made,
+        "is a module with terms and to_price": _is_made,
         "buffers hold everything that fit learned": _holds_all,
         "a scalar with a gradient": _scalar,
         "a mean over rows and members": _mean,
@@ -58,7 +58,7 @@ def _example(rows: int, members: int, dtype: torch.dtype = torch.float32) -> tup
 
 def _is_made(make: Make) -> None:
     loss = make()
-    require_methods(loss, "fit", "forward", "to_price")
+    require_methods(loss, "terms", "to_price")
     if not isinstance(loss, nn.Module):
         fail(
             f"{type(loss).__name__} is not a torch.nn.Module", "one", "derive the class from torch.nn.Module"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pricekit.config import HeadConfig
-from pricekit.core.contracts import Batch
+from pricekit.core.contracts import Batch, Encoder
 from pricekit.errors import TrainingError
 from pricekit.export.graph import export_graph
 from pricekit.nets.losses import smape
@@ -21,10 +21,8 @@ from pricekit.testing.runner import fail
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 
-class MeanEncoder(nn.Module):
+class MeanEncoder(Encoder, nn.Module):
     """The mean of the token embeddings."""
-
-    members = 1
 
     def __init__(self, width: int = 4) -> None:
         super().__init__()

@@ -22,6 +22,9 @@ from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
 from pricekit.wording import shorten
 
+CONTRACTS = "pricekit.core.contracts"
+"""The module whose methods a plugin must override."""
+
 Make = Callable[[], Any]
 """Creates a plugin; a class without options can be passed itself."""
 
@@ -99,10 +102,11 @@ def fail(problem: str, expected: str, fix: str) -> NoReturn:
 
 
 def require_methods(plugin: Any, *names: str) -> None:
-    """Fail if the plugin lacks a method, or if its `Options` are unusable."""
+    """Fail if the plugin does not define a method, or if its `Options` are unusable."""
     kind = type(plugin).__name__
     for name in names:
-        if not callable(getattr(plugin, name, None)):
+        defined = getattr(plugin, name, None)
+        if not callable(defined) or getattr(defined, "__module__", "") == CONTRACTS:
             fail(f"{kind} has no method {name}", f"the methods {', '.join(names)}", f"add {name}")
     if hasattr(plugin, "Options"):
         model = options_model(plugin)

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import notify, plugin_call
-from pricekit.core.contracts import Policy
 from pricekit.errors import ConfigError
 from pricekit.io.interrupts import defer_interrupts
 from pricekit.io.log import logger
@@ -42,6 +41,7 @@ from pricekit.training.guard import SpikeError, check_finite, spike
 from pricekit.training.machine import Monitor, describe, fast_math, torch_threads
 from pricekit.training.optimizers import averaged
 from pricekit.training.parallel import Processes
+from pricekit.training.policies import Policy
 from pricekit.training.step import Stepper, random_seed
 from pricekit.training.time_budget import TimeBudget
 from pricekit.wording import counted, duration

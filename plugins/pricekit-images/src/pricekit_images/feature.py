@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from pricekit.plugin import LOCAL, ConfigError, Section, State, Table, logger
+from pricekit.plugin import LOCAL, ConfigError, Feature, Section, State, Table, logger
 from pricekit_images.encoder import GRAPH, Encoder, Facts
 from pricekit_images.memory import Numbers
 from pricekit_images.reading import Reader
@@ -27,7 +27,7 @@ LEAST_MISSING = 20
 """Training rows without an image whose mean price is the estimate for others without one."""
 
 
-class Images:
+class Images(Feature):
     """Statistics of the picture of each row, and with an encoder the log price that its vector predicts.
 
     A row without a usable picture has 1 in `image_missing`, and the medians of the training rows in the other columns.
@@ -60,6 +60,7 @@ class Images:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.columns = (options.column,)
         self.uses_price = bool(options.weights)
         own = (MISSING, *(f"image_{name}" for name in NAMES))
         self.names = (*own, LOG_PRICE) if self.uses_price else own

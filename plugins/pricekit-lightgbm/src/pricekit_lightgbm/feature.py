@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix, hstack
 
-from pricekit.plugin import Optimized22, Section, State, Table
+from pricekit.plugin import Feature, Optimized22, Section, State, Table
 from pricekit_lightgbm.words import count_words, most_common, split_words
 
 LEAF_ROWS = 20
@@ -22,7 +22,7 @@ THREADS = 1
 CATALOG = Optimized22()
 
 
-class LightGbm:
+class LightGbm(Feature):
     """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM).
 
     The inputs of the trees are the counts of the most common words and the columns of `optimized22`, which describe the
@@ -47,7 +47,7 @@ class LightGbm:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def fit(self, table: Table, price: np.ndarray) -> State:
+    def fit(self, table: Table, price: np.ndarray) -> State:  # type: ignore[override]
         """Fit the trees to N rows with prices, float64 (N,)."""
         state: State = {
             "words": most_common(split_words(table.text), self.options.words, LEAF_ROWS),

@@ -12,17 +12,17 @@ from pydantic import Field
 
 from pricekit.plugin import (
     ConfigError,
+    Policy,
     Section,
     TrainingConfig,
     parameter_groups,
     sparse_embeddings,
-    warmup_cosine,
 )
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Lion:
+class Lion(Policy):
     """A small transformer from scratch, trained with Lion.
 
     c = β1·m + (1 - β1)·g;  θ ← θ - lr·(sign(c) + weight_decay·θ);  m ← β2·m + (1 - β2)·g
@@ -90,5 +90,3 @@ class Lion:
             weight_decay=training.weight_decay,
         )
         return optimizer
-
-    schedule = staticmethod(warmup_cosine)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pricekit.plugin import adamw, warmup_cosine
+from pricekit.plugin import Policy
 
 
-class MiniLM:
+class MiniLM(Policy):
     """A low learning rate for the encoder, a high one for the head; short lines first; piecewise-linear features."""
 
     notes = (
@@ -47,5 +47,3 @@ class MiniLM:
             },
         }
     )
-    optimizer = staticmethod(adamw)
-    schedule = staticmethod(warmup_cosine)

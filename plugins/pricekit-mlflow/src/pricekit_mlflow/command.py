@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pricekit.plugin import FOLDER, PricekitError, begin, show_result
+from pricekit.plugin import PricekitError
+from pricekit.plugin.commands import FOLDER, begin, show_result
 
 
 @click.group(short_help="Register a bundle as a model of MLflow.")

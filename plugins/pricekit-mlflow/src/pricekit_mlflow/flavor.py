@@ -11,7 +11,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
-from pricekit.plugin import MOST_OTHER_COLUMNS, SKETCH, BundleReader, files_of_bundle, read_sketch
+from pricekit.plugin.runners import MOST_OTHER_COLUMNS, SKETCH, BundleReader, files_of_bundle, read_sketch
 from pricekit_mlflow.model import CONFIG
 
 LOADER = "pricekit_mlflow.model"

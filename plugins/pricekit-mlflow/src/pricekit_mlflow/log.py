@@ -21,7 +21,8 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from sqlalchemy import create_engine, make_url
 
 from pricekit import __version__
-from pricekit.plugin import METRICS, logger, read_bundle, temporary_folder
+from pricekit.plugin import logger, temporary_folder
+from pricekit.plugin.runners import METRICS, read_bundle
 from pricekit_mlflow.client_settings import without_password
 from pricekit_mlflow.flavor import save_model
 from pricekit_mlflow.run_id import save_run_id

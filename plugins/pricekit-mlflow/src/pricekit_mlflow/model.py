@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import pricekit as pk
-from pricekit.plugin import Predictor, open_predictor
+from pricekit.plugin.runners import Predictor, open_predictor
 
 CONFIG = {"engine": "auto", "trust": ""}
 """The settings that `mlflow.pyfunc.load_model(model_config=)` may change: the engine, and a file with a public key that

@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.plugin import GRAPH_INPUTS, Batch, BundleError, Graph, PluginError, PriceBatch, usable_cpus
+from pricekit.plugin import (
+    GRAPH_INPUTS,
+    Batch,
+    BundleError,
+    Engine,
+    Graph,
+    PluginError,
+    PriceBatch,
+    usable_cpus,
+)
 
 HALF_MULTIPLE = 16
 """In bfloat16, lengths are rounded up to multiples of this: 127 tokens take 1.4 times as long as 128."""
 
 
-class OpenVino:
+class OpenVino(Engine):
     """OpenVINO on all CPUs that this process may use, one batch at a time.
 
     A graph with float16 weights is computed in bfloat16 if the CPU supports it in hardware. Any other graph is computed

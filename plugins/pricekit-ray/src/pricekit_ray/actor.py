@@ -12,7 +12,8 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.plugin import BOUNDS, ConfigError, DataError, Job, Predictor, open_predictor
+from pricekit.plugin import ConfigError, DataError
+from pricekit.plugin.runners import BOUNDS, Job, Predictor, open_predictor
 from pricekit_ray.cluster import use_assigned_cpus
 
 Batch = TypeVar("Batch", pa.Table, pd.DataFrame)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import ray
 
 import pricekit as pk
-from pricekit.plugin import Columns, ConfigError, Job, logger, open_predictor, read_frame
+from pricekit.plugin import Columns, ConfigError, logger, read_frame
+from pricekit.plugin.runners import Job, open_predictor
 from pricekit_ray.actor import Predict, check_free
 from pricekit_ray.cluster import check_worker, cluster_cpus
 

@@ -18,7 +18,8 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from pricekit.plugin import Job, Location, Outcome, Part, PricekitError, logger
+from pricekit.plugin import PricekitError, logger
+from pricekit.plugin.runners import Job, Location, Outcome, Part
 from pricekit_ray.cluster import check_worker, cluster_cpus, connected, unusable, use_assigned_cpus
 
 ATTEMPTS = 3

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from pricekit.plugin import Keys, read_trust
+from pricekit.plugin.runners import Keys, read_trust
 from pricekit_serve.access.middleware import Access, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics

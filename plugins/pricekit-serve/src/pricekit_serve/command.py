@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from pricekit.plugin import FOLDER, OpenOptions, begin, options_of
+from pricekit.plugin.commands import FOLDER, begin, options_of
+from pricekit.plugin.runners import OpenOptions
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")

@@ -7,7 +7,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from pricekit.plugin import TEXT_FIELDS, Counts, Sketch
+from pricekit.plugin.runners import TEXT_FIELDS, Counts, Sketch
 
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -20,7 +20,8 @@ from typing import Any
 import uvicorn
 
 from pricekit import use_reporter
-from pricekit.plugin import ConfigError, Keys, describe_failure, finish_first, logger
+from pricekit.plugin import ConfigError, describe_failure, logger
+from pricekit.plugin.runners import Keys, finish_first
 from pricekit_serve.access.connection import Connection
 from pricekit_serve.access.token import read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app

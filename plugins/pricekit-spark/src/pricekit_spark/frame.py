@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pricekit.plugin import DataError, Job, PathLike, open_predictor
+from pricekit.plugin import DataError
+from pricekit.plugin.runners import Job, PathLike, open_predictor
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
 from pricekit_spark.rows import PriceRows, output_names

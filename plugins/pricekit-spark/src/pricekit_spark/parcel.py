@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pricekit
 from pricekit import plugin
-from pricekit.plugin import CPUS, Job, PluginError, PricekitError, Shipped, shorten
+from pricekit.plugin import CPUS, PluginError, PricekitError, shorten
+from pricekit.plugin.runners import Job, Shipped
 from pricekit_spark.quiet import about_pandas
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pricekit.plugin import BOUNDS, WINDOW, Job
+from pricekit.plugin.runners import BOUNDS, WINDOW, Job
 from pricekit_spark.parcel import Parcel
 
 HELD_BYTES = 256 * 2**20

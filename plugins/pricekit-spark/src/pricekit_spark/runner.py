@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from pricekit.plugin import Job, Outcome, Part, PricekitError
+from pricekit.plugin import PricekitError
+from pricekit.plugin.runners import Job, Outcome, Part
 from pricekit_spark.parcel import (
     Parcel,
     call,

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pricekit.plugin import BOUNDS, PricekitError, comparables_of, explain_prices, table_of
+from pricekit.plugin import PricekitError
+from pricekit.plugin.runners import BOUNDS, comparables_of, explain_prices, table_of
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models.model import Model

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
-from pricekit.plugin import BundleReader, Predictor, logger
+from pricekit.plugin import logger
+from pricekit.plugin.runners import BundleReader, Predictor
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.queue import PriceQueue, Prices

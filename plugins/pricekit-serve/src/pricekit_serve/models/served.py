@@ -7,18 +7,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from pricekit.plugin import (
-    Address,
-    ConfigError,
-    PricekitError,
-    Trust,
-    fingerprints_below,
-    location_of,
-    logger,
-    read_bundle,
-    scheme_of,
-    shorten,
-)
+from pricekit.plugin import ConfigError, PricekitError, logger, shorten
+from pricekit.plugin.runners import Address, Trust, fingerprints_below, location_of, read_bundle, scheme_of
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics

@@ -12,18 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pricekit.plugin import (
+from pricekit.plugin import ConfigError, PricekitError, counted, describe_failure, logger
+from pricekit.plugin.runners import (
     WAIT_SECONDS,
     BusyError,
-    ConfigError,
     Predictor,
     PricedRows,
-    PricekitError,
     add_when_free,
     check_priced_file,
-    counted,
-    describe_failure,
-    logger,
     require_sketch,
     table_of,
 )

@@ -6,7 +6,7 @@ import struct
 
 import pyarrow as pa
 
-from pricekit.plugin import as_model_text
+from pricekit.plugin.runners import as_model_text
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.requests.rows import KnownColumns, Rows, check_cell, check_count, check_names
 

@@ -8,16 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pricekit.plugin import (
-    MAX_TEXT_CHARS,
-    MOST_OTHER_COLUMNS,
-    Columns,
-    Predictor,
-    did_you_mean,
-    nearest,
-    shorten,
-    text_array,
-)
+from pricekit.plugin import Columns, did_you_mean, nearest, shorten
+from pricekit.plugin.runners import MAX_TEXT_CHARS, MOST_OTHER_COLUMNS, Predictor, text_array
 from pricekit_serve.errors import RequestError, invalid
 
 MOST_COLUMNS = 256

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from pricekit import __version__
-from pricekit.plugin import BOUNDS, shorten
+from pricekit.plugin import shorten
+from pricekit.plugin.runners import BOUNDS
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.models.answers import Answer, Wanted
 from pricekit_serve.models.model import Model
