@@ -5,11 +5,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pricekit.features import catalog
 from pricekit.features.neighbours import Neighbours
 from pricekit.features.numbers import Numbers
+from pricekit.plugin import Columns, read_frame
 from pricekit.testing import CheckFailed, check_feature
 
 
@@ -124,6 +126,11 @@ def inverse_of_shortest(self, table):
     return {"mean": 1 / int(table.text.str.len().min())}
 
 
+WEIGHTS = read_frame(
+    pd.DataFrame({"catalog_content": ["tea", "rice", "", "oil"], "weight": ["12", "", "1e9", "½ kg"]}),
+    Columns(price=None),
+)
+
 WRONG = {
     "has transform": [
         changed(transform=None),
@@ -224,7 +231,7 @@ def each(**features):
         blind=Blind,
         uses_price=UsesPrice,
         continues=Continues,
-        weight=check_feature(Weight, {"weight": ["12", "", "1e9", "½ kg"]}),
+        weight=check_feature(Weight, WEIGHTS),
     ),
 )
 def test_a_correct_feature_passes(check):

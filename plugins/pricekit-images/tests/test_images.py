@@ -22,7 +22,7 @@ from shop import jpeg
 
 import pricekit as pk
 from pricekit.core.loader import load
-from pricekit.plugin import ConfigError, table_of_texts
+from pricekit.plugin import Columns, ConfigError, read_frame, table_of_texts
 from pricekit.testing import check_feature
 
 COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (120, 120, 40)]
@@ -90,7 +90,9 @@ class Made:
 @pytest.mark.parametrize("encoder", [False, True])
 def test_the_plugin_passes_the_checks(pictures, weights, number, encoder):
     make = Made(weights=str(weights)) if encoder else Made()
-    check_feature(make, {"image_link": [*pictures, "", "none.jpg"]})[number]()
+    links = [*map(str, pictures), "", "none.jpg"]
+    rows = pd.DataFrame({"catalog_content": "Tea", "image_link": links})
+    check_feature(make, read_frame(rows, Columns(price=None)))[number]()
 
 
 def test_each_row_has_the_statistics_of_its_picture(pictures):

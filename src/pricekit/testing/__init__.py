@@ -21,13 +21,15 @@ of engines, to create the graph): pip install 'pricekit[train]'.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pricekit.core.registry import KINDS, completed
 from pricekit.errors import PluginError
 from pricekit.testing.runner import ByHand, Check, CheckFailed, Make, named
+
+if TYPE_CHECKING:
+    from pricekit.table import Table
 
 __all__ = [
     "Check",
@@ -41,13 +43,13 @@ __all__ = [
 ]
 
 
-def check_feature(make: Make, columns: Mapping[str, Sequence[object]] | None = None) -> list[Check]:
+def check_feature(make: Make, table: Table | None = None) -> list[Check]:
     """Return the checks of a feature: JSON state, float32 output, batch independence, no access to prices, no torch.
 
     Args:
         make: creates the plugin.
-        columns: values of further columns, for a feature that reads `table.frame`; the rows repeat them. CSV columns
-            are text: `{"weight": ["12.5", ""]}`.
+        table: rows on which it is also checked, with the columns that it reads; by default generated ones, with
+            invented values in its `columns`.
 
     Example:
         >>> from pricekit.features.catalog import Fast15
@@ -56,14 +58,15 @@ def check_feature(make: Make, columns: Mapping[str, Sequence[object]] | None = N
         'has transform'
         >>> check()
     """
-    return _checks("feature", make, columns)
+    return _checks("feature", make, table=table)
 
 
-def check_backbone(make: Make) -> list[Check]:
+def check_backbone(make: Make, table: Table | None = None) -> list[Check]:
     """Return the checks of a backbone: tokenizer, shapes, padding, gradients, reopening, ONNX.
 
     Args:
         make: creates the plugin. Choose small sizes, because each check builds a new encoder.
+        table: rows with texts on which it is checked; by default generated ones.
 
     Raises:
         PluginError: torch is not installed.
@@ -73,16 +76,17 @@ def check_backbone(make: Make) -> list[Check]:
         >>> check = check_backbone(lambda: Bag(Bag.Options(vocab_size=300, buckets=64, width=4)))[0]
         >>> check()
     """
-    return _checks("backbone", make)
+    return _checks("backbone", make, table=table)
 
 
-def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
+def check_loss(make: Make, by_hand: ByHand | None = None, table: Table | None = None) -> list[Check]:
     """Return the checks of a loss: gradients, finite values, minimum at the true price, link to a price, ONNX.
 
     Args:
         make: creates the plugin.
         by_hand: prices to fit on, raw outputs and their true prices, both (B,), and the expected loss, which you
             derived by hand. It adds a check in float64.
+        table: rows with prices on which it is fitted; by default generated ones.
 
     Raises:
         PluginError: torch is not installed.
@@ -94,7 +98,7 @@ def check_loss(make: Make, by_hand: ByHand | None = None) -> list[Check]:
         ...         return (self.log_price(raw) - price.log()).square()
         >>> check_loss(LogMse)[0]()
     """
-    return _checks("loss", make, by_hand)
+    return _checks("loss", make, by_hand=by_hand, table=table)
 
 
 def check_policy(make: Make) -> list[Check]:
@@ -138,12 +142,13 @@ def check_engine(make: Make) -> list[Check]:
     return _checks("engine", make)
 
 
-def checks_of(kind: str, make: Make) -> list[Check]:
+def checks_of(kind: str, make: Make, table: Table | None = None) -> list[Check]:
     """Return the checks of a plugin kind: feature, backbone, loss, policy or engine.
 
     Args:
         kind: the kind of the plugin.
         make: creates the plugin.
+        table: rows on which features, backbones and losses are checked; by default generated ones.
 
     Raises:
         PluginError: the kind is unknown, or torch is not installed.
@@ -155,14 +160,14 @@ def checks_of(kind: str, make: Make) -> list[Check]:
     """
     if kind not in KINDS:
         raise PluginError(f"unknown plugin kind '{kind}'; expected one of {', '.join(KINDS)}")
-    return _checks(kind, make)
+    return _checks(kind, make, **({} if kind in ("policy", "engine") else {"table": table}))
 
 
-def _checks(kind: str, make: Make, *arguments: Any) -> list[Check]:
+def _checks(kind: str, make: Make, **arguments: Any) -> list[Check]:
     try:
         module = import_module(f"pricekit.testing.{kind}")
     except ModuleNotFoundError as error:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
-    return named(module.checks(*arguments), lambda: completed(kind, make()))
+    return named(module.checks(**arguments), lambda: completed(kind, make()))

@@ -20,6 +20,7 @@ from pricekit.nets.inference import to_tensors, torch_engine
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
 from pricekit.predict.ort import load_cpu
+from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
 from pricekit.testing.models import export_bytes, stored_into
 from pricekit.testing.runner import Checks, Make, fail, is_count, is_float32, require_methods, shown
@@ -36,7 +37,7 @@ SPREAD = 4.0
 SHAPES = ((1, 1), (2, 7), (3, 17), (ROWS, LONGEST))
 
 
-def checks() -> Checks:
+def checks(table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_backbone`."""
     return {
         "has tokenizer, architecture and encoder": lambda make: require_methods(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,12 +26,12 @@ from pricekit.testing.runner import (
     without_torch,
 )
 
-Columns = Mapping[str, Sequence[object]]
 ALONE = len(DIFFICULT_TEXTS) + 8
 
 
-def checks(columns: Columns | None = None) -> Checks:
+def checks(table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_feature`."""
+    columns = None if table is None else {str(name): table.frame[name].tolist() for name in table.frame}
     ordinary = partial(table_of, ordinary_texts(), columns)
     mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
     none = partial(table_of, [], columns)

@@ -12,6 +12,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from pricekit.nets.inference import torch_engine
 from pricekit.predict.ort import load_cpu
+from pricekit.table import Table
 from pricekit.testing.data import batch, difference, ordinary_prices
 from pricekit.testing.models import export_bytes, small_model, stored_into
 from pricekit.testing.runner import ByHand, Checks, Make, fail, is_float32, require_methods, shown
@@ -23,7 +24,7 @@ NEIGHBOURS = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0)
 FARTHEST = 2.0**30
 
 
-def checks(by_hand: ByHand | None = None) -> Checks:
+def checks(by_hand: ByHand | None = None, table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_loss`."""
     checks: Checks = {
         "is a module with terms and to_price": _is_made,
