@@ -30,10 +30,10 @@ from pricekit.plugin import BundleError, PluginError
 # the user that the bundle is the problem.
 
 
-class OneCore:
-    """ONNX Runtime on one core, with one batch at a time."""
+@pk.plugin.engine("one-core")
+class OneCore(pk.plugin.Engine):
+    """ONNX Runtime on one core"""
 
-    length_multiple = 1  # texts may have any length
     streams = 1  # one batch at a time; ort-cpu has one per core
 
     def load(self, graph):
@@ -51,18 +51,12 @@ class OneCore:
         return lambda batch: session.run(["price"], dict(batch))[0]
 
 
-@pk.plugin.hookimpl
-def pricekit_register_engines(register):
-    """Tell pricekit the name of the engine, and where its class is."""
-    register("one-core", f"{__name__}:OneCore", "ONNX Runtime on one core")
-
-
 # %%
 # Price with both engines
 # -----------------------
 #
 # ``use_plugins`` loads this file as a plugin, which imports it a second time. The condition keeps that import from
-# training, too. When the engine first opens a bundle, pricekit compares its prices with those of ``ort-cpu``.
+# training, too. When the engine prices, pricekit compares some of its prices with those of ``ort-cpu``.
 #
 # On an idle machine with many cores, ``ort-cpu`` is faster. If other programs use the cores, one core may be as fast.
 

@@ -20,14 +20,16 @@ import pricekit as pk
 # -----------
 #
 # ``fit`` sees the training rows, and returns what it learns as plain JSON values. ``transform`` gets these values with
-# each table that is priced. It must return finite numbers, also for rows without a date, and for tables without the
-# column.
+# each table that is priced. It must return finite numbers, also for rows without a date. pricekit refuses a table
+# without the column, which the feature declares in ``columns``.
 
 
-class DaysOnSale:
-    """The days from the launch of a product to the newest launch of the training rows."""
+@pk.plugin.feature("days-on-sale")
+class DaysOnSale(pk.plugin.Feature):
+    """days from the launch of a product to the newest launch of the training rows"""
 
     names = ("days_on_sale",)
+    columns = ("launched",)
 
     def fit(self, table):
         """Learn the day from which the days are counted, and the usual number of days."""
@@ -42,14 +44,7 @@ class DaysOnSale:
         return days.fillna(state["usual"]).to_numpy(np.float32)[:, None]
 
     def _dates(self, table):
-        written = table.frame["launched"] if "launched" in table.frame else pd.Series(None, table.text.index)
-        return pd.to_datetime(written.astype("str"), format="%Y-%m-%d", errors="coerce")
-
-
-@pk.plugin.hookimpl
-def pricekit_register_features(register):
-    """Tell pricekit the name of the feature, and where its class is."""
-    register("days-on-sale", f"{__name__}:DaysOnSale", "days since the launch of a product")
+        return pd.to_datetime(table.frame["launched"].astype("str"), format="%Y-%m-%d", errors="coerce")
 
 
 # %%

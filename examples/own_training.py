@@ -15,18 +15,19 @@ import torch
 from pydantic import BaseModel, Field
 
 import pricekit as pk
-from pricekit.plugin import LogPrice, adamw, train_bpe
 
 # %%
 # A policy for a short look
 # -------------------------
 #
 # A policy chooses the optimizer, the schedule of the learning rate, and the defaults of all settings. This one is for
-# a first look at a table: a small model, four epochs, and no second pass over all rows.
+# a first look at a table: a small model, four epochs, and no second pass over all rows. The decorator registers the
+# class below it, by name; the first line of its docstring is what ``pricekit plugins list`` shows.
 
 
-class Glance:
-    """A small model in four epochs, with a learning rate that rises and falls linearly."""
+@pk.plugin.policy("glance")
+class Glance(pk.plugin.Policy):
+    """a first look in four epochs, with a learning rate that rises and falls linearly"""
 
     defaults: ClassVar = {
         "backbone": {"name": "bag", "vocab_size": 2000, "buckets": 4096, "width": 16, "members": 1},
@@ -42,7 +43,6 @@ class Glance:
         },
         "speed": {"precision": "fp32"},
     }
-    optimizer = staticmethod(adamw)
 
     def schedule(self, step, warmup_steps, total_steps):
         """Return the factor of the learning rate, 0 to 1."""
@@ -56,11 +56,15 @@ class Glance:
 # ------------------------------
 #
 # Suppose that a price that is too high costs more than one that is too low, because nobody buys. ``LogPrice`` converts
-# the raw output of the model to a log price. ``forward`` is what training minimises.
+# the raw output of the model to a log price. ``terms`` is what training minimises, for each row. The loss aims at a low
+# price, so it is not ``central``, and no feature's own estimate of the price is mixed in.
 
 
-class Cautious(LogPrice):
-    """The mean distance of the log prices, where prices that are too high count several times."""
+@pk.plugin.loss("cautious")
+class Cautious(pk.plugin.LogPrice):
+    """the distance of the log prices, where prices that are too high count several times"""
+
+    central = False
 
     class Options(BaseModel, extra="forbid"):
         """How much more a high price costs."""
@@ -73,14 +77,10 @@ class Cautious(LogPrice):
         super().__init__()
         self.times = options.times
 
-    def forward(self, raw, price):
-        """Return the loss of raw outputs and prices of the same shape."""
+    def terms(self, raw, price):
+        """Return the loss of each raw output; raw outputs and prices have the same shape."""
         distance = self.distance(raw, price)
-        return torch.where(distance > 0, self.times * distance, -distance).mean()
-
-    def to_price(self, raw):
-        """Return the prices of raw outputs."""
-        return self.log_price(raw).exp()
+        return torch.where(distance > 0, self.times * distance, -distance)
 
 
 # %%
@@ -91,10 +91,10 @@ class Cautious(LogPrice):
 # and takes the mean of these rows. Padding has ``attention_mask`` 0, so it does not count.
 
 
-class HashedMean(torch.nn.Module):
+class HashedMean(pk.plugin.Encoder, torch.nn.Module):
     """The mean of the hashed embeddings of a text's tokens."""
 
-    hidden_size, members = 16, 1
+    hidden_size = 16
 
     def __init__(self, rows):
         super().__init__()
@@ -103,18 +103,19 @@ class HashedMean(torch.nn.Module):
 
     def forward(self, input_ids, attention_mask):
         """Encode token ids and their mask, both int64 (B, L), as float32 (B, 16)."""
-        weights = attention_mask / attention_mask.sum(1, keepdim=True)
+        weights = attention_mask / attention_mask.sum(1, keepdim=True).clamp(min=1)
         return (self.table(input_ids * 7919 % self.rows) * weights[:, :, None]).sum(1)
 
 
-class Tiny:
-    """A tokenizer of 4,000 tokens, and the encoder with a table of 512 rows."""
+@pk.plugin.backbone("tiny")
+class Tiny(pk.plugin.Backbone):
+    """a tokenizer of 4,000 tokens, and the mean of 512 hashed embeddings"""
 
-    max_length = None
+    weights_source = None  # they are random at first
 
     def tokenizer(self, texts):
         """Train a tokenizer on the texts."""
-        return train_bpe(texts, 4000, ["[PAD]", "[UNK]"], unknown="[UNK]")
+        return pk.plugin.train_bpe(texts, 4000, ["[PAD]", "[UNK]"], unknown="[UNK]")
 
     def architecture(self, tokenizer):
         """Return what a run must store to build the encoder again."""
@@ -126,35 +127,19 @@ class Tiny:
 
 
 # %%
-# Register them
-# -------------
+# An observer
+# -----------
 #
-# One hook per kind registers plugins by name. An observer needs no name: its hooks are called during each run. This one
-# keeps a diary in the folder of the run. pricekit sends what a plugin prints to stderr, because stdout is for data.
-
-
-@pk.plugin.hookimpl
-def pricekit_register_policies(register):
-    """Register the policy."""
-    register("glance", f"{__name__}:Glance", "a first look in four epochs")
-
-
-@pk.plugin.hookimpl
-def pricekit_register_losses(register):
-    """Register the loss."""
-    register("cautious", f"{__name__}:Cautious", "prices that are too high count several times")
-
-
-@pk.plugin.hookimpl
-def pricekit_register_backbones(register):
-    """Register the backbone."""
-    register("tiny", f"{__name__}:Tiny", "mean of hashed embeddings")
+# An observer needs no name: its hooks are called during each run. This one keeps a diary in a folder of the run that is
+# for observers.
 
 
 @pk.plugin.hookimpl
 def pricekit_epoch_ended(folder, record):
     """Write the score of each epoch on the held-out rows into a file."""
-    with open(folder / "diary.txt", "a") as file:
+    diary = folder / "observers" / "diary.txt"
+    diary.parent.mkdir(exist_ok=True)
+    with open(diary, "a") as file:
         print(f"{record['valid_smape']:.1f}%", end="  ", file=file)
 
 
@@ -181,4 +166,4 @@ if __name__ == "__main__":
         high = (held_out["predicted"] > held_out["price"]).mean()
         size = sum(file.stat().st_size for file in run.path.glob("*.safetensors"))
         print(f"{name}: {high:.0%} of the prices are too high; the weights have {size / 1000:,.0f} kB")
-        print(f"    SMAPE of the epochs: {(run.path / 'diary.txt').read_text()}")
+        print(f"    SMAPE of the epochs: {(run.path / 'observers' / 'diary.txt').read_text()}")

@@ -45,7 +45,7 @@ def test_a_plugin_of_each_kind_has_an_example():
     from pricekit.core.registry import KINDS
 
     text = "".join(script.read_text("utf-8") for script in PLUGINS)
-    assert [kind for kind, hook in KINDS.items() if f"def {hook}(" not in text] == []
+    assert [kind for kind in KINDS if f"@pk.plugin.{kind}(" not in text] == []
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[script.stem for script in SCRIPTS])

@@ -46,7 +46,7 @@ def test_a_tutorial_runs_as_written(name, pricekit, tmp_path, monkeypatch):
             assert code == 0, (line, out, err)
     assert commands
     if name == "observer":
-        assert len(Path("run/smape.txt").read_text().splitlines()) == 2
+        assert len(Path("run/observers/smape.txt").read_text().splitlines()) == 2
 
 
 def test_the_first_plugin_has_eight_lines():

@@ -168,27 +168,27 @@ class Register(Protocol):
 
 @hookspec
 def pricekit_register_features(register: Register) -> None:
-    """Register features: see `pricekit.core.contracts.Feature`."""
+    """Register features: see `pricekit.plugin.Feature`."""
 
 
 @hookspec
 def pricekit_register_backbones(register: Register) -> None:
-    """Register backbones: see `pricekit.core.contracts.Backbone`."""
+    """Register backbones: see `pricekit.plugin.Backbone`."""
 
 
 @hookspec
 def pricekit_register_losses(register: Register) -> None:
-    """Register losses: see `pricekit.core.contracts.Loss`."""
+    """Register losses: see `pricekit.plugin.Loss`."""
 
 
 @hookspec
 def pricekit_register_policies(register: Register) -> None:
-    """Register policies: see `pricekit.core.contracts.Policy`."""
+    """Register policies: see `pricekit.plugin.Policy`."""
 
 
 @hookspec
 def pricekit_register_engines(register: Register) -> None:
-    """Register engines: see `pricekit.core.contracts.Engine`."""
+    """Register engines: see `pricekit.plugin.Engine`."""
 
 
 @hookspec
