@@ -102,7 +102,7 @@ def test_every_hook_and_its_argument_are_documented():
 
     for hook in KINDS.values():
         doc = getattr(hookspecs, hook).__doc__
-        assert re.search(r"see `pricekit\.core\.contracts\.\w+`", doc)
+        assert re.search(r"see `pricekit\.plugin\.\w+`", doc)
     assert "register(" in hookspecs.__doc__
 
 
