@@ -49,10 +49,10 @@ def test_a_tutorial_runs_as_written(name, pricekit, tmp_path, monkeypatch):
         assert len(Path("run/observers/smape.txt").read_text().splitlines()) == 2
 
 
-def test_the_first_plugin_has_eight_lines():
+def test_the_first_plugin_has_five_lines():
     (_, text), *_ = [block for block in _blocks(FOLDER / "README.md") if block[0] == "python"]
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("#", "import "))]
-    assert len(lines) <= 8
+    assert len(lines) <= 5
 
 
 def test_every_hook_and_argument_is_documented():
