@@ -205,7 +205,7 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
 def test_numbers_of_an_engine_are_at_least_1(graph, engines, monkeypatch, number, value, raises):
     engines(wrong=lambda graph: load_cpu(graph.model))
     monkeypatch.setattr(sys.modules["toy_engines"].wrong, number, value, raising=False)
-    with raises(PluginError, kind="engine", name="wrong", package="toy"):
+    with raises(PluginError, "engine", kind="engine", name="wrong", package="toy"):
         open_engine("wrong", graph, VOCABULARY)
 
 
@@ -214,7 +214,7 @@ def test_a_library_that_an_engine_lacks_is_named(graph, engines, raises):
         import no_such_library  # noqa: F401
 
     engines(lacking=load)
-    with raises(PluginError, kind="engine", name="lacking", package="toy"):
+    with raises(PluginError, "engine", kind="engine", name="lacking", package="toy"):
         open_engine("lacking", graph, VOCABULARY)
 
 

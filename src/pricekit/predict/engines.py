@@ -257,6 +257,7 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
             raise PluginError(
                 f"the engine '{name}' of {entry.package} {entry.version} cannot import what it needs: {error}. "
                 f"{remedy_for(error, entry.package, entry.version)}",
+                parameters=("engine",),
                 **entry.facts(),
             ) from error
         streams, multiple, tokens = (
@@ -281,6 +282,7 @@ def _count(entry: Entry, engine: Any, name: str) -> int:
     raise PluginError(
         f"the engine '{entry.name}' of {entry.package} {entry.version} has {name} = {shorten(repr(number))}; expected "
         "an int of at least 1. Choose another engine, or report it to the plugin's author",
+        parameters=("engine",),
         **entry.facts(),
     )
 

@@ -188,7 +188,7 @@ class Guard:
 
 def is_price(values: np.ndarray) -> np.ndarray:
     """Return whether values are finite and above 0, bool (N,)."""
-    return np.isfinite(values) & (values > 0)
+    return np.asarray(np.isfinite(values) & (values > 0))
 
 
 def _most_different(prices: np.ndarray, expected: np.ndarray, most: float) -> int | None:
