@@ -143,11 +143,13 @@ def test_wrong_prices_of_calls_with_one_row_are_an_error(bundle, engines, name):
 @pytest.mark.parametrize(("sign", "limit"), [(1, np.minimum), (-1, np.maximum)])
 def test_a_limit_is_noticed_even_if_the_first_price_beyond_it_is_nearly_right(bundle, engines, sign, limit):
     prices = Predictor.load(bundle, "ort-cpu").predict(FEW)
-    nearly, beyond = np.argsort(sign * prices)[[len(FEW) // 2, -1]]
+    order = np.argsort(sign * prices)
+    *within, nearly = order[: len(FEW) // 2]
+    beyond = order[-1]
     most = np.float32(prices[nearly] * (1 - sign * 0.01))
     engines(limited=engine(lambda prices, batch: limit(prices, most)))
     predictor = Predictor.load(bundle, "limited")
-    predictor.predict([FEW[nearly]])
+    predict_each(predictor, [FEW[row] for row in (*within, nearly)])
     with pytest.raises(PluginError, match="the engine 'limited'"):
         predict_each(predictor, [FEW[beyond]] * (2 + guard.EVERY // guard.AT_LIMIT))
 
