@@ -1,6 +1,7 @@
 """Opening a named engine, and the choice of "auto"."""
 
 import json
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -98,8 +99,9 @@ def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_ba
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     with raises(BundleError):
         open_engine("unreadable", graph, VOCABULARY)
+    opened = open_engine("failing", graph, VOCABULARY)
     with raises(PluginError, kind="engine", name="failing", package="toy"):
-        open_engine("failing", graph, VOCABULARY)
+        opened.price(choose.sample_inputs(graph, VOCABULARY), np.arange(9))
 
 
 def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, engines, raises):
@@ -108,61 +110,63 @@ def test_if_no_engine_loads_a_graph_the_error_is_that_of_the_reference(graph, en
         open_engine("auto", replace(graph, model=b"no graph"), VOCABULARY)
 
 
-@pytest.mark.parametrize("wrong", [constant(1e9), constant(float("nan"))])
-def test_an_engine_with_other_prices_is_not_used(graph, engines, small_batches, wrong, raises):
-    engines(wrong=wrong)
+def changed(change, inputs=lambda batch: batch):
+    """An engine that changes the prices of the reference, or its inputs."""
+
+    def load(graph):
+        price = load_cpu(graph.model)
+        return lambda batch: change(price(inputs(batch)))
+
+    return load
+
+
+def from_row_65(prices):
+    prices[64:] *= 1.1
+    return prices
+
+
+def random_by_1_percent(prices):
+    return (prices * np.random.default_rng().uniform(0.99, 1.01, len(prices))).astype(np.float32)
+
+
+def unmasked(batch):
+    return {**batch, "attention_mask": np.ones_like(batch["attention_mask"])}
+
+
+WRONG = {
+    "other prices": constant(1e9),
+    "not a number": constant(float("nan")),
+    "from row 65 on": changed(from_row_65),
+    "random by 1%": changed(random_by_1_percent),
+    "no mask": changed(lambda prices: prices, unmasked),
+    "float64": changed(lambda prices: prices.astype(np.float64)),
+    "a column": changed(lambda prices: prices[:, None]),
+    "fails": failing,
+}
+
+
+@pytest.mark.parametrize("load", WRONG.values(), ids=WRONG)
+def test_auto_chooses_no_engine_with_other_prices(graph, engines, small_batches, monkeypatch, load):
+    engines(wrong=load)
+    measured = []
+    monkeypatch.setattr(choose, "speeds", lambda opened, inputs: measured.append(len(opened)))
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-    for _ in range(2):
-        with raises(PluginError, "engine", engine="wrong"):
-            open_engine("wrong", graph, VOCABULARY)
+    assert measured == []
 
 
-def test_the_prices_of_an_engine_are_checked_once(graph, engines, small_batches, monkeypatch):
-    checked, difference = [], choose._difference
-    monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
-    engines(right=lambda graph: load_cpu(graph.model))
-    for _ in range(2):
-        assert open_engine("right", graph, VOCABULARY).name == "right"
-    assert len(checked) == 1
-    assert open_engine("auto", graph, VOCABULARY)  # nothing is known yet of what is fastest
-    assert json.loads((graph.cache / "engine.json").read_text())["fastest"]
+def test_auto_measures_an_engine_with_nearly_the_same_prices(graph, engines, small_batches, monkeypatch):
+    engines(right=changed(lambda prices: prices * np.float32(1.015)))
+    monkeypatch.setattr(choose, "speeds", lambda opened, inputs: np.array([[1.0], [2.0]])[: len(opened)])
+    assert open_engine("auto", graph, VOCABULARY).name == "right"
 
 
-def unmasked(graph):
-    price = load_cpu(graph.model)
-    return lambda batch: price({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
-
-
-def test_an_engine_that_ignores_the_mask_is_not_used(graph, engines, small_batches, raises):
-    engines(unmasked=unmasked)
-    with raises(PluginError, "engine", engine="unmasked"):
-        open_engine("unmasked", graph, VOCABULARY)
-    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
-
-
-def test_prices_of_a_similar_graph_are_checked_too(
-    graph, engines, small_batches, monkeypatch, tmp_path, raises
-):
-    checked, difference = [], choose._difference
-    monkeypatch.setattr(choose, "_difference", lambda *prices: checked.append(1) or difference(*prices))
-    wrong = [1.0]
-
-    def scaled(graph):
-        price, factor = load_cpu(graph.model), wrong[0]
-        return lambda batch: price(batch) * factor
-
-    engines(scaled=scaled)
-    first = replace(open_engine("scaled", graph, VOCABULARY), batch_tokens=8192)
+def test_a_similar_graph_is_opened_in_the_same_engine(graph, engines, tmp_path):
+    engines(right=changed(lambda prices: prices))
+    first = replace(open_engine("right", graph, VOCABULARY), batch_tokens=8192)
     other = replace(graph, cache=tmp_path / "second")
-    for _ in range(2):
-        again = open_engine("scaled", other, VOCABULARY, first)
-        assert (again.name, again.batch_tokens) == ("scaled", 8192)
-    assert len(checked) == 2  # each graph once
-    wrong[0] = 10.0
-    third = replace(graph, cache=tmp_path / "third")
-    with raises(PluginError, "engine", engine="scaled"):
-        open_engine("scaled", third, VOCABULARY, first)
-    assert open_engine("auto", third, VOCABULARY, first).name == "ort-cpu"
+    for name in ("right", "auto"):
+        again = open_engine(name, other, VOCABULARY, first)
+        assert (again.name, again.batch_tokens) == ("right", 8192)
 
 
 def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
@@ -196,6 +200,24 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
         open_engine("nonsense", graph, VOCABULARY)
 
 
+@pytest.mark.parametrize("number", ["streams", "length_multiple", "batch_tokens"])
+@pytest.mark.parametrize("value", [0, "two", None])
+def test_numbers_of_an_engine_are_at_least_1(graph, engines, monkeypatch, number, value, raises):
+    engines(wrong=lambda graph: load_cpu(graph.model))
+    monkeypatch.setattr(sys.modules["toy_engines"].wrong, number, value, raising=False)
+    with raises(PluginError, "engine", kind="engine", name="wrong", package="toy"):
+        open_engine("wrong", graph, VOCABULARY)
+
+
+def test_a_library_that_an_engine_lacks_is_named(graph, engines, raises):
+    def load(graph):
+        import no_such_library  # noqa: F401
+
+    engines(lacking=load)
+    with raises(PluginError, "engine", kind="engine", name="lacking", package="toy"):
+        open_engine("lacking", graph, VOCABULARY)
+
+
 def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, small_batches, monkeypatch):
     engines(wrong=constant(2.0))
     monkeypatch.setattr("pricekit.predict.ort.load_cpu", lambda model: constant(float("nan"))(None))
@@ -207,8 +229,6 @@ def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
     engines(right=lambda graph: load_cpu(graph.model))
     for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", choose.BATCH_TOKENS)):
         assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
-    (graph.cache / "engine.json").unlink()  # the check of the plugin's prices
-    open_engine("ort-cpu", graph, VOCABULARY)
     assert not (graph.cache / "engine.json").exists()
     assert logged() == ""
 

@@ -319,6 +319,16 @@ class Graph:
 class Engine:
     """Runs a bundle's graph; imports no torch.
 
+    It is created as `Plugin()`: an engine has no `Options`, because nothing sets them. What differs from machine to
+    machine, it reads from the machine, or from an environment variable that its documentation names.
+
+    Its prices must be those of `ort-cpu`. pricekit compares them while it predicts, on the rows that it prices: at
+    first whole batches, which are priced twice; later the highest price, the lowest one and a random one of each call,
+    or of 1,000 rows in small calls. A price that differs by more than 2% is a PluginError, in that call and in all that
+    follow, and so are two runs of one batch that differ by more than 0.1%. `auto` compares the engine in batches of 1
+    to 256 invented rows, and skips it if they differ. A graph whose `precision` is fp32 needs float32 or TF32: in
+    bfloat16, the log of a price above 3,000 has too few digits.
+
     Example:
         >>> import numpy as np
         >>> from pricekit import plugin
@@ -330,19 +340,25 @@ class Engine:
     """
 
     length_multiple: int = 1
-    """L is rounded up to a multiple of this, for engines that are slow at some shapes. Read after `load`."""
+    """L is rounded up to a multiple of this, for engines that are slow at some shapes; not above `graph.max_length`.
+
+    Like the other numbers, it is read after `load`, which may set it."""
 
     streams: int = 1
-    """The number of batches that it processes concurrently, each in its own thread."""
+    """The number of batches that it processes concurrently, each in its own thread. With 1, calls never overlap."""
 
     batch_tokens: int = 2048
     """The maximum number of tokens per batch, padding included, until "auto" has measured."""
 
     def load(self, graph: Graph) -> PriceBatch:
-        """Return a function that prices batches of any size and length.
+        """Return a function that prices batches of any size, and of any length up to `graph.max_length`.
+
+        It returns a new array for each batch, float32 (B,), in the order of the rows, and does not change the batch.
+        Several processes may load the same graph at the same time; all files belong into `graph.cache`.
 
         Raises:
-            PluginError: a library or a device is missing; names it. `auto` then skips this engine.
+            PluginError: a library or a device is missing; names it, and for a library the line `pip install ...`.
+                `auto` then skips this engine.
             BundleError: the graph itself cannot be loaded.
         """
         raise NotImplementedError

@@ -25,13 +25,16 @@ from pydantic import BaseModel
 from pricekit.core.calls import plugin_call
 from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.core.loader import registry
+from pricekit.core.registry import Entry, remedy_for
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.features.preprocess import Inputs
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.files import write_text
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
+from pricekit.predict.guard import REFERENCE, Guard, agree, is_price
 from pricekit.text.tokens import Tokens, batches_by_length, round_up
+from pricekit.wording import shorten
 
 Item = TypeVar("Item")
 
@@ -53,6 +56,7 @@ class LoadedEngine:
         streams: the number of batches that it prices concurrently.
         batch_tokens: the maximum number of tokens per batch, padding included.
         max_length: the maximum padded length.
+        guard: compares prices with the reference's; None for an engine of pricekit.
     """
 
     name: str
@@ -61,30 +65,27 @@ class LoadedEngine:
     streams: int = 1
     batch_tokens: int = BATCH_TOKENS
     max_length: int | None = None
+    guard: Guard | None = field(default=None, repr=False)
 
     def price(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """Return the prices of some rows, float32 (N,), and 0 for the others.
 
         Raises:
             BundleError: a price is missing, not finite or not above 0.
+            PluginError: the engine of another package fails, or its prices differ from the reference's.
         """
         prices = np.zeros(len(inputs), np.float32)
 
         def fill(some: np.ndarray) -> None:
-            priced = np.asarray(self.price_rows(inputs, some))
-            if priced.shape != (len(some),):
-                raise BundleError(
-                    f"the engine {self.name} returns prices of shape {priced.shape} for {len(some)} rows; expected "
-                    "one price for each row. Export the run again; do not trust a bundle of others that does this",
-                    shape=priced.shape,
-                    rows=len(some),
-                )
-            prices[some] = priced
+            prices[some] = self.price_rows(inputs, some)
 
-        longest_first = self.batches(inputs, rows)[::-1]  # so that all streams end at about the same time
+        batches = self.batches(inputs, rows)
+        longest_first = batches[::-1]  # so that all streams end at about the same time
         for_each(fill, longest_first, min(self.streams, len(longest_first)))
+        if self.guard is not None:
+            self.guard.check(self, inputs, batches, prices)
         wanted = prices[rows]
-        invalid = int((~(np.isfinite(wanted) & (wanted > 0))).sum())
+        invalid = int((~is_price(wanted)).sum())
         if not invalid:
             return prices
         fix = "float16 may overflow; export the run in fp32, or choose another engine"
@@ -103,8 +104,23 @@ class LoadedEngine:
         return inputs.batch(rows, self.length_multiple, self.max_length)
 
     def price_rows(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
-        """Return the prices of some rows as one batch, whatever they are."""
-        return self.price_batch(self.batch(inputs, rows))
+        """Return the prices of some rows as one batch, (B,), whatever they are.
+
+        Raises:
+            BundleError: there is not one price for each row.
+            PluginError: the engine of another package fails, or returns no float32 (B,).
+        """
+        priced = self.price_batch(self.batch(inputs, rows))
+        if self.guard is not None:
+            return self.guard.require_prices(priced, len(rows))
+        if np.shape(priced) != (len(rows),):
+            raise BundleError(
+                f"the engine {self.name} returns prices of shape {np.shape(priced)} for {len(rows)} rows; expected "
+                "one price for each row. Export the run again; do not trust a bundle of others that does this",
+                shape=np.shape(priced),
+                rows=len(rows),
+            )
+        return priced
 
     def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the row numbers of each batch; batches contain rows of similar length, shortest first."""
@@ -127,17 +143,11 @@ def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: in
 AUTO = "auto"
 RECORD = "engine.json"
 GPU = "ort-cuda"
-REFERENCE = "ort-cpu"
-"""The engine whose prices all others must match."""
-
-MAX_DIFFERENCE = 0.02
-"""Maximum relative price difference from the reference. Engines that differ by more are not used."""
-
 LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 """Tokens of a sample row; rounds of a comparison; seconds after which no further round starts."""
 
-CHECKED = 512
-"""Tokens of the batch whose prices are compared with the reference's."""
+COMPARED = ((1, 128), (2, 64), (65, 32), (256, 16))
+"""Rows, and tokens of the longest one, of the batches that "auto" compares with the reference's."""
 
 BATCH_CHOICES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Batch sizes to compare, ascending: small ones fit into a CPU's caches, large ones fill a GPU."""
@@ -158,8 +168,7 @@ def open_engine(
 
     Only "auto" measures speed, once for each graph. The result is cached in the graph's cache folder until the machine
     or an engine changes. A named engine uses the batch size that "auto" has measured for it, or else its default.
-    The prices of engines from other packages are compared with the reference's once, which loads the graph a second
-    time.
+    An engine from another package gets a guard, which loads the graph into the reference, too, when it prices.
 
     Args:
         name: the name of an engine, or "auto".
@@ -168,27 +177,20 @@ def open_engine(
         similar: the engine of a similar graph, which "auto" reuses instead of measuring again.
 
     Raises:
-        PluginError: the engine is unknown, a library or device that it needs is missing, or its prices differ
-            from the reference's.
+        PluginError: the engine is unknown, or a library or device that it needs is missing.
         BundleError: the graph cannot be loaded.
     """
     record = _read_record(graph)
     if name != AUTO:
-        return _open_named(name, graph, vocab_size, record, similar)
+        return _open_named(name, graph, record, similar)
     if similar is not None:
         with suppress(PluginError, BundleError):
-            return _open_named(similar.name, graph, vocab_size, record, similar)
+            return _open_named(similar.name, graph, record, similar)
     return _open_recorded(graph, record) or _open_fastest(graph, vocab_size, record)
 
 
-def _open_named(
-    name: str, graph: Graph, vocab_size: int, record: EngineRecord, similar: LoadedEngine | None
-) -> LoadedEngine:
+def _open_named(name: str, graph: Graph, record: EngineRecord, similar: LoadedEngine | None) -> LoadedEngine:
     opened = _load(name, graph)
-    if registry().get("engine", name).package != "pricekit" and name not in record.checked:
-        _check_prices(opened, graph, vocab_size)
-        record.checked.append(name)
-        _write_record(graph, record)
     default = similar if similar is not None and similar.name == name else opened
     return replace(opened, batch_tokens=record.batch_tokens.get(name, default.batch_tokens))
 
@@ -226,9 +228,8 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
         raise failed.get(REFERENCE, PluginError("there is no engine; install onnxruntime"))
     reference = next((engine for engine in opened if engine.name == REFERENCE), None)
     if reference is not None and len(opened) > 1:
-        batch = sample_batch(graph, vocab_size)
-        expected = reference.price_batch(batch)
-        opened = [engine for engine in opened if engine is reference or _agrees(engine, batch, expected)]
+        rows, batches = sample_batches(graph, vocab_size)
+        opened = [e for e in opened if e is reference or agree(e, reference, rows, batches)]
     inputs = sample_inputs(graph, vocab_size)
     with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
         opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
@@ -240,7 +241,6 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
         machine=record.machine,
         fastest=fastest.name,
         batch_tokens={engine.name: engine.batch_tokens for engine in opened},
-        checked=[engine.name for engine in opened],
         without_gpu=reason is not None,
     )
     _write_record(graph, record)
@@ -249,9 +249,20 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
 
 
 def _load(name: str, graph: Graph) -> LoadedEngine:
-    engine = registry().create("engine", name)
+    entry, engine = registry().get("engine", name), registry().create("engine", name)
     with plugin_call("engine", name, "loading the graph"):
-        streams, price = int(engine.streams), engine.load(graph)
+        try:
+            price = engine.load(graph)
+        except ImportError as error:
+            raise PluginError(
+                f"the engine '{name}' of {entry.package} {entry.version} cannot import what it needs: {error}. "
+                f"{remedy_for(error, entry.package, entry.version)}",
+                parameters=("engine",),
+                **entry.facts(),
+            ) from error
+        streams, multiple, tokens = (
+            _count(entry, engine, number) for number in ("streams", "length_multiple", "batch_tokens")
+        )
     turns = threading.Semaphore(streams)  # for predictions in several threads
 
     def price_batch(batch: Batch) -> np.ndarray:
@@ -259,37 +270,21 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
             prices: np.ndarray = price(batch)
         return prices
 
-    tokens, multiple = int(engine.batch_tokens), int(engine.length_multiple)
-    return LoadedEngine(name, price_batch, multiple, streams, tokens, graph.max_length)
+    guard = None if entry.package == "pricekit" else Guard(entry, partial(_load, REFERENCE, graph))
+    return LoadedEngine(name, price_batch, multiple, streams, tokens, graph.max_length, guard)
 
 
-def _agrees(engine: LoadedEngine, batch: Batch, expected: np.ndarray) -> bool:
-    try:
-        return _difference(engine.price_batch(batch), expected) <= MAX_DIFFERENCE
-    except Exception:  # it loads the graph, but cannot run it
-        return False
-
-
-def _check_prices(opened: LoadedEngine, graph: Graph, vocab_size: int) -> None:
-    """Compare an engine's prices with the reference's, if that is installed; raises PluginError."""
-    try:
-        reference = _load(REFERENCE, graph)
-    except PluginError:
-        return
-    batch = sample_batch(graph, vocab_size)
-    difference = _difference(opened.price_batch(batch), reference.price_batch(batch))
-    if not difference <= MAX_DIFFERENCE:
-        raise PluginError(
-            f"the prices of the engine {opened.name} differ from those of {REFERENCE} for this bundle by up to "
-            f"{100 * difference:.0f}%; choose {REFERENCE} or {AUTO}",
-            parameters=("engine",),
-            engine=opened.name,
-            difference=difference,
-        )
-
-
-def _difference(prices: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.max(np.abs(prices - expected) / expected))
+def _count(entry: Entry, engine: Any, name: str) -> int:
+    """Return a number of an engine; raises PluginError unless it is an int of at least 1."""
+    number = getattr(engine, name)
+    if isinstance(number, int) and number >= 1:
+        return int(number)
+    raise PluginError(
+        f"the engine '{entry.name}' of {entry.package} {entry.version} has {name} = {shorten(repr(number))}; expected "
+        "an int of at least 1. Choose another engine, or report it to the plugin's author",
+        parameters=("engine",),
+        **entry.facts(),
+    )
 
 
 def _warn_of_unused_gpu(chosen: str, reason: PricekitError | None) -> None:
@@ -306,13 +301,18 @@ def sample_inputs(graph: Graph, vocab_size: int) -> Inputs:
     return Inputs(tokens, rng.normal(size=(BATCH_SIZE, graph.features)).astype(np.float32), 0)
 
 
-def sample_batch(graph: Graph, vocab_size: int) -> Batch:
-    """Return a batch of about `CHECKED` tokens with decreasing row lengths; masked tokens differ from padding."""
-    inputs = sample_inputs(graph, vocab_size)
-    batch = inputs.batch(np.arange(max(1, CHECKED // int(inputs.tokens.lengths[0]))))
-    rows, length = batch["input_ids"].shape
-    ends = length - np.arange(rows) * length // (2 * rows)
-    return {**batch, "attention_mask": (np.arange(length) < ends[:, None]).astype(np.int64)}
+def sample_batches(graph: Graph, vocab_size: int) -> tuple[Inputs, list[np.ndarray]]:
+    """Return rows of random tokens, and those of each batch of `COMPARED`; the padding is no special token."""
+    rng = np.random.default_rng(0)
+    lengths = [
+        min(longest, graph.max_length) - np.arange(rows) * min(longest, graph.max_length) // (2 * rows)
+        for rows, longest in COMPARED
+    ]
+    offsets = np.concatenate([[0], np.concatenate(lengths).cumsum()])
+    ids = rng.integers(0, max(1, vocab_size), offsets[-1]).astype(np.int32)
+    features = rng.normal(size=(len(offsets) - 1, graph.features)).astype(np.float32)
+    batches = np.split(np.arange(len(features)), np.cumsum([*map(len, lengths)])[:-1])
+    return Inputs(Tokens(ids, offsets), features, max(0, vocab_size - 1)), batches
 
 
 def with_best_batch_size(
@@ -373,14 +373,12 @@ class EngineRecord(BaseModel):
         machine: as of `_machine`.
         fastest: the engine that `auto` chose; "" before a measurement.
         batch_tokens: the fastest batch size by engine, in tokens.
-        checked: engines whose prices agree with the reference.
         without_gpu: there was an NVIDIA GPU that could not be used.
     """
 
     machine: str
     fastest: str = ""
     batch_tokens: dict[str, int] = {}
-    checked: list[str] = []
     without_gpu: bool = False
 
 

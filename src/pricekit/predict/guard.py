@@ -1,0 +1,225 @@
+"""The guard of an engine of another package: it compares prices with the reference's on the rows that are priced.
+
+Bundles contain no training rows, so no comparison ahead of a prediction sees real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from pricekit.core.registry import Entry
+from pricekit.errors import PluginError
+from pricekit.features.preprocess import Inputs
+from pricekit.io.log import logger
+from pricekit.wording import shorten
+
+if TYPE_CHECKING:
+    from pricekit.predict.engines import LoadedEngine
+
+REFERENCE = "ort-cpu"
+"""The engine whose prices all others must match."""
+
+MAX_DIFFERENCE = 0.02
+"""Maximum relative price difference from the reference: some engines compute float16 weights in bfloat16."""
+
+MAX_CHANGE = 1e-3
+"""Maximum relative price difference between two runs of one batch.
+
+Engines repeat themselves to the bit, or, if a GPU adds in another order each time, to about 1e-6 in float32. Those that
+compute products in bfloat16 add them in float32.
+"""
+
+WHOLE, TOKENS = 4, 4096
+"""The number of batches that are compared at first; the maximum number of tokens that the reference prices of each."""
+
+LARGER = 1.5
+"""Later, a batch is compared if it has more rows or longer ones, by this factor, than those compared before."""
+
+BEYOND = 1.05
+"""A price is compared if it is higher or lower, by this factor, than those compared before."""
+
+EVERY, AT_LIMIT = 1000, 50
+"""The number of rows after which three are compared, whatever their prices; what a call adds to that number if one of
+its prices is at least as high, or as low, as those compared before. So a cap shows soon, even if a server prices single
+rows, and a product that is asked for all the time costs little."""
+
+
+class Guard:
+    """Compares an engine's prices with the reference's; once they differ, each further call fails.
+
+    At first it compares whole batches, and prices them twice; then the highest price, the lowest one and a random one
+    of each call, or of several small ones. Threads may share a guard; comparisons take turns.
+    """
+
+    def __init__(self, entry: Entry, open_reference: Callable[[], LoadedEngine]) -> None:
+        """Create the guard of the engine of an entry; the reference is opened when it is needed first."""
+        self._engine = f"the engine '{entry.name}' of {entry.package} {entry.version}"
+        self._facts = {"kind": "engine", "name": entry.name, "package": entry.package}
+        self._open: Callable[[], LoadedEngine] | None = open_reference
+        self._reference: LoadedEngine | None = None
+        self._lock = threading.Lock()
+        self._failure: PluginError | None = None
+        self._random = np.random.default_rng()
+        self._whole = WHOLE  # batches still to compare
+        self._most = self._longest = 0  # rows and tokens of compared batches
+        self._lowest, self._highest = np.inf, 0.0  # of compared prices
+        self._due = 0
+
+    def require_prices(self, prices: Any, rows: int) -> np.ndarray:
+        """Return an engine's prices of a batch; raise PluginError unless they are a float32 array (rows,)."""
+        if isinstance(prices, np.ndarray) and prices.dtype == np.float32 and prices.shape == (rows,):
+            return prices
+        described = shorten(repr(prices), 80)
+        if isinstance(prices, np.ndarray):
+            described = f"{prices.dtype} of shape {prices.shape}"
+        raise self._error(
+            f"{self._engine} returned {described} for a batch of {rows} rows; expected a numpy array, float32 of shape "
+            f"({rows},)"
+        )
+
+    def check(
+        self, engine: LoadedEngine, inputs: Inputs, batches: Sequence[np.ndarray], prices: np.ndarray
+    ) -> None:
+        """Compare some of the prices of one call.
+
+        Args:
+            engine: the engine, which prices whole batches again.
+            inputs: of N rows.
+            batches: the rows of each batch that was priced, the shortest first.
+            prices: float32 (N,).
+
+        Raises:
+            PluginError: prices differ, now or in an earlier call.
+        """
+        if not batches:
+            return
+        with self._lock:
+            if self._failure is not None:
+                raise PluginError(
+                    str(self._failure), parameters=self._failure.parameters, **self._failure.facts
+                )
+            self._compare_whole_batches(engine, inputs, batches, prices)
+            self._compare_extremes(inputs, batches, prices)
+
+    def _compare_whole_batches(
+        self, engine: LoadedEngine, inputs: Inputs, batches: Sequence[np.ndarray], prices: np.ndarray
+    ) -> None:
+        """Compare some batches at first, and later those that are larger than all before."""
+        places = (len(batches) - 1, 0, int(np.argmax([*map(len, batches)])), len(batches) // 2)
+        for batch in (batches[place] for place in dict.fromkeys(places)):
+            length = int(inputs.tokens.lengths[batch].max())
+            if self._whole or len(batch) > LARGER * self._most or length > LARGER * self._longest:
+                self._compare_whole(engine, inputs, batch, prices)
+                self._whole = max(0, self._whole - 1)
+                self._most, self._longest = max(self._most, len(batch)), max(self._longest, length)
+
+    def _compare_whole(
+        self, engine: LoadedEngine, inputs: Inputs, batch: np.ndarray, prices: np.ndarray
+    ) -> None:
+        tokens = len(batch) * int(inputs.tokens.lengths[batch].max())
+        self._compare(inputs, batch[:: -max(1, tokens // TOKENS)], prices, [batch])
+        again = engine.price_rows(inputs, batch)
+        usable = is_price(prices[batch])  # where they are not, the reference's are not, either
+        first, again = prices[batch][usable], again[usable]
+        if (place := _most_different(again, first, MAX_CHANGE)) is not None:
+            self._refuse(
+                f"{self._engine} returned two prices for the same row of the same batch of {len(batch)} rows, first "
+                f"{first[place]:.6g} and then {again[place]:.6g}; expected the same, up to {100 * MAX_CHANGE:g}%"
+            )
+
+    def _compare_extremes(self, inputs: Inputs, batches: Sequence[np.ndarray], prices: np.ndarray) -> None:
+        rows = np.concatenate(batches)
+        some = prices[rows]
+        low, high = some.min(), some.max()  # NaN if any is
+        self._due += len(rows) + (0 if self._lowest < low <= high < self._highest else AT_LIMIT)
+        within = self._lowest / BEYOND <= low <= high <= self._highest * BEYOND
+        if self._due >= EVERY or not within:
+            self._due = 0
+            places = {int(some.argmin()), int(some.argmax()), int(self._random.integers(len(rows)))}
+            self._compare(inputs, rows[sorted(places)], prices, batches)
+
+    def _compare(
+        self, inputs: Inputs, rows: np.ndarray, prices: np.ndarray, batches: Sequence[np.ndarray]
+    ) -> None:
+        """Compare the prices of some rows of these batches with the reference's; without one, do nothing."""
+        reference = self._opened()
+        if reference is None:
+            return
+        expected, actual = reference.price_rows(inputs, rows), prices[rows]
+        usable = is_price(expected)  # where they are not, the graph is the cause
+        rows, expected, actual = rows[usable], expected[usable], actual[usable]
+        if (worst := _most_different(actual, expected, MAX_DIFFERENCE)) is not None:
+            batch = next(batch for batch in batches if rows[worst] in batch)
+            place = int(np.flatnonzero(batch == rows[worst])[0])
+            self._refuse(
+                f"{self._engine} returned the price {actual[worst]:.6g} for row {place + 1} of a batch of "
+                f"{len(batch)} rows; {REFERENCE} returns {expected[worst]:.6g}, and {100 * MAX_DIFFERENCE:g}% is the "
+                "largest difference allowed"
+            )
+        if len(actual):
+            self._lowest = min(self._lowest, float(actual.min()))
+            self._highest = max(self._highest, float(actual.max()))
+
+    def _opened(self) -> LoadedEngine | None:
+        if self._open is not None:
+            try:
+                self._reference = self._open()
+            except PluginError as error:
+                logger.warning(
+                    f"nothing can be compared with the prices of {self._engine}, so wrong ones would not be noticed: "
+                    f"{error}"
+                )
+            self._open = None  # which holds the graph
+        return self._reference
+
+    def _refuse(self, problem: str) -> NoReturn:
+        """Raise the error about a difference, now and in each further call."""
+        self._failure = self._error(problem)
+        raise self._failure
+
+    def _error(self, problem: str) -> PluginError:
+        advice = f"Choose the engine {REFERENCE}, and report this to the author of {self._facts['package']}"
+        return PluginError(f"{problem}. {advice}", parameters=("engine",), **self._facts)
+
+
+def is_price(values: np.ndarray) -> np.ndarray:
+    """Return whether values are finite and above 0, bool (N,)."""
+    return np.asarray(np.isfinite(values) & (values > 0))
+
+
+def _most_different(prices: np.ndarray, expected: np.ndarray, most: float) -> int | None:
+    """Return the place of the price that differs most from the expected one; None if none differs by more than `most`.
+
+    A price that is not a number differs most.
+    """
+    differences = relative_differences(prices, expected)
+    worst = int(differences.argmax()) if len(differences) else None
+    return None if worst is None or differences[worst] <= most else worst
+
+
+def relative_differences(prices: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return |price - expected| / expected, float64 (N,); infinite where it is no number."""
+    with np.errstate(all="ignore"):
+        differences = np.abs(prices.astype(np.float64) - expected) / expected
+    return np.where(np.isnan(differences), np.inf, differences)
+
+
+def agree(
+    engine: LoadedEngine, reference: LoadedEngine, inputs: Inputs, batches: Sequence[np.ndarray]
+) -> bool:
+    """Return whether an engine prices some batches twice, both times like the reference; False if it fails."""
+    try:
+        for batch in batches:
+            expected = reference.price_rows(inputs, batch)
+            first, again = (engine.price_rows(inputs, batch).copy() for _ in range(2))
+            if _most_different(first, expected, MAX_DIFFERENCE) is not None:
+                return False
+            if _most_different(again, first, MAX_CHANGE) is not None:
+                return False
+    except Exception:  # it loads the graph, but cannot run it
+        return False
+    return True
