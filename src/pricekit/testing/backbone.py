@@ -315,7 +315,7 @@ def _output(make: Make, texts: Sequence[str]) -> None:
 def _every_token(make: Make, texts: Sequence[str]) -> None:
     built = build(make, texts)
     size, width = built.tokenizer.get_vocab_size(), built.batches[0][0].shape[1]
-    for ids in torch.arange(size).split(ROWS * width):
+    for ids in torch.split(torch.arange(size), ROWS * width):
         rows = functional.pad(ids, (0, -len(ids) % width)).view(-1, width)
         try:
             encoding = built.encoder(rows, torch.ones_like(rows))
