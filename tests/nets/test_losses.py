@@ -1,12 +1,24 @@
 import math
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.metrics import smape
-from pricekit.nets.losses import LogHuber, LogPrice, Pinball, SmapeLoss, log_l1, log_l2, mape
+from pricekit.nets.losses import (
+    LogHuber,
+    LogPrice,
+    Pinball,
+    SmapeLoss,
+    aimed_price,
+    log_l1,
+    log_l2,
+    mape,
+    undeclared_aim,
+)
 from pricekit.nets.losses import smape as smape_loss
 
 LOSSES = [
@@ -136,3 +148,31 @@ def test_smape_is_focal_smape_with_gamma_0_to_the_bit():
     assert torch.equal(values[0], (2 * torch.tanh(loss.link.distance(raw, price).abs() / 2)).mean())
     assert torch.equal(*values)
     assert torch.equal(*gradients)
+
+
+class Euros(LogPrice):
+    """The square of an error in the currency, whose raw output is a price."""
+
+    def terms(self, raw, price):
+        return (raw - price).square()
+
+    def to_price(self, raw):
+        return raw.clamp(1e-3, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("make", "quantile"),
+    [(log_l1, 0.5), (log_l2, 0.5), (Euros, 0.6), (mape, 0.31)]
+    + [(partial(Pinball, Pinball.Options(quantile=q)), q) for q in (0.1, 0.3, 0.9)],
+)
+def test_the_price_at_which_a_loss_aims(make, quantile):
+    price = torch.from_numpy(np.random.default_rng(0).lognormal(2, 0.5, 4001))
+    loss = make()
+    loss.fit(price)
+    below = float((price <= aimed_price(loss, price)).double().mean())
+    assert below == pytest.approx(quantile, abs=0.02)
+    loss.central = True
+    undeclared = undeclared_aim(loss)
+    assert undeclared is None if 0.25 <= quantile <= 0.75 else undeclared == pytest.approx(quantile, abs=0.01)
+    loss.central = False
+    assert undeclared_aim(loss) is None

@@ -5,19 +5,24 @@ import sys
 import types
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 from conftest import tiny_config
+from pricekit import plugin
 from pricekit.config.resolve import configure
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
-from pricekit.errors import PluginError
+from pricekit.errors import ConfigError, PluginError
+from pricekit.evaluation.held_out import read_held_out
+from pricekit.evaluation.scores import goal_of
 from pricekit.io.record import state_of
+from pricekit.metrics import smape
 from pricekit.nets.bag import Bag
-from pricekit.nets.losses import SmapeLoss
+from pricekit.nets.losses import LogPrice, SmapeLoss
 from pricekit.runs.prepare import check_rates
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
@@ -208,6 +213,189 @@ def test_a_policy_that_cannot_train_the_backbone(register, catalog, tmp_path, ra
     register("policy", DenseOnly)
     with raises(PluginError, kind="policy", name="toy", package="toy-package"):
         _train(catalog, tmp_path, policy={"name": "toy"})
+
+
+def policy_with(optimizer=None, **parts):
+    """A policy that trains bag, with an optimizer of (model, learning rate)."""
+    parts |= {"defaults": {}}
+    if optimizer:
+        parts["optimizer"] = lambda s, model, training, fused: optimizer(model, training.learning_rate)
+    return type("Made", (plugin.Policy,), parts)
+
+
+class Forgets(plugin.RowwiseAdagrad):
+    """Cannot load the state that it saved."""
+
+    def load_state_dict(self, state):
+        raise KeyError("momentum")
+
+
+class Nested(plugin.RowwiseAdagrad):
+    """Keeps a dict in its state."""
+
+    def step(self, closure=None):
+        super().step()
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["moments"] = {"first": 1.0}
+
+
+class StopsAfter(plugin.RowwiseAdagrad):
+    """Fails at its 13th step, in the second epoch."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        super().step()
+        self.steps += 1
+        if self.steps == 13:
+            raise ArithmeticError("of mine")
+
+
+def momentum(model, rate):
+    return torch.optim.SGD(model.parameters(), rate, momentum=0.9)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        policy_with(momentum),
+        policy_with(lambda model, rate: Forgets(model.parameters(), rate)),
+        policy_with(lambda model, rate: Nested(model.parameters(), rate)),
+        policy_with(schedule=lambda s, step, warmup, total: 1.5),
+        policy_with(schedule=lambda s, step, warmup, total: None),
+        policy_with(schedule=lambda s, step, warmup, total: torch.tensor(1.0)),
+        policy_with(schedule=lambda s, step, warmup, total: 1 / (total - step)),
+    ],
+)
+def test_a_policy_that_would_fail_after_the_first_epoch(register, catalog, tmp_path, policy, raises):
+    register("policy", policy)
+    with raises(PluginError, kind="policy", name="toy", package="toy-package"):
+        _train(catalog, tmp_path, policy={"name": "toy"})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_that_fails_later_is_named(register, catalog, tmp_path, raises):
+    register("policy", policy_with(lambda model, rate: StopsAfter(model.parameters(), rate)))
+    with raises(PluginError, kind="policy", name="toy", package="toy-package"):
+        _train(catalog, tmp_path, policy={"name": "toy"}, training={"epochs": 3})
+
+
+def after(calls, call):
+    """Return a method that raises IndexError after some calls."""
+    counted = itertools.count()
+
+    def method(self, *arguments):
+        if next(counted) >= calls:
+            raise IndexError("of mine")
+        return call(self, *arguments)
+
+    return method
+
+
+def test_a_backbone_that_fails_later_is_named(register, catalog, tmp_path, raises):
+    encoder = type("Made", (MeanEncoder,), {"forward": after(8, MeanEncoder.forward)})
+    register("backbone", _backbone(encoder))
+    with raises(PluginError, kind="backbone", name="toy", package="toy-package"):
+        _train(catalog, tmp_path, backbone={"name": "toy"})
+    assert state_of(tmp_path / "run").name == "unfinished"
+
+
+@pytest.mark.parametrize("method", ["terms", "to_price"])
+def test_a_loss_that_fails_later_is_named(register, catalog, tmp_path, raises, method):
+    def change(self, raw, *price):
+        if 9 < len(raw) < 99:  # more rows than are tried first, and fewer than its aim is found with
+            raise IndexError("of mine")
+        return getattr(SmapeLoss, method)(self, raw, *price)
+
+    register("loss", type("Made", (SmapeLoss,), {method: change}))
+    with raises(PluginError, kind="loss", name="toy", package="toy-package"):
+        _train(catalog, tmp_path, loss={"name": "toy"})
+    assert state_of(tmp_path / "run").name == "unfinished"
+
+
+class HalfWay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, raw):
+        return raw.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if len(gradient) > 8:
+            raise IndexError("of mine")
+        return gradient
+
+
+def test_a_gradient_that_fails_names_backbone_and_loss(register, catalog, tmp_path, raises):
+    parts = {"terms": lambda s, raw, price: SmapeLoss.terms(s, HalfWay.apply(raw), price)}
+    register("loss", type("Made", (SmapeLoss,), parts))
+    with raises(PluginError, "backbone", "loss"):
+        _train(catalog, tmp_path, loss={"name": "toy"})
+
+
+class ForwardOnly(nn.Module):
+    """A loss as it was before terms."""
+
+    def __init__(self):
+        super().__init__()
+        self.link = LogPrice()
+
+    def fit(self, price):
+        self.link.fit(price)
+
+    def forward(self, raw, price):
+        return self.link.distance(raw, price).square().mean()
+
+    def to_price(self, raw):
+        return self.link.to_price(raw)
+
+
+def test_a_loss_without_terms_trains_without_weights(register, catalog, tmp_path, raises):
+    register("loss", ForwardOnly)
+    _train(catalog, tmp_path, loss={"name": "toy"})
+    weighted = tmp_path / "weighted.csv"
+    pd.read_csv(catalog).assign(weight=2.0).to_csv(weighted, index=False)
+    with raises(ConfigError, "weight", "loss"):
+        _train(weighted, tmp_path / "other", loss={"name": "toy"}, columns={"weight": "weight"})
+
+
+class High(LogPrice):
+    """The 0.9 quantile of the price, without a word about it."""
+
+    def terms(self, raw, price):
+        distance = self.distance(raw, price)
+        return torch.maximum(-0.9 * distance, 0.1 * distance)
+
+
+class InTheClass(SmapeLoss):
+    """Keeps the center of its prices where every instance has it."""
+
+    center = 0.0
+
+    def fit(self, price):
+        type(self).center = float(price.log().mean())
+
+    def to_price(self, raw):
+        return (raw + self.center).clamp(-40, 40).exp()
+
+
+@pytest.mark.parametrize("loss", [High, InTheClass])
+def test_a_loss_whose_prices_would_be_wrong(register, catalog, tmp_path, raises, loss):
+    register("loss", loss)
+    with raises(PluginError, "loss"):
+        _train(catalog, tmp_path, loss={"name": "toy"})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_central_has_learned_something(register, tmp_path):
+    """Its prices are far above most true ones, and it is compared with the constant that it aims at."""
+    register("loss", type("Declared", (High,), {"central": False}))
+    table = make_catalog(600, seed=1)
+    facts = train(
+        Source(table), tiny_config({"loss": {"name": "toy"}, "training": {"epochs": 8}}), tmp_path / "run"
+    )
+    assert not goal_of(facts).missed
+    known = read_held_out(tmp_path / "run").price
+    assert facts["constant_score"] > 1.2 * smape(np.full(len(known), np.median(known)), known)
 
 
 def test_wrong_defaults_name_the_policy(register, raises):

@@ -1,8 +1,10 @@
 """The checks of a backbone: built-in backbones pass, and each check detects a faulty one."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tokenizers import models, processors
@@ -17,6 +19,7 @@ from pricekit.nets.transformer import (
     SmallTransformer,
     UnpaddedOptions,
 )
+from pricekit.table import Columns, read_frame
 from pricekit.testing import CheckFailed, check_backbone
 from pricekit.text.tokens import train_bpe
 from tests.nets.test_contract import tiny
@@ -142,6 +145,128 @@ class KeepsOutside(MeanEncoder):
         return super().forward(input_ids, attention_mask) * self.scale
 
 
+class Positions(MeanEncoder):
+    """Has 64 positions, whatever max_length says."""
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.position = nn.Embedding(64, WIDTH)
+
+    def pooled(self, input_ids, attention_mask):
+        mask = attention_mask[:, :, None].float()
+        position = self.position(torch.arange(input_ids.shape[1]))
+        return ((self.embedding(input_ids) + position) * mask).sum(1) / mask.sum(1)
+
+
+class Part(MeanEncoder):
+    """Adds what `make` returns, which is 1 of each unit, stored in `scale` as it is."""
+
+    make = None
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.scale = type(self).make()
+
+    def forward(self, input_ids, attention_mask):
+        scale = self.scale[0] if isinstance(self.scale, list) else self.scale
+        encoding = super().forward(input_ids, attention_mask)
+        return scale(encoding) if isinstance(scale, nn.Module) else scale * encoding
+
+
+def holding(make):
+    return changed(encoder_class=type("Encoder", (Part,), {"make": staticmethod(make)}))
+
+
+class ByHash(MeanEncoder):
+    """Shifts the ids by Python's hash of a text."""
+
+    def pooled(self, input_ids, attention_mask):
+        return super().pooled((input_ids + hash("tea")) % self.embedding.num_embeddings, attention_mask)
+
+
+class ByHashAtFirst(MeanEncoder):
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.shift = hash("tea") % 7
+
+    def pooled(self, input_ids, attention_mask):
+        return super().pooled((input_ids + self.shift) % self.embedding.num_embeddings, attention_mask)
+
+
+class Bags(MeanEncoder):
+    """Looks up and averages in one operation, which sees no mask."""
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.embedding = nn.EmbeddingBag(vocab_size, WIDTH)
+
+    def pooled(self, input_ids, attention_mask):
+        return self.embedding(input_ids)
+
+
+class InTheClass(Right):
+    """Stores in the class how many tokens it was trained on."""
+
+    tokens = 1
+
+    def encoder(self, architecture, tokenizer, tokens):
+        if tokens is not None:
+            type(self).tokens = len(tokens.ids)
+        encoder = MeanEncoder(architecture["size"])
+        encoder.forward = lambda ids, mask: MeanEncoder.forward(encoder, ids, mask) * type(self).tokens
+        return encoder
+
+
+class Normed(MeanEncoder):
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.norm = nn.BatchNorm1d(WIDTH, track_running_stats=False)
+
+    def forward(self, input_ids, attention_mask):
+        return self.norm(super().forward(input_ids, attention_mask))
+
+
+class Fitted(MeanEncoder):
+    """A weight of tokens that no checkpoint contains."""
+
+    def __init__(self, vocab_size, persistent=False):
+        super().__init__(vocab_size)
+        self.register_buffer("idf", torch.ones(vocab_size), persistent=persistent)
+
+    def pooled(self, input_ids, attention_mask):
+        mask = (self.idf[input_ids] * attention_mask)[:, :, None]
+        return (self.embedding(input_ids) * mask).sum(1) / mask.sum(1)
+
+
+class Idf(Right):
+    def encoder(self, architecture, tokenizer, tokens):
+        encoder = Fitted(architecture["size"])
+        if tokens is not None:
+            encoder.idf[tokens.ids[0]] = 9.0
+        return encoder
+
+
+class Remembers(Right):
+    """Stores in itself what it needs later."""
+
+    def tokenizer(self, texts):
+        trained = super().tokenizer(texts)
+        self.size = trained.get_vocab_size()
+        return trained
+
+    def encoder(self, architecture, tokenizer, tokens):
+        return MeanEncoder(self.size)
+
+
+def shuffled(self, texts):
+    texts = list(texts)
+    return Right.tokenizer(self, np.random.default_rng().choice(texts, len(texts) // 2).tolist())
+
+
+def without_padding(self, texts):
+    return train_bpe(texts, 300, ["Item", "[UNK]"], unknown="[UNK]")
+
+
 class ZeroGate(MeanEncoder):
     """A gate that starts at zero hides the layers below; this is not an error."""
 
@@ -161,48 +286,87 @@ WRONG = {
     "max_length is None or a number": [
         changed(max_length=0),
         changed(max_length="512"),
+        changed(max_length=512.0),
     ],
     "trains a tokenizer": [
         tokenizing(lambda t: t.model),
         tokenizing(lambda t: t.enable_padding(pad_id=300)),
         tokenizing(lambda t: setattr(t, "model", models.WordLevel({"[PAD]": 0}, "[U]"))),
+        changed(tokenizer=without_padding),
+        tokenizing(lambda t: t.enable_padding(pad_id=40)),
     ],
+    "tokenizer is the same each time": [changed(tokenizer=shuffled)],
     "tokenizer survives JSON": [tokenizing(drop_merges)],
     "tokenizer accepts every text": [tokenizing(end_with_unknown_id)],
     "architecture is JSON": [
         changed(architecture=lambda s, t: {"size": np.int64(300)}),
         changed(architecture=lambda s, t: ["a"]),
+        changed(architecture=lambda s, t: {"scale": float("nan")}),
+        changed(architecture=lambda s, t: {"folder": Path("weights")}),
     ],
     "hidden_size and members": [
         encoding(members=3),
         encoding(hidden_size=None),
         changed(encoder=lambda s, a, t, tokens: len),
+        encoding(members=0),
     ],
     "layers and embedding belong to the encoder": [
         encoding(layers=property(lambda s: [s.embedding, s.embedding])),
         encoding(layers=property(lambda s: [nn.Linear(1, 1)])),
+        encoding(layers=property(lambda s: [s.linear])),
+    ],
+    "holds weights in parameters and buffers": [
+        holding(lambda: torch.ones(WIDTH)),
+        holding(lambda: torch.ones(WIDTH, requires_grad=True)),
+        holding(lambda: [nn.Linear(WIDTH, WIDTH)]),
+    ],
+    "encodes every token": [changed(architecture=lambda s, t: {"size": t.get_vocab_size() - 1})],
+    "encodes texts of max_length": [
+        changed(encoder_class=Positions, max_length=None),
+        changed(encoder_class=Positions, max_length=65),
     ],
     "encodes as float32 (B, hidden_size)": [
         encoding(hidden_size=5),
         after(lambda s, x, ids, mask: x.double()),
         after(lambda s, x, ids, mask: x / (mask.sum(1, keepdim=True) > 1)),
+        after(lambda s, x, ids, mask: x.half()),
+        after(lambda s, x, ids, mask: (x,)),
+        after(lambda s, x, ids, mask: s.embedding(ids)),
     ],
     "padding changes nothing": [
         encoding(pooled=lambda s, ids, mask: s.embedding(ids).mean(1)),
         after(lambda s, x, ids, mask: x / ids.shape[1]),
+        after(lambda s, x, ids, mask: x + s.embedding(ids[:, -1])),
+        encoding(pooled=lambda s, ids, mask: s.embedding(ids).amax(1)),
+        changed(encoder_class=Bags),
     ],
-    "independent of the other rows of the batch": [after(lambda s, x, ids, mask: x - x.mean(0))],
-    "deterministic": [after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True))],
+    "independent of the other rows of the batch": [
+        after(lambda s, x, ids, mask: x - x.mean(0)),
+        changed(encoder_class=Normed),
+        after(lambda s, x, ids, mask: x / x.norm()),
+    ],
+    "deterministic": [
+        after(lambda s, x, ids, mask: nn.functional.dropout(x, 0.5, True)),
+        after(lambda s, x, ids, mask: x + 0 * ids.clamp_(max=9)[:, :1]),
+        after(lambda s, x, ids, mask: x * float(np.random.default_rng().uniform())),
+    ],
     "gradient reaches every parameter": [
         changed(encoder_class=WithUnused),
         after(lambda s, x, ids, mask: x.detach() + s.linear.bias),
         after(lambda s, x, ids, mask: x - x),
+        encoding(pooled=lambda s, ids, mask: MeanEncoder.pooled(s, ids, mask).detach()),
     ],
     "checkpointing changes nothing": [changed(encoder_class=Checkpointed)],
     "a deep copy is independent": [changed(encoder_class=Closure)],
     "reopens from a run": [
         changed(encoder_class=KeepsOutside),
         changed(encoder=lambda s, a, t, tokens: MeanEncoder(len(tokens.ids))),
+        Idf,
+        Remembers,
+        InTheClass,
+        changed(encoder_class=ByHash),
+        changed(encoder_class=ByHashAtFirst),
+        changed(encoder=lambda s, a, t, tokens: MeanEncoder(int(tokens.ids.max()) + 1)),
     ],
     "exports exactly": [
         after(lambda s, x, ids, mask: x * (1.01 if torch.compiler.is_exporting() else 1.0)),
@@ -268,3 +432,19 @@ def test_a_faulty_backbone_fails_its_check(name, make, raises):
 
 def test_every_check_has_a_faulty_plugin_that_fails_it():
     assert set(WRONG) == {check.name for check in check_backbone(Right)}
+
+
+def test_the_texts_of_a_table_are_tried(raises):
+    def tokenizer(self, texts):
+        if any("mate" in text for text in texts):
+            raise ValueError("no mate")
+        return Right.tokenizer(self, texts)
+
+    table = read_frame(pd.DataFrame({"title": ["yerba mate", "tea"]}), Columns(("title",), None))
+    without, tried = (
+        next(c for c in check_backbone(changed(tokenizer=tokenizer), rows) if c.name == "trains a tokenizer")
+        for rows in (None, table)
+    )
+    without()
+    with raises(CheckFailed):
+        tried()

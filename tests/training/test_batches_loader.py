@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pricekit.config import RunConfig
+from pricekit.errors import PluginError
 from pricekit.features.preprocess import Inputs
 from pricekit.io.interrupts import defer_interrupts
 from pricekit.text.tokens import Tokens
@@ -148,5 +149,5 @@ def test_an_error_while_a_batch_is_prepared_reaches_the_training_thread(examples
     def failing(input_ids, attention_mask, generator):
         raise ValueError("no such row")
 
-    with raises(ValueError):
+    with raises(PluginError, kind="backbone"):
         next(Loader(examples, speed(), CPU, failing)(ORDER))

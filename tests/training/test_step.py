@@ -7,7 +7,7 @@ from torch import nn
 
 from pricekit.config import HeadConfig
 from pricekit.config.resolve import configure
-from pricekit.errors import TrainingError
+from pricekit.errors import PluginError, TrainingError
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
@@ -103,7 +103,7 @@ def test_full_memory_in_the_optimizer_is_one_error(monkeypatch, raises):
 def test_other_errors_are_not_mistaken_for_full_memory(monkeypatch, raises):
     monkeypatch.setattr(Objective, "forward", full_memory(0, RuntimeError("shapes differ")))
     _, stepper = make()
-    with raises(RuntimeError):
+    with raises(PluginError, "backbone", "loss"):
         stepper.take([(0, batch_of(10), 1.0)], 0)
     assert stepper.parts == 1
 

@@ -249,7 +249,9 @@ class Loss:
 
     central: bool = True
     """False if the loss aims at another price than a central one, such as a high quantile. Then no feature's own
-    estimate of the price is mixed in."""
+    estimate of the price is mixed in, and a model is compared with the constant price at which the loss aims.
+
+    A loss that aims outside of the quantiles 0.25 to 0.75 of the price, and does not say so, is refused."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Reject the other order of base classes, in which the empty `forward` of torch would come first."""
@@ -265,9 +267,10 @@ class Loss:
     def terms(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
         """Return the loss of each raw output, (B, M), for raw outputs and true prices of this shape.
 
-        It is lowest where `to_price` gives the true price.
+        It is finite, lowest where `to_price` gives the true price, and depends on no other row or member. The same
+        arguments give the same value, in training and in evaluation mode.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no terms")
 
     def forward(self, raw: torch.Tensor, price: torch.Tensor) -> torch.Tensor:
         """Return the mean of `terms`, a scalar; a batch can be split into micro-batches and distributed to processes.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -96,6 +99,7 @@ class PriceModel(nn.Module):
         loss: see `pricekit.core.contracts.Loss`.
         features: number of feature columns, K.
         estimate: the column that is a complete estimate of the log price, if there is one.
+        names: of the backbone and the loss, by kind, for errors; empty: their exceptions stay as they are.
 
     Attributes:
         estimate_share: the share s of this estimate e in the price p^(1 - s) · exp(s · e), where p is the network's
@@ -106,9 +110,16 @@ class PriceModel(nn.Module):
     estimate_share = 0.0
 
     def __init__(
-        self, encoder: Any, head: HeadConfig, loss: Any, features: int, estimate: int | None = None
+        self,
+        encoder: Any,
+        head: HeadConfig,
+        loss: Any,
+        features: int,
+        estimate: int | None = None,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__()
+        self.names = dict(names)
         self.estimate = estimate
         self.encoder = encoder
         self.loss = loss
@@ -129,7 +140,8 @@ class PriceModel(nn.Module):
 
     def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, **prepared: Tensor) -> Tensor:
         """Return the raw output of each member, float32 (B, M)."""
-        encoding = self.encoder(input_ids, attention_mask, **prepared)
+        with self._calling("backbone", "encoding a batch"):
+            encoding = self.encoder(input_ids, attention_mask, **prepared)
         numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
@@ -151,17 +163,25 @@ class PriceModel(nn.Module):
         """
         raw = self.raw(input_ids, attention_mask, features, **prepared)
         actual = price[:, None].expand_as(raw)
-        if weight is None:
-            return cast(Tensor, self.loss(raw, actual))
-        return cast(Tensor, (self.loss.terms(raw, actual) * weight[:, None]).mean())
+        with self._calling("loss", "computing the loss of a batch"):
+            if weight is None:
+                return cast(Tensor, self.loss(raw, actual))
+            return cast(Tensor, (self.loss.terms(raw, actual) * weight[:, None]).mean())
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
         """Return the price of each row, float32 (B,), in the table's currency. The exporter traces this method."""
-        price = self.loss.to_price(self.raw(input_ids, attention_mask, features).mean(1))
+        raw = self.raw(input_ids, attention_mask, features)
+        with self._calling("loss", "turning raw outputs into prices"):
+            price = self.loss.to_price(raw.mean(1))
         if self.estimate is not None and self.estimate_share > 0:
             estimate = features[:, self.estimate] * self.estimate_share
             price = price.pow(1 - self.estimate_share) * estimate.exp()
         return cast(Tensor, price)
+
+    def _calling(self, kind: str, action: str) -> AbstractContextManager[None]:
+        """Return a context in which an exception names the plugin of a kind; an export names the model itself."""
+        named = kind in self.names and not torch.compiler.is_exporting()
+        return plugin_call(kind, self.names[kind], action) if named else nullcontext()
 
 
 def build_head(inputs: int, config: HeadConfig) -> nn.Sequential:
@@ -221,4 +241,5 @@ def build_model(
         encoder = plugins.backbone.encoder(architecture, preprocessor.tokenizer, tokens)
     features = preprocessor.features
     loss = copy.deepcopy(plugins.loss)  # a second pass begins with the loss as it was created
-    return PriceModel(encoder, config.head, loss, len(features.names), features.log_price)
+    names = {"backbone": config.backbone.name, "loss": config.loss.name}
+    return PriceModel(encoder, config.head, loss, len(features.names), features.log_price, names)

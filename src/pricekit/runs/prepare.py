@@ -5,11 +5,13 @@ A new folder is written after every plugin has processed a batch. An older run i
 
 from __future__ import annotations
 
+import copy
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,10 @@ from torch import Tensor
 
 from pricekit.config import RunConfig
 from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, State
+from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, Loss, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
@@ -34,6 +36,7 @@ from pricekit.io.mapped import folder_for_files, rows_read
 from pricekit.io.progress import progress
 from pricekit.io.record import REFIT, advance_to, begin, check_intact, read_intact
 from pricekit.nets.inference import to_tensors
+from pricekit.nets.losses import undeclared_aim
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
 from pricekit.runs.folder import (
     BACKBONE,
@@ -59,12 +62,19 @@ from pricekit.runs.split import ALLOW_LEAK, Source, Split, columns_of, load_spli
 from pricekit.runs.warm_start import WarmStart
 from pricekit.table import Columns, Table
 from pricekit.text.tokens import pad_id_of
-from pricekit.training.batches import PricedInputs
-from pricekit.training.checkpoint import LAST, EpochResult, recover_checkpoint
+from pricekit.training.batches import PricedInputs, steps_per_epoch
+from pricekit.training.checkpoint import (
+    LAST,
+    EpochResult,
+    Parts,
+    load_checkpoint,
+    recover_checkpoint,
+    save_checkpoint,
+)
 from pricekit.training.loop import Job
 from pricekit.training.machine import choose_precision
 from pricekit.training.parallel import Processes
-from pricekit.training.policies import Policy, Quick
+from pricekit.training.policies import Policy, Quick, rate_factor
 from pricekit.training.time_budget import feature_seconds
 
 _SAMPLE_ROWS = 64
@@ -149,12 +159,17 @@ ROWS = 8
 PADDED = 5
 PADDING_TOLERANCE = 1e-4
 
+_SCHEDULE_STEPS = 101
+
 
 def check_plugins(job: Job) -> None:
     """Run encoder, loss and optimizer on a few training rows; the model's weights and buffers stay the same.
 
+    A loss and a policy of others are also tried as a training uses them later. That keeps the random numbers, too.
+
     Raises:
         PluginError: a plugin breaks its contract; names the plugin.
+        ConfigError: the rows have weights, and the loss has no terms.
     """
     model, config, train = job.model, job.config, job.train
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -170,15 +185,85 @@ def check_plugins(job: Job) -> None:
         fits = isinstance(prices, Tensor) and prices.shape == (len(inputs[0]),)
         usable = fits and bool(prices.isfinite().all() and (prices > 0).all())
         _require(usable, "loss", name, "one finite, positive price per row from to_price", prices)
+    weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
+    if weight is not None and type(model.loss).terms is Loss.terms:
+        raise ConfigError(
+            f"the loss '{name}' cannot weigh rows: it has no method terms(raw, price), which returns the loss of each "
+            "row. Choose another loss, or leave the weights out",
+            parameters=("weight", "loss"),
+        )
     with plugin_call("loss", name, "computing the loss of a batch"):
-        weight = None if train.weight is None else torch.from_numpy(train.weight[:ROWS].astype(np.float32))
         loss = model.train().training_loss(*inputs, price, weight)
         _require(loss.ndim == 0 and loss.requires_grad, "loss", name, "a scalar with a gradient", loss)
         loss.backward()  # type: ignore[no-untyped-call]
     with plugin_call("policy", config.policy.name, "taking an optimizer step on this backbone"):
-        job.policy.optimizer(model, config.training, fused=True).step()
+        optimizer = job.policy.optimizer(model, config.training, fused=True)
+        optimizer.step()
+    with torch.random.fork_rng(devices=[]):
+        if is_of_others("loss", name):
+            _check_link(model.eval(), name, inputs, train.price)
+        if is_of_others("policy", config.policy.name):
+            _check_state(job, optimizer, lambda: model.train().training_loss(*inputs, price, weight))
+            _check_schedule(job)
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
+
+
+def is_of_others(kind: str, name: str) -> bool:
+    """Return whether a plugin is not a built-in one."""
+    return registry().get(kind, name).package != "pricekit"
+
+
+def _check_link(model: PriceModel, name: str, inputs: Sequence[Tensor], price: np.ndarray) -> None:
+    """Check that a loss keeps what it learned, and aims at a central price or says that it does not."""
+    with torch.no_grad(), plugin_call("loss", name, "fitting to other prices"):
+        before, other = model(*inputs), copy.deepcopy(model.loss)
+        other.fit(3 * torch.from_numpy(price))
+        kept = torch.equal(model(*inputs), before)
+        quantile = undeclared_aim(other)
+    if not kept:
+        raise PluginError(
+            f"the prices of the loss '{name}' change when another instance of it is fitted: it stores what fit learns "
+            "outside of its buffers, where no saved model has it; report it to the plugin's author",
+            parameters=("loss",),
+        )
+    if quantile is not None:
+        raise PluginError(
+            f"the loss '{name}' aims at the quantile {quantile:.2f} of the price, and does not say so: its `central` "
+            "is True, so a feature's own estimate would be mixed into its prices. Choose another loss, or write "
+            "central = False in its class",
+            parameters=("loss",),
+            quantile=quantile,
+        )
+
+
+def _check_state(job: Job, optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> None:
+    """Check that a checkpoint restores an optimizer, which has taken a step, and that this one takes the next."""
+    model, config, name = job.model, job.config, job.config.policy.name
+    with (
+        TemporaryDirectory() as folder,
+        plugin_call("policy", name, "saving and restoring the state of its optimizer"),
+    ):
+        path = Path(folder) / LAST
+        save_checkpoint(path, Parts(model, optimizer), {})
+        restored = job.policy.optimizer(model, config.training, fused=True)
+        try:
+            load_checkpoint(path, Parts(model, restored))
+        except TrainingError as error:
+            raise error.__cause__ or error from None
+    model.zero_grad(set_to_none=True)
+    loss().backward()  # type: ignore[no-untyped-call]
+    with plugin_call("policy", name, "taking an optimizer step after its state was restored"):
+        restored.step()
+
+
+def _check_schedule(job: Job) -> None:
+    """Check the learning rates of a whole training, at some of its steps and between them."""
+    steps = steps_per_epoch(job.train, job.config)
+    total, warmup = sum(steps), round(job.config.training.warmup_epochs * steps[0])
+    with plugin_call("policy", job.config.policy.name, "giving the learning rate of a step"):
+        for step in (*np.linspace(0, total, _SCHEDULE_STEPS).tolist(), *range(min(total, _SCHEDULE_STEPS))):
+            rate_factor(job.policy, step, warmup, total)
 
 
 def _check_encoder(model: PriceModel, config: RunConfig, ids: Tensor, mask: Tensor) -> None:

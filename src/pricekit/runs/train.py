@@ -26,8 +26,9 @@ from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact, state_of
 from pricekit.io.staging import keep_others, publish_pass
-from pricekit.metrics import metric_named, price_metrics
+from pricekit.metrics import Metric, metric_named, price_metrics
 from pricekit.nets.inference import predict
+from pricekit.nets.losses import aimed_price
 from pricekit.nets.network import PriceModel
 from pricekit.predict.intervals import fit_intervals
 from pricekit.runs.folder import (
@@ -53,7 +54,7 @@ from pricekit.runs.prepare import (
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import FirstPass, first_job, job_until, refit_job, refits, share_of_first
-from pricekit.runs.split import Source, load_split
+from pricekit.runs.split import Source, Split, load_split
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
 from pricekit.training.loop import Job, Stage, fit
@@ -238,7 +239,7 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
         "metric": job.config.metric,
         "metrics": price_metrics(prices, actual, job.config.metric, split.valid.weight),
         "estimate_share": job.model.estimate_share,
-        "constant_score": constant_score(split.valid, split.train, metric_named(job.config.metric)),
+        "constant_score": _constant_score(split, job.model.loss, metric_named(job.config.metric)),
         "plugins": [entry.facts() for entry in plugins_of(job.config)],
     }
 
@@ -289,6 +290,14 @@ def _with_estimate(
     if shares[best]:
         logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
     return mixed[best]
+
+
+def _constant_score(split: Split, loss: Any, metric: Metric) -> float:
+    """Return the score of the best constant price; for a loss that is not central, of the one that it aims at."""
+    if loss.central:
+        return constant_score(split.valid, split.train, metric)
+    price = aimed_price(loss, torch.from_numpy(split.train.known_price))
+    return metric(np.full(len(split.valid), price), split.valid.known_price, split.valid.weight)
 
 
 def warn_if_useless(goal: Goal) -> None:

@@ -62,7 +62,7 @@ def check_feature(make: Make, table: Table | None = None) -> list[Check]:
 
 
 def check_backbone(make: Make, table: Table | None = None) -> list[Check]:
-    """Return the checks of a backbone: tokenizer, shapes, padding, gradients, reopening, ONNX.
+    """Return the checks of a backbone: tokenizer, every token, lengths, padding, gradients, reopening, ONNX.
 
     Args:
         make: creates the plugin. Choose small sizes, because each check builds a new encoder.
@@ -80,7 +80,7 @@ def check_backbone(make: Make, table: Table | None = None) -> list[Check]:
 
 
 def check_loss(make: Make, by_hand: ByHand | None = None, table: Table | None = None) -> list[Check]:
-    """Return the checks of a loss: gradients, finite values, minimum at the true price, link to a price, ONNX.
+    """Return the checks of a loss: terms, gradients, finite values, minimum at the true price, its aim, link, ONNX.
 
     Args:
         make: creates the plugin.
@@ -103,6 +103,9 @@ def check_loss(make: Make, by_hand: ByHand | None = None, table: Table | None = 
 
 def check_policy(make: Make) -> list[Check]:
     """Return the checks of a policy: defaults, optimizer, schedule, resuming.
+
+    They train a small model with the backbone of the policy's defaults, or with a dense encoder instead of one that
+    starts with pretrained weights.
 
     Args:
         make: creates the plugin.

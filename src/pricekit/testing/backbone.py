@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,23 +37,32 @@ TOKENS = 64
 SPREAD = 4.0
 """The total size of the terms of a raw output; its rounding stays far below the tolerance."""
 
+MANY = 256
+"""The most texts of a table that are used."""
+
+UNLIMITED = 1024
+"""The number of tokens that an encoder without a max_length is tried with."""
+
 SHAPES = ((1, 1), (2, 7), (3, 17), (ROWS, LONGEST))
 
 
 def checks(table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_backbone`."""
-    return {
-        "has tokenizer, architecture and encoder": lambda make: require_methods(
-            make(), "tokenizer", "architecture", "encoder"
-        ),
-        "max_length is None or a number": _max_length,
+    texts = ordinary_texts()
+    if table is not None:
+        texts = [*texts, *table.text.iloc[:MANY].tolist()]
+    on_texts = {
         "trains a tokenizer": _tokenizer,
+        "tokenizer is the same each time": _same_tokenizer,
         "tokenizer survives JSON": _round_trip,
         "tokenizer accepts every text": _every_text,
         "architecture is JSON": _architecture,
         "hidden_size and members": _sizes,
         "layers and embedding belong to the encoder": _layers,
+        "holds weights in parameters and buffers": _holds_all,
         "encodes as float32 (B, hidden_size)": _output,
+        "encodes every token": _every_token,
+        "encodes texts of max_length": _longest,
         "padding changes nothing": _padding,
         "independent of the other rows of the batch": _batch_sensitivity,
         "deterministic": _twice,
@@ -59,6 +71,13 @@ def checks(table: Table | None = None) -> Checks:
         "a deep copy is independent": _deep_copy,
         "reopens from a run": _opens_again,
         "exports exactly": _exports,
+    }
+    return {
+        "has tokenizer, architecture and encoder": lambda make: require_methods(
+            make(), "tokenizer", "architecture", "encoder"
+        ),
+        "max_length is None or a number": _max_length,
+        **{name: partial(check, texts=texts) for name, check in on_texts.items()},
     }
 
 
@@ -94,27 +113,20 @@ class Built:
         return torch.cat([self.encoder(ids[row : row + 1, :n], mask[row : row + 1, :n]) for row, n in rows])
 
 
-def training_texts() -> list[str]:
+def training_texts(texts: Sequence[str]) -> list[str]:
     """Return texts to train tokenizers on, without the very long ones, which are slow."""
-    return [*ordinary_texts(), *(text for text in DIFFICULT_TEXTS if len(text) < SHORT)]
+    return [*texts, *(text for text in DIFFICULT_TEXTS if len(text) < SHORT)]
 
 
-def build(make: Make) -> Built:
+def build(make: Make, texts: Sequence[str]) -> Built:
     """Build tokenizer and encoder as training does."""
     plugin = make()
-    tokenizer = plugin.tokenizer(training_texts())
+    tokenizer = plugin.tokenizer(training_texts(texts))
     architecture = json.loads(json.dumps(plugin.architecture(tokenizer)))
     longest = min(LONGEST, plugin.max_length or LONGEST)
     room, pad_id = min(ROOM, longest - 1), pad_id_of(tokenizer)
-    texts = [
-        *ordinary_texts()[:4],
-        "",
-        "tea",
-        "Item Name: green tea, 12 oz",
-        DIFFICULT_TEXTS[4],
-        *ordinary_texts()[4:],
-    ]
-    tokens = encode(tokenizer, texts, longest - room, pad_id)
+    mixed = [*texts[:4], "", "tea", "Item Name: green tea, 12 oz", DIFFICULT_TEXTS[4], *texts[4:]]
+    tokens = encode(tokenizer, mixed, longest - room, pad_id)
     encoder = plugin.encoder(architecture, tokenizer, tokens)
     if not isinstance(encoder, nn.Module):
         fail(
@@ -134,8 +146,8 @@ def _max_length(make: Make) -> None:
         fail(f"max_length is {longest!r}", "None or an int of at least 1", "write max_length = None")
 
 
-def _trained(plugin: Any) -> Tokenizer:
-    tokenizer = plugin.tokenizer(training_texts())
+def _trained(plugin: Any, texts: Sequence[str]) -> Tokenizer:
+    tokenizer = plugin.tokenizer(training_texts(texts))
     if not isinstance(tokenizer, Tokenizer):
         fail(
             f"tokenizer returned {type(tokenizer).__module__}.{type(tokenizer).__qualname__}",
@@ -145,8 +157,8 @@ def _trained(plugin: Any) -> Tokenizer:
     return tokenizer
 
 
-def _tokenizer(make: Make) -> None:
-    tokenizer = _trained(make())
+def _tokenizer(make: Make, texts: Sequence[str]) -> None:
+    tokenizer = _trained(make(), texts)
     size, pad_id = tokenizer.get_vocab_size(), pad_id_of(tokenizer)
     if not 0 <= pad_id < size:
         fail(
@@ -160,13 +172,29 @@ def _tokenizer(make: Make) -> None:
             "at least one",
             "train on the given texts, or check the normalizer",
         )
+    if pad_id in np.unique(encode(tokenizer, texts, TOKENS, -1).ids):
+        fail(
+            f"the padding id {pad_id} is also the token {tokenizer.id_to_token(pad_id)!r} of texts",
+            "an id that no text contains",
+            "train with a special token such as [PAD] as the first one, or set its id by enable_padding",
+        )
 
 
-def _round_trip(make: Make) -> None:
-    tokenizer = _trained(make())
+def _same_tokenizer(make: Make, texts: Sequence[str]) -> None:
+    first, second = (_trained(make(), texts).to_str() for _ in range(2))
+    if first != second:
+        fail(
+            "the same texts give another tokenizer the second time",
+            "the same one, so that a training with the same seed can be repeated",
+            "use no random numbers, and sort what comes from a set",
+        )
+
+
+def _round_trip(make: Make, texts: Sequence[str]) -> None:
+    tokenizer = _trained(make(), texts)
     again = Tokenizer.from_str(tokenizer.to_str())
-    texts = training_texts()
-    for text, one, other in zip(texts, tokenizer.encode_batch(texts), again.encode_batch(texts), strict=True):
+    encoded = (one.encode_batch(training_texts(texts)) for one in (tokenizer, again))
+    for text, one, other in zip(training_texts(texts), *encoded, strict=True):
         if one.ids != other.ids:
             fail(
                 f"after a round trip through JSON, the tokenizer gives different ids for {text[:60]!r}",
@@ -175,8 +203,8 @@ def _round_trip(make: Make) -> None:
             )
 
 
-def _every_text(make: Make) -> None:
-    tokenizer = _trained(make())
+def _every_text(make: Make, texts: Sequence[str]) -> None:
+    tokenizer = _trained(make(), texts)
     ids = encode(tokenizer, DIFFICULT_TEXTS, TOKENS, pad_id_of(tokenizer)).ids
     size = tokenizer.get_vocab_size()
     if ids.min() < 0 or ids.max() >= size:
@@ -187,9 +215,9 @@ def _every_text(make: Make) -> None:
         )
 
 
-def _architecture(make: Make) -> None:
+def _architecture(make: Make, texts: Sequence[str]) -> None:
     plugin = make()
-    values = plugin.architecture(_trained(plugin))
+    values = plugin.architecture(_trained(plugin, texts))
     if not isinstance(values, dict):
         fail(
             f"architecture returned {shown(values)}", "a dict", "return {} if the options define the encoder"
@@ -204,8 +232,8 @@ def _architecture(make: Make) -> None:
         )
 
 
-def _sizes(make: Make) -> None:
-    encoder = build(make).encoder
+def _sizes(make: Make, texts: Sequence[str]) -> None:
+    encoder = build(make, texts).encoder
     hidden, members = getattr(encoder, "hidden_size", None), getattr(encoder, "members", None)
     if not (is_count(hidden) and is_count(members) and hidden >= members):
         fail(
@@ -219,9 +247,9 @@ def _sizes(make: Make) -> None:
         )
 
 
-def _layers(make: Make) -> None:
+def _layers(make: Make, texts: Sequence[str]) -> None:
     """`layers` and `embedding`, which select learning rates, hold parameters of the encoder, each once."""
-    encoder = build(make).encoder
+    encoder = build(make, texts).encoder
     own = {id(parameter) for parameter in encoder.parameters()}
     held = [id(parameter) for layer in getattr(encoder, "layers", ()) for parameter in layer.parameters()]
     table = getattr(encoder, "embedding", nn.Module())
@@ -231,11 +259,42 @@ def _layers(make: Make) -> None:
             "modules of the encoder, each in one layer",
             "list modules of the encoder, the embeddings first",
         )
+    sizes = {id(parameter): parameter.numel() for parameter in encoder.parameters()}
+    if held and sum(map(sizes.__getitem__, held)) < sum(sizes.values()) / 2:
+        fail(
+            "layers hold less than half of the encoder's parameters",
+            "all of its layers, because training.layer_decay leaves the others as they are",
+            "list all layers from the input up, the embeddings first",
+        )
 
 
-def _output(make: Make) -> None:
+def _holds_all(make: Make, texts: Sequence[str]) -> None:
+    """Every tensor in an attribute, and every module in a list or a dict, is saved and moved with the encoder."""
+    encoder = build(make, texts).encoder
+    own = {id(part) for part in (*encoder.modules(), *encoder.parameters(), *encoder.buffers())}
+    for path, module in encoder.named_modules():
+        for name, value in vars(module).items():
+            if name in _OF_TORCH:
+                continue
+            values = value.values() if isinstance(value, dict) else value
+            for part in values if isinstance(value, (list, tuple, dict)) else (value,):
+                if isinstance(part, (Tensor, nn.Module)) and id(part) not in own:
+                    fail(
+                        f"{'.'.join(filter(None, (path, name)))} holds a {type(part).__name__} that is no part of the "
+                        "encoder: it is not trained, not saved, and not moved to a GPU",
+                        "only parameters, buffers and modules",
+                        "use nn.Parameter for what is learned, register_buffer for what is fitted, and nn.ModuleList "
+                        "for several modules",
+                    )
+
+
+_OF_TORCH = frozenset(vars(nn.Module()))
+"""The attributes that a module has itself, such as its parameters."""
+
+
+def _output(make: Make, texts: Sequence[str]) -> None:
     """The output has the right shape and dtype and is finite."""
-    built = build(make)
+    built = build(make, texts)
     encoding, shape = built.encoding(), (len(built.batches[0][0]), built.encoder.hidden_size)
     if not is_float32(encoding, Tensor, shape):
         fail(
@@ -252,9 +311,48 @@ def _output(make: Make) -> None:
         )
 
 
-def _padding(make: Make) -> None:
+@torch.no_grad()
+def _every_token(make: Make, texts: Sequence[str]) -> None:
+    built = build(make, texts)
+    size, width = built.tokenizer.get_vocab_size(), built.batches[0][0].shape[1]
+    for ids in torch.split(torch.arange(size), ROWS * width):
+        rows = functional.pad(ids, (0, -len(ids) % width)).view(-1, width)
+        try:
+            encoding = built.encoder(rows, torch.ones_like(rows))
+        except (IndexError, RuntimeError) as error:
+            fail(
+                f"the encoder fails for an id from {ids[0]} to {ids[-1]}: {type(error).__name__}: {error}",
+                f"an encoding of each of the {size} ids of the vocabulary",
+                "size the embedding by tokenizer.get_vocab_size()",
+            )
+        if not encoding.isfinite().all():
+            fail(
+                f"the encoding of the ids {ids[0]} to {ids[-1]} is not finite",
+                "finite numbers",
+                "check its weights",
+            )
+
+
+@torch.no_grad()
+def _longest(make: Make, texts: Sequence[str]) -> None:
+    built, longest = build(make, texts), make().max_length
+    length = min(longest or UNLIMITED, UNLIMITED)
+    rows = _resized(built, 2, length, padded=False)
+    try:
+        encoding = built.encoder(*(torch.from_numpy(rows[name]) for name in ("input_ids", "attention_mask")))
+    except (IndexError, RuntimeError) as error:
+        fail(
+            f"the encoder fails for {length} tokens: {type(error).__name__}: {error}",
+            f"an encoding, because its max_length is {longest}",
+            "set max_length to the number of positions",
+        )
+    if not encoding.isfinite().all():
+        fail(f"the encoding of {length} tokens is not finite", "finite numbers", "set max_length")
+
+
+def _padding(make: Make, texts: Sequence[str]) -> None:
     """Padding, whatever its amount and ids, does not change the encoding."""
-    built = build(make)
+    built = build(make, texts)
     ids, mask = built.batches[0]
     other = functional.pad(torch.where(mask > 0, ids, ids.flip(1)), (0, built.room), value=int(ids[0, 0]))
     with torch.no_grad():
@@ -265,9 +363,9 @@ def _padding(make: Make) -> None:
     _require_close(built.rows_alone(mask.sum(1).tolist()), built.encoding(), "without padding", fix)
 
 
-def _batch_sensitivity(make: Make) -> None:
+def _batch_sensitivity(make: Make, texts: Sequence[str]) -> None:
     """A row alone has the encoding that it has in the batch; the length stays the same."""
-    built = build(make)
+    built = build(make, texts)
     rows, length = built.batches[0][0].shape
     fix = "compute no mean, norm or maximum over the rows of a batch"
     _require_close(built.rows_alone([length] * rows), built.encoding(), "alone in a batch", fix)
@@ -283,10 +381,18 @@ def _require_close(encoding: Tensor, expected: Tensor, condition: str, fix: str)
         )
 
 
-def _twice(make: Make) -> None:
+def _twice(make: Make, texts: Sequence[str]) -> None:
     """Evaluation mode uses no random numbers."""
-    built = build(make)
-    if not torch.equal(built.encoding(), built.encoding()):
+    built = build(make, texts)
+    before = [tensor.clone() for tensor in built.batches[0]]
+    same = torch.equal(built.encoding(), built.encoding())
+    if not all(map(torch.equal, built.batches[0], before)):
+        fail(
+            "the encoder changes the ids or the mask that it gets",
+            "no change",
+            "use no operation in place on input_ids and attention_mask",
+        )
+    if not same:
         fail(
             "in evaluation mode, the second call gives a different encoding",
             "bitwise equal encodings",
@@ -294,9 +400,9 @@ def _twice(make: Make) -> None:
         )
 
 
-def _gradients(make: Make) -> None:
+def _gradients(make: Make, texts: Sequence[str]) -> None:
     """Over several batches, gradients reach every trainable parameter; an embedding needs a batch with its token."""
-    built = build(make)
+    built = build(make, texts)
     encoder = built.encoder.train()
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         return
@@ -321,9 +427,9 @@ def _gradients(make: Make) -> None:
         )
 
 
-def _checkpointing(make: Make) -> None:
+def _checkpointing(make: Make, texts: Sequence[str]) -> None:
     """`gradient_checkpointing_enable`, if present, changes neither the encoding nor the gradients."""
-    built = build(make)
+    built = build(make, texts)
     if not hasattr(built.encoder, "gradient_checkpointing_enable"):
         return
     encoder, results = built.encoder.train(), []
@@ -350,9 +456,9 @@ def _alike(tensor: Tensor, expected: Tensor) -> bool:
     return torch.allclose(tensor, expected, rtol=1e-3, atol=TOLERANCE * float(expected.abs().max()))
 
 
-def _deep_copy(make: Make) -> None:
+def _deep_copy(make: Make, texts: Sequence[str]) -> None:
     """A deep copy, such as the moving average of the weights, is independent of the encoder."""
-    built = build(make)
+    built = build(make, texts)
     expected = built.encoding()
     twin = copy.deepcopy(built.encoder)
     with torch.no_grad():
@@ -366,24 +472,39 @@ def _deep_copy(make: Make) -> None:
         )
 
 
-def _opens_again(make: Make) -> None:
+def _opens_again(make: Make, texts: Sequence[str]) -> None:
     """Architecture, tokenizer and weights restore the encoder, as when a run is opened."""
-    built = build(make)
+    built = build(make, texts)
     tokenizer = Tokenizer.from_str(built.tokenizer.to_str())
-    fresh = make().encoder(built.architecture, tokenizer, None).eval()
-    stored_into(fresh, built.encoder)
-    if not torch.equal(built.encoding(fresh), built.encoding()):
+    expected = built.encoding()
+    build(make, texts[: len(texts) // 2])  # another encoder of the same process
+    with _other_hashes():
+        fresh = make().encoder(built.architecture, tokenizer, None).eval()
+        stored_into(fresh, built.encoder)
+        encoding = built.encoding(fresh)
+    if not torch.equal(encoding, expected):
         fail(
             "an encoder restored from architecture, tokenizer and weights has a different encoding",
             "bitwise equal encodings",
             "store learned or fitted values in parameters and buffers, choices in the options, and the sizes read "
-            "from a weights folder in architecture",
+            "from a weights folder in architecture; Python's hash() differs in each process: use zlib.crc32",
         )
 
 
-def _exports(make: Make) -> None:
+@contextmanager
+def _other_hashes() -> Iterator[None]:
+    """Let `hash` return other numbers for texts, as it does in another process."""
+    own = builtins.hash
+    builtins.hash = lambda value: own(value) ^ 1 if isinstance(value, (str, bytes)) else own(value)
+    try:
+        yield
+    finally:
+        builtins.hash = own
+
+
+def _exports(make: Make, texts: Sequence[str]) -> None:
     """The exported graph gives the prices of the model, for many shapes, with and without padding."""
-    built = build(make)
+    built = build(make, texts)
     model = PriceModel(built.encoder, HeadConfig(), smape(), FEATURES).eval()
     longest = built.batches[0][0].shape[1] + built.room
     _spread(model, _resized(built, ROWS, longest, padded=True))

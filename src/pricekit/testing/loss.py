@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
+from pricekit.core.contracts import Loss
 from pricekit.nets.inference import torch_engine
+from pricekit.nets.losses import raw_outputs, undeclared_aim
 from pricekit.predict.ort import load_cpu
 from pricekit.table import Table
 from pricekit.testing.data import batch, difference, ordinary_prices
@@ -21,16 +23,21 @@ from pricekit.wording import shorten
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
 EXPORT_TOLERANCE = 1e-4
 NEIGHBOURS = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0)
-FARTHEST = 2.0**30
+MANY = 512
+"""The most prices of a table that are checked one by one."""
 
 
 def checks(by_hand: ByHand | None = None, table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_loss`."""
-    checks: Checks = {
-        "is a module with terms and to_price": _is_made,
+    prices = torch.from_numpy(ordinary_prices())
+    if table is not None and table.price is not None:
+        prices = torch.from_numpy(table.known_price)
+    on_prices = {
+        "the same value twice": _twice,
         "buffers hold everything that fit learned": _holds_all,
         "a scalar with a gradient": _scalar,
-        "a mean over rows and members": _mean,
+        "terms are (B, M), and forward is their mean": _terms,
+        "a term depends on its row alone": _alone,
         "gradcheck in float64": _gradcheck,
         "finite for prices from 0.01 to 1e6": _finite,
         "minimum at the true price": _least,
@@ -38,15 +45,20 @@ def checks(by_hand: ByHand | None = None, table: Table | None = None) -> Checks:
         "prices increase with the raw output": _rising,
         "to_price exports": _exports,
     }
+    checks: Checks = {
+        "is a module with terms and to_price": _is_made,
+        **{name: partial(check, prices=prices) for name, check in on_prices.items()},
+        "aims at a central price, or says that it does not": _central,
+    }
     if by_hand is not None:
         checks["the value derived by hand"] = partial(_by_hand, case=by_hand)
     return checks
 
 
-def _fitted(make: Make, *, dtype: torch.dtype = torch.float32, price: Tensor | None = None) -> Any:
-    """Return a new loss, fitted to prices, by default to ordinary ones."""
+def _fitted(make: Make, prices: Tensor, dtype: torch.dtype = torch.float32) -> Any:
+    """Return a new loss, fitted to prices, float64 (N,)."""
     loss = make().to(dtype)
-    loss.fit(torch.from_numpy(ordinary_prices()) if price is None else price)
+    loss.fit(prices.clone())
     return loss
 
 
@@ -59,35 +71,62 @@ def _example(rows: int, members: int, dtype: torch.dtype = torch.float32) -> tup
 
 def _is_made(make: Make) -> None:
     loss = make()
-    require_methods(loss, "terms", "to_price")
+    own: Any = type(loss)
     if not isinstance(loss, nn.Module):
+        fail(f"{own.__name__} is not a torch.nn.Module", "one", "derive the class from torch.nn.Module")
+    if own.terms is Loss.terms and own.forward is not Loss.forward:
         fail(
-            f"{type(loss).__name__} is not a torch.nn.Module", "one", "derive the class from torch.nn.Module"
+            f"{own.__name__} defines forward, but not terms",
+            "terms(raw, price), the loss of each raw output, (B, M), which row weights multiply",
+            "rename forward to terms, and leave out its mean: forward is the mean of terms",
         )
+    require_methods(loss, "terms", "to_price")
 
 
-def _holds_all(make: Make) -> None:
-    loss, fresh = _fitted(make), make()
+def _twice(make: Make, prices: Tensor) -> None:
+    """The same arguments give the same values, whatever was computed before and whatever the mode is."""
+    loss, (raw, price) = _fitted(make, prices), _example(6, 3)
+    before, results = raw.clone(), []
+    with torch.no_grad():
+        for training in (True, True, False):
+            loss.train(training)
+            results.append((loss.terms(raw, price), loss(raw, price), loss.to_price(raw[:, 0])))
+    if not torch.equal(raw, before):
+        fail("the loss changes the raw outputs that it gets", "no change", "use no operation in place on raw")
+    for again, when in ((results[1], "the second call"), (results[2], "evaluation mode")):
+        for name, value, first in zip(("terms", "forward", "to_price"), again, results[0], strict=True):
+            if not torch.equal(value, first):
+                fail(
+                    f"{name} gives another value in {when} than in the first call, in training mode",
+                    "equal values",
+                    "use no random numbers, nothing that a call before has stored, and not self.training",
+                )
+
+
+def _holds_all(make: Make, prices: Tensor) -> None:
+    _twice(make, prices)  # a value that differs each time is not the fault of buffers
+    loss, fresh, (raw, price) = _fitted(make, prices), make(), _example(4, 1)
+    expected = loss(raw, price), loss.to_price(raw[:, 0])
+    _fitted(make, 3 * prices)  # another model of the same process
     stored_into(fresh, loss)
-    raw, price = _example(4, 1)
-    same = torch.equal(fresh(raw, price), loss(raw, price))
-    if not (same and torch.equal(fresh.to_price(raw[:, 0]), loss.to_price(raw[:, 0]))):
+    if not all(map(torch.equal, (fresh(raw, price), fresh.to_price(raw[:, 0])), expected)):
         fail(
             "a new loss with the weights and buffers of the fitted loss gives different values",
             "equal values, because opening a model restores only weights and buffers",
-            "store what fit learns in buffers: self.register_buffer('mean', ...), then self.mean.fill_(...)",
+            "store what fit learns in buffers, not in the module, the class or an attribute: "
+            "self.register_buffer('mean', torch.zeros(())) in __init__, then self.mean.fill_(...) in fit",
         )
 
 
-def _scalar(make: Make) -> None:
-    loss, (raw, price) = _fitted(make), _example(4, 3)
+def _scalar(make: Make, prices: Tensor) -> None:
+    loss, (raw, price) = _fitted(make, prices), _example(4, 3)
     raw.requires_grad_()
     value = loss(raw, price)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         fail(
             f"the loss is {shown(value)}",
             "a scalar with a gradient",
-            "return a mean, for example with .mean()",
+            "compute it from raw with differentiable operations, without item() and detach()",
         )
     value.backward()  # type: ignore[no-untyped-call]
     if raw.grad is None or not raw.grad.isfinite().all() or not raw.grad.any():
@@ -98,89 +137,102 @@ def _scalar(make: Make) -> None:
         )
 
 
-def _mean(make: Make) -> None:
-    loss, (raw, price) = _fitted(make), _example(6, 3)
-    each = zip(raw.reshape(-1, 1, 1), price.reshape(-1, 1, 1), strict=True)
-    expected = torch.stack([loss(*one) for one in each]).mean()
-    value = loss(raw, price)
+def _terms(make: Make, prices: Tensor) -> None:
+    loss, (raw, price) = _fitted(make, prices), _example(6, 3)
+    terms = loss.terms(raw, price)
+    if not is_float32(terms, Tensor, tuple(raw.shape)):
+        fail(
+            f"terms returned {shown(terms)} for {shown(raw)}",
+            "float32 of the shape of raw, (B, M)",
+            "return the loss of each raw output without a mean or a sum; keep the dtype of raw",
+        )
+    value, expected = loss(raw, price), terms.mean()
     if not torch.allclose(value, expected, rtol=1e-4, atol=1e-6):
         fail(
-            f"the loss of 6 rows and 3 members is {value.item():.6g}",
-            f"{expected.item():.6g}, the mean of the losses of the single raw outputs",
-            "reduce by the mean: each member is a separate model, and a step may consist of several batches",
+            f"forward returned {value.item():.6g} for 6 rows and 3 members",
+            f"{expected.item():.6g}, the mean of terms",
+            "leave out forward, or return the mean: a step may consist of several batches",
         )
 
 
-def _gradcheck(make: Make) -> None:
-    loss, (raw, price) = _fitted(make, dtype=torch.float64), _example(4, 2, torch.float64)
+def _alone(make: Make, prices: Tensor) -> None:
+    loss, (raw, price) = _fitted(make, prices), _example(6, 3)
+    terms = loss.terms(raw, price)
+    each = zip(raw.reshape(-1, 1, 1), price.reshape(-1, 1, 1), strict=True)
+    alone = torch.stack([loss.terms(*one).flatten()[0] for one in each]).reshape(6, 3)
+    if not torch.allclose(terms, alone, rtol=1e-4, atol=1e-6):
+        row = int((terms - alone).abs().amax(1).argmax())
+        fail(
+            f"the terms of a row are {terms[row].tolist()} in a batch and {alone[row].tolist()} alone",
+            "the same values",
+            "compute no mean, deviation or rank over the rows or members: learn them in fit",
+        )
+
+
+def _gradcheck(make: Make, prices: Tensor) -> None:
+    loss, (raw, price) = _fitted(make, prices, torch.float64), _example(4, 2, torch.float64)
     try:
         torch.autograd.gradcheck(lambda outputs: loss(outputs, price), raw.requires_grad_())
     except GradcheckError as error:
         fail(
             f"in float64, the gradient differs from the numerical one: {shorten(str(error), 200)}",
             "equal gradients",
-            "fix a custom backward, and do not cast to float32",
+            "fix a custom backward, detach nothing, and do not cast to float32",
         )
 
 
-def _finite(make: Make) -> None:
-    for fitted_on in (None, WIDE):
-        loss = _fitted(make, price=fitted_on)
-        raw = torch.linspace(-30, 30, 61).expand(len(WIDE), -1).clone().requires_grad_()
-        value = loss(raw, WIDE.float()[:, None].expand_as(raw))
-        value.backward()
-        gradient = raw.grad if raw.grad is not None else torch.full_like(raw, torch.nan)
-        if value.isfinite() and gradient.isfinite().all():
-            continue
-        bad = (~gradient.isfinite()).nonzero().tolist()
-        where = f", first at price {WIDE[bad[0][0]]:.4g}, raw {raw[tuple(bad[0])]:.4g}" if bad else ""
+def _finite(make: Make, prices: Tensor) -> None:
+    """Terms and gradients are finite for all prices and raw outputs, and where the price is exactly right."""
+    few = torch.from_numpy(np.unique(prices))
+    few = few[torch.linspace(0, len(few) - 1, min(MANY, len(few))).long()]
+    for fitted_on, checked in ((prices, WIDE), (WIDE, WIDE), (prices, few)):
+        loss = _fitted(make, fitted_on)
+        right = raw_outputs(loss, checked).float().nan_to_num(0.0)[:, None]
+        raw = torch.cat([torch.linspace(-30, 30, 61).expand(len(checked), -1), right], 1).requires_grad_()
+        terms = loss.terms(raw, checked.float()[:, None].expand_as(raw))
+        (gradient,) = torch.autograd.grad(terms.sum(), raw)
+        for name, values in (("term", terms), ("gradient", gradient)):
+            wrong = (~values.isfinite()).nonzero().tolist()
+            if wrong:
+                row, column = wrong[0]
+                fail(
+                    f"{len(wrong)} of the {name}s are not finite, first {values[row, column].item()} at the price "
+                    f"{checked[row]:.4g} and the raw output {raw[row, column].item():.4g}",
+                    "finite values for prices from 0.01 to 1e6 and raw outputs from -30 to 30, also where the price is "
+                    "exactly right",
+                    "compute with log prices, clamp what a logarithm or an exponential gets, and take no root of 0",
+                )
+
+
+def _least(make: Make, prices: Tensor) -> None:
+    """A term is smallest at the raw output that to_price maps to the true price."""
+    loss = _fitted(make, prices, torch.float64)
+    actual = torch.from_numpy(np.quantile(prices, [0, 0.05, 0.3, 0.5, 0.7, 0.95, 1]))
+    raw = raw_outputs(loss, actual)
+    if raw.isnan().any():
         fail(
-            f"the loss is {value.item()}, and {len(bad)} of the gradients are not finite{where}",
-            "finite values for prices from 0.01 to 1e6 and raw outputs from -30 to 30",
-            "compute with log prices, and clamp the arguments of exponentials",
+            f"no raw output gives the price {float(actual[raw.isnan()][0]):.4g}",
+            "that to_price can return every price it was fitted on",
+            "derive the range of to_price from the training prices, or clamp to a wider one",
         )
-
-
-def _least(make: Make) -> None:
-    """The loss is smallest at the raw output that to_price maps to the true price."""
-    loss = _fitted(make, dtype=torch.float64)
-    prices = torch.from_numpy(np.quantile(ordinary_prices(), [0.05, 0.3, 0.5, 0.7, 0.95]))
-    for price, truth in zip(prices, _raw_of(loss, prices), strict=True):
-        best = loss(truth[None, None], price[None, None]).item()
+    for price, truth in zip(actual, raw, strict=True):
+        best = loss.terms(truth[None, None], price[None, None]).item()
         for offset in NEIGHBOURS:
-            value = loss((truth + offset)[None, None], price[None, None]).item()
+            value = loss.terms((truth + offset)[None, None], price[None, None]).item()
             if not value >= best - 1e-6 * max(1.0, abs(best)):
                 fail(
                     f"for the price {float(price):.4g} the loss is {best:.6g} at its raw output, "
                     f"but {value:.6g} at that output {offset:+}",
                     "the minimum at the true price",
-                    "let forward and to_price share one link from raw output to price",
+                    "let terms and to_price share one link from raw output to price, and check the sign",
                 )
 
 
-def _raw_of(loss: Any, prices: Tensor) -> Tensor:
-    """Return the raw outputs that to_price maps to the prices, by bisection."""
-    low, high = -torch.ones_like(prices), torch.ones_like(prices)
-    while (loss.to_price(low) > prices).any() or (loss.to_price(high) < prices).any():
-        low, high = 2 * low, 2 * high
-        if high[0] > FARTHEST:
-            fail(
-                f"no raw output gives the price {float(prices[0]):.4g} or {float(prices[-1]):.4g}",
-                "that to_price can return every price it was fitted on",
-                "derive the range of to_price from the training prices",
-            )
-    for _ in range(100):
-        middle = (low + high) / 2
-        below = loss.to_price(middle) < prices
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return (low + high) / 2
-
-
-def _prices(make: Make) -> None:
+def _prices(make: Make, prices: Tensor) -> None:
     """The price is finite and positive for any raw output and any training prices."""
     raw = torch.tensor([-1e4, -30.0, -3.0, 0.0, 3.0, 30.0, 1e4])
-    for fitted_on in (None, WIDE, torch.full((9,), 7.0, dtype=torch.float64)):
-        loss = _fitted(make, price=fitted_on)
+    for fitted_on in (prices, WIDE, torch.full((9,), 7.0, dtype=torch.float64)):
+        loss = _fitted(make, fitted_on)
         for outputs in (raw, raw[:1]):
             price = loss.to_price(outputs)
             if not is_float32(price, Tensor, tuple(outputs.shape)):
@@ -197,22 +249,33 @@ def _prices(make: Make) -> None:
                 )
 
 
-def _rising(make: Make) -> None:
+def _rising(make: Make, prices: Tensor) -> None:
     """A higher raw output gives a higher price, so every price has a single raw output."""
-    price = _fitted(make).to_price(torch.linspace(-3, 3, 61))
+    raw = torch.linspace(-3, 3, 6001)
+    price = _fitted(make, prices).to_price(raw)
     if not (price.diff() > 0).all():
         place = int((price.diff() <= 0).nonzero()[0])
         fail(
-            f"to_price returned {price[place : place + 2].tolist()} for the raw outputs {-3 + place / 10:.1f} and "
-            f"{-2.9 + place / 10:.1f}",
+            f"to_price returned {price[place : place + 2].tolist()} for the raw outputs {raw[place]:.3f} and "
+            f"{raw[place + 1]:.3f}",
             "a higher price for a higher raw output",
-            "make the link strictly increasing",
+            "make the link strictly increasing, without rounding and without a clamp at prices that occur",
         )
 
 
-def _exports(make: Make) -> None:
+def _central(make: Make) -> None:
+    loss = make()
+    if (quantile := undeclared_aim(loss)) is not None:
+        fail(
+            f"{type(loss).__name__} aims at the quantile {quantile:.2f} of the price, but its `central` is True",
+            "a central price: a mean, a median or near them",
+            "write central = False in the class, so that no feature's own estimate of the price is mixed in",
+        )
+
+
+def _exports(make: Make, prices: Tensor) -> None:
     """to_price gives the same prices in the exported graph as in torch."""
-    model = small_model(_fitted(make))
+    model = small_model(_fitted(make, prices))
     raw = np.linspace(-8, 8, 17, dtype=np.float32)
     rows = batch(len(raw), 5)
     rows["features"][:, 0] = np.sign(raw) * np.expm1(np.abs(raw))  # the signed log restores raw
@@ -233,7 +296,7 @@ def _exports(make: Make) -> None:
 def _by_hand(make: Make, case: ByHand) -> None:
     prices, raw, price, expected = case
     double = partial(torch.tensor, dtype=torch.float64)
-    loss = _fitted(make, dtype=torch.float64, price=double(prices))
+    loss = _fitted(make, double(prices), torch.float64)
     value = loss(double(raw)[:, None], double(price)[:, None]).item()
     if not abs(value - expected) <= 1e-6 * max(1.0, abs(expected)):
         fail(

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pricekit.config import HeadConfig
+from pricekit.config import HeadConfig, RunConfig
 from pricekit.core.contracts import Batch, Encoder
-from pricekit.errors import TrainingError
+from pricekit.core.loader import registry
+from pricekit.core.registry import options_model
+from pricekit.errors import ConfigError, TrainingError
 from pricekit.export.graph import export_graph
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
@@ -45,6 +47,37 @@ def small_model(loss: Any = None, encoder: Any = None) -> PriceModel:
         loss = smape()
         loss.fit(torch.from_numpy(ordinary_prices()))
     return PriceModel(encoder or MeanEncoder(), HeadConfig(), loss, FEATURES)
+
+
+_SMALL = {
+    "vocab_size": 300,
+    "buckets": 64,
+    "embedding": 8,
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "members": 2,
+}
+"""Sizes of the options of backbones, as far as they have them."""
+
+
+def small_encoder(config: RunConfig) -> Encoder:
+    """Return a new encoder of a configuration's backbone, small if its options allow.
+
+    It is a `MeanEncoder` instead of one that starts with pretrained weights, which may need a download.
+    """
+    name, options = config.backbone.name, config.backbone.options
+    known = options_model(registry().get("backbone", name).load())
+    sizes = {option: size for option, size in _SMALL.items() if known and option in known.model_fields}
+    try:
+        backbone = registry().create("backbone", name, {**options, **sizes})
+    except ConfigError:
+        backbone = registry().create("backbone", name, options)
+    if backbone.weights_source is not None:
+        return MeanEncoder()
+    tokenizer = backbone.tokenizer(ordinary_texts())
+    encoder: Encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, None)
+    return encoder
 
 
 def attention_graph() -> bytes:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pricekit.config import RunConfig, TrainingConfig
+from pricekit.core.calls import plugin_call
 from pricekit.features.preprocess import Inputs
 from pricekit.io.log import logger
 from pricekit.io.mapped import WINDOW_ROWS
@@ -243,6 +244,7 @@ class Loader:
         self.rows = Rows(examples, speed.length_multiple, config.max_length)
         self.device = device
         self.pins, self.non_blocking = speed.pin_memory and device.type == "cuda", speed.non_blocking
+        self.backbone = config.backbone.name
         self.prepare_batch = prepare_batch if device.type == "cpu" else None
         self.threads = cpu_threads()
         self.order: list[np.ndarray] = []
@@ -281,7 +283,8 @@ class Loader:
     def _prepared(self, batch: Batch, seed: int) -> Batch:
         assert self.prepare_batch is not None
         generator = torch.Generator().manual_seed(seed)
-        return batch | self.prepare_batch(batch["input_ids"], batch["attention_mask"], generator)
+        with plugin_call("backbone", self.backbone, "preparing a batch"):
+            return batch | self.prepare_batch(batch["input_ids"], batch["attention_mask"], generator)
 
     def _batches(self) -> Iterator[Batch]:
         done = 0

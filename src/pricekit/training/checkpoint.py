@@ -117,6 +117,7 @@ def save_checkpoint(
 
     Raises:
         TrainingError: the file cannot be written; earlier files stay unchanged.
+        TypeError: a value in the optimizer's state is of a type that a checkpoint does not store.
     """
     optimizer, scaler = parts.optimizer, parts.scaler
     tensors = _prefixed(_MODEL, parts.model) | ({} if parts.ema is None else _prefixed(_EMA, parts.ema))
@@ -130,10 +131,15 @@ def save_checkpoint(
         numbers = record["optimizer"] = {}
         for index, values in optimizer.state_dict()["state"].items():
             for key, value in values.items():
-                if isinstance(value, Tensor):
+                if isinstance(value, Tensor) and value.layout == torch.strided:
                     tensors[f"{_OPTIMIZER}{index}.{key}"] = value.contiguous()
-                else:
+                elif isinstance(value, (str, int, float, type(None))):
                     numbers[f"{index}.{key}"] = value
+                else:
+                    raise TypeError(
+                        f"its state '{key}' is {_kind_of(value)}; expected dense tensors, numbers and strings, which a "
+                        "checkpoint stores"
+                    )
         record["groups"] = [_numbers(group) for group in optimizer.param_groups]
     try:
         with write_atomically(path) as temporary:
@@ -252,6 +258,10 @@ def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in group.items() if key not in ("params", "lr") and isinstance(value, plain)
     }
+
+
+def _kind_of(value: object) -> str:
+    return "a sparse tensor" if isinstance(value, Tensor) else f"of the type {type(value).__name__}"
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -41,7 +41,7 @@ from pricekit.training.guard import SpikeError, check_finite, spike
 from pricekit.training.machine import Monitor, describe, fast_math, torch_threads
 from pricekit.training.optimizers import averaged
 from pricekit.training.parallel import Processes
-from pricekit.training.policies import Policy
+from pricekit.training.policies import Policy, rate_factor
 from pricekit.training.step import Stepper, random_seed
 from pricekit.training.time_budget import TimeBudget
 from pricekit.wording import counted, duration
@@ -136,16 +136,18 @@ class Session:
         training, device = config.training, job.processes.device
         model.to(device)
         prepare_encoder(model, config)
-        self.optimizer = job.policy.optimizer(model, training, fused=True)
+        with plugin_call("policy", config.policy.name, "making its optimizer"):
+            self.optimizer = job.policy.optimizer(model, training, fused=True)
+            self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.stepper = Stepper(model, self.optimizer, config, job.precision, device, job.processes.count)
         self.loader = Loader(job.train, config, device, getattr(model.encoder, "prepare_batch", None))
         self.monitor = Monitor(device)
-        self.ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
+        with plugin_call("backbone", config.backbone.name, "copying its encoder for the average of weights"):
+            self.ema = None if training.ema_decay is None else averaged(model, training.ema_decay)
         self.scored_model: nn.Module = model if self.ema is None else self.ema.module
         steps = steps_per_epoch(job.train, config)
         self.time_budget = TimeBudget(training.time_budget, sum(steps), steps[0])
         self.warmup_steps = round(training.warmup_epochs * steps[0])
-        self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         history = [dict(line) for line in job.stage.history]
         self.state = TrainingState(seconds=job.stage.earlier_seconds, history=history)
         self.checked = -1
@@ -199,7 +201,7 @@ class Session:
         """Set the learning rate of each parameter group for the next step."""
         steps = self.time_budget.total_steps
         with plugin_call("policy", self.config.policy.name, "giving the learning rate of a step"):
-            factor = self.job.policy.schedule(self.state.position, self.warmup_steps, steps)
+            factor = rate_factor(self.job.policy, self.state.position, self.warmup_steps, steps)
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             group["lr"] = rate * factor * self.state.rate_factor
 
@@ -227,7 +229,12 @@ class Session:
 
         Raises:
             TrainingError: the file cannot be written, or a value is not finite.
+            PluginError: a checkpoint cannot store the optimizer's state.
         """
+        with plugin_call("policy", self.config.policy.name, "saving the state of its optimizer"):
+            self._save(name)
+
+    def _save(self, name: str) -> None:
         self.check_values()
         if self.processes.main:
             path = self.folder / name

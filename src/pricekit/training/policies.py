@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from pricekit.config import Section, TrainingConfig
 from pricekit.core.loader import registry
 from pricekit.training.optimizers import adamw, warmup_cosine
+from pricekit.wording import shorten
 
 _QUICK: Mapping[str, Any] = {
     "backbone": {"name": "bag"},
@@ -89,6 +91,21 @@ class Policy:
         schedule, so `step` may be fractional.
         """
         return warmup_cosine(step, warmup_steps, total_steps)
+
+
+PEAK = 1 + 1e-6
+"""The highest factor of a schedule, with room for rounding."""
+
+
+def rate_factor(policy: Policy, step: float, warmup_steps: int, total_steps: int) -> float:
+    """Return the factor of the learning rate by a policy's schedule; raises ValueError if it breaks its contract."""
+    factor: object = policy.schedule(step, warmup_steps, total_steps)
+    if not (isinstance(factor, Real) and 0 <= float(factor) <= PEAK):
+        raise ValueError(
+            f"at step {step:g} of {total_steps}, with {warmup_steps} warmup steps, schedule returned "
+            f"{shorten(repr(factor), 80)}; expected a number from 0 to 1, because it scales the peak learning rate"
+        )
+    return float(factor)
 
 
 class Quick(Policy):

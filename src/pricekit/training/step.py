@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pricekit.config import RunConfig
-from pricekit.errors import LostProcessError, TrainingError
-from pricekit.io.causes import lacks_memory
+from pricekit.core.calls import plugin_call
+from pricekit.errors import LostProcessError, PluginError, PricekitError, TrainingError
+from pricekit.io.causes import lacks_memory, raise_outside_cause
 from pricekit.io.log import logger
 from pricekit.nets.network import PriceModel
 from pricekit.training.batches import Batch
 from pricekit.training.guard import GradientGuard, gradient_norms
 from pricekit.training.machine import DTYPES
 from pricekit.training.parallel import mean_gradient, naming_lost_processes
+from pricekit.wording import shorten
 
 MAX_SKIPPED = 12
 """Maximum number of consecutive steps that fp16 may skip. The scaler starts at 2^16 and halves with each."""
@@ -119,6 +121,7 @@ class Stepper:
             except Exception as error:  # of any plugin
                 if not lacks_memory(error):
                     self.guard.explain(step)
+                    self._blame(error)
                     raise
                 self._halve(max(len(batch["price"]) for _, batch, _ in batches))
         scale = self.scaler.get_scale()
@@ -142,7 +145,8 @@ class Stepper:
                     self.guard.watch(step, gradients, norms, loss, batches)
                 if most is not None:
                     clip_gradients(gradients.values(), norms, most)
-            self.scaler.step(self.optimizer)
+            with plugin_call("policy", self.config.policy.name, "taking an optimizer step"):
+                self.scaler.step(self.optimizer)
             self.scaler.update()
         except (RuntimeError, MemoryError) as error:
             if not lacks_memory(error):
@@ -172,6 +176,19 @@ class Stepper:
                     self.scaler.scale(loss * self.processes).backward()
                 total += loss.detach()
         return total
+
+    def _blame(self, error: Exception) -> None:
+        """Raise PluginError for an exception that does not say whose it is: one of a gradient."""
+        if isinstance(error, PricekitError):
+            return
+        raise_outside_cause(error)
+        config = self.config
+        raise PluginError(
+            f"computing a gradient failed: {type(error).__name__}: {shorten(str(error), 300)}. It comes from the "
+            f"backbone '{config.backbone.name}' or the loss '{config.loss.name}'. Choose others, or report it to the "
+            "plugin's author",
+            parameters=("backbone", "loss"),
+        ) from error
 
     def _halve(self, rows: int) -> None:
         self.optimizer.zero_grad(set_to_none=True)
