@@ -15,6 +15,7 @@ from pricekit.cli.terminal import RESULT, print_json, set_level
 from pricekit.errors import ConfigError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.io.files import describe_failure
+from pricekit.io.stdout import kept_for_data
 from pricekit.options import READ_OPTIONS
 from pricekit.wording import shorten
 
@@ -104,7 +105,7 @@ def with_common_options(command: click.Command) -> click.Command:
     elif not any(parameter.name == "log_format" for parameter in command.params):
         command.params += [*plugin_options(), *output_options()]
         if command.callback is not None:
-            command.callback = _with_hints()(command.callback)
+            command.callback = kept_for_data()(_with_hints()(command.callback))
     return command
 
 

@@ -22,7 +22,7 @@ import click
 from pricekit import __version__
 from pricekit.cli.common import load_files
 from pricekit.cli.options import json_option
-from pricekit.cli.terminal import show_result, show_table
+from pricekit.cli.terminal import show_data, show_result, show_table
 from pricekit.config import Search, merge, parse_override
 from pricekit.config.layers import by_dotted_name
 from pricekit.core.hookspecs import API
@@ -196,7 +196,7 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
     """Run the checks of one plugin and print a line for each; return how many failed."""
     from pricekit.testing import CheckFailed, checks_of
 
-    click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
+    show_data(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
     make = partial(registry().create, entry.kind, entry.name, options)
     make()  # a plugin that cannot be created fails here, not in every check
     failed = 0
@@ -205,9 +205,9 @@ def _check_one(entry: Entry, options: dict[str, Any]) -> int:
             run_check()
         except CheckFailed as error:
             failed += 1
-            click.echo(f"  FAILED  {run_check}: {error}")
+            show_data(f"  FAILED  {run_check}: {error}")
         else:
-            click.echo(f"  ok      {run_check}")
+            show_data(f"  ok      {run_check}")
     return failed
 
 
@@ -279,9 +279,9 @@ def doctor(with_traceback: bool) -> None:
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
     for package, reason, trace in failures:
-        click.echo(f"\n{package}: {reason}")
+        show_data(f"\n{package}: {reason}")
         if with_traceback:
-            click.echo(trace)
+            show_data(trace)
     if failures:
         raise PluginError(f"{len(failures)} failed; everything else works without them")
 
@@ -295,7 +295,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     failed = registry().failed
     if as_json:
         ready = [entry.facts() | {"summary": entry.summary, "state": "ready"} for entry in entries]
-        click.echo(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
+        show_data(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
         return
     rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary, "ready"] for e in entries]
     if kind is None:
@@ -321,12 +321,12 @@ def show(name: str, as_json: bool) -> None:
         )
     described = [_facts(entry) for entry in entries]
     if as_json:
-        click.echo(json.dumps(described if len(described) > 1 else described[0], indent=2))
+        show_data(json.dumps(described if len(described) > 1 else described[0], indent=2))
         return
     for facts in described:
         options, numbers = facts.pop("options"), facts.pop("defaults", {})
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
-        click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
+        show_data("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
             for o in options:
                 o["default"] = "required" if o["required"] else json.dumps(o["default"])

@@ -16,6 +16,7 @@ import click
 
 from pricekit.errors import PricekitError
 from pricekit.io.log import logger
+from pricekit.io.stdout import stdout
 from pricekit.training.launched import launched_rank
 from pricekit.wording import is_number, printable, printable_json
 
@@ -71,6 +72,8 @@ _HANDLER = TerminalHandler(logging.INFO)
 def logging_to_terminal() -> Iterator[None]:
     """Print the library's log messages while the block runs."""
     before = logger.level
+    _HANDLER.as_json = False
+    _HANDLER.setLevel(logging.INFO)
     logger.addHandler(_HANDLER)
     logger.setLevel(logging.INFO)
     try:
@@ -78,9 +81,7 @@ def logging_to_terminal() -> Iterator[None]:
     finally:
         logger.removeHandler(_HANDLER)
         logger.setLevel(before)
-        _HANDLER.setLevel(logging.INFO)
         if _HANDLER.as_json:
-            _HANDLER.as_json = False
             logging.captureWarnings(False)
             _PYTHON_WARNINGS.removeHandler(_HANDLER)
 
@@ -101,6 +102,13 @@ def print_json() -> None:
 def prints_json() -> bool:
     """Return whether records are printed as JSON."""
     return _HANDLER.as_json
+
+
+def warn_at_end(message: str) -> None:
+    """Print a warning as the last command did, after `logging_to_terminal` has ended."""
+    if _HANDLER.level <= logging.WARNING:
+        facts = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
+        _HANDLER.handle(logging.makeLogRecord(facts))
 
 
 def show_result(message: str, **facts: Any) -> None:
@@ -139,6 +147,16 @@ def check_address_space(module: str) -> None:
         )
 
 
+def show_data(text: str, *, nl: bool = True) -> None:
+    """Print data on stdout, where a command prints nothing else.
+
+    Args:
+        text: the data.
+        nl: end it with a line break.
+    """
+    click.echo(text, file=stdout(), nl=nl)
+
+
 def show_table(
     title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = True
 ) -> None:
@@ -163,7 +181,12 @@ def show_table(
         table.add_column(Text(header), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(stderr=stderr).print(table, markup=False, highlight=False)
+    if stderr:
+        Console(stderr=True).print(table, markup=False, highlight=False)
+        return
+    with (console := Console(file=stdout())).capture() as shown:
+        console.print(table, markup=False, highlight=False)
+    show_data(shown.get(), nl=False)
 
 
 def _as_json(record: logging.LogRecord, message: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
@@ -87,8 +86,7 @@ def notify(event: str, **facts: Any) -> None:
         if tracker_name(impl.plugin) not in (None, *_trackers):
             continue
         try:
-            with redirect_stdout(sys.stderr):  # stdout is for data
-                impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
+            impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
         except (Exception, SystemExit) as error:
             message = shorten(str(error), 300)
             reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"

@@ -17,7 +17,6 @@ import sys
 import traceback
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -142,9 +141,8 @@ def _load_one(
     """Load one plugin completely or not at all; return the failure."""
     module: ModuleType | None = None
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for data
-            module = importing()
-            loaded.add(_register(loaded.manager, module, package, version))
+        module = importing()
+        loaded.add(_register(loaded.manager, module, package, version))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an extension module may raise anything at import

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import import_module
@@ -70,8 +68,7 @@ class Entry:
     def load(self) -> Any:
         """Import the plugin's class; raises PluginError if the import fails."""
         try:
-            with redirect_stdout(sys.stderr):  # stdout is for data
-                return _import(self.target)
+            return _import(self.target)
         except (Exception, SystemExit) as error:
             raise_outside_cause(error)
             raise PluginError(
