@@ -175,7 +175,7 @@ def test_a_hint_from_a_model_contains_no_command(package, raises):
     assert "pip install" not in str(raised.value)
     with raises(PluginError):
         registry().require("feature", "missing", "good.package-1", "1.0")
-    with raises(PluginError):
+    with raises(PluginError, "plugin_files"):
         registry().require("feature", "missing", "a; rm b.py", "file 12ab")
 
 

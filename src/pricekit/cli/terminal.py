@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -127,8 +127,7 @@ def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -
     logger.info(message)
     check_address_space(module)
     check()
-    visible = os.isatty(2) and not prints_json() and _HANDLER.level <= logging.INFO
-    with _spinner() if visible else nullcontext():
+    with spinner("loading libraries"):
         import_module(module)
 
 
@@ -201,8 +200,12 @@ def _as_json(record: logging.LogRecord, message: str) -> str:
 
 
 @contextmanager
-def _spinner() -> Iterator[None]:
+def spinner(text: str) -> Iterator[None]:
+    """Show a line on a terminal while the block runs."""
+    if not os.isatty(2) or prints_json() or _HANDLER.level > logging.INFO:
+        yield
+        return
     from rich.console import Console
 
-    with Console(stderr=True).status("loading libraries"):
+    with Console(stderr=True).status(text):
         yield

@@ -166,7 +166,8 @@ class Registry:
         raise PluginError(
             f"this model needs the {kind} '{shorten(name)}' of {shorten(package)} {shorten(version)}, which is not "
             "loaded; "
-            f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}"
+            f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}",
+            parameters=("plugin_files",) if version.startswith(FILE) else (),
         )
 
     def _alternatives(self, name: str, known: Sequence[str]) -> str:
@@ -303,7 +304,7 @@ def remedy_for(error: BaseException, package: str, version: str) -> str:
 def install_line(package: str, version: str) -> str:
     """Return how to get a missing plugin; package and version may come from a stranger's bundle."""
     if version.startswith(FILE):
-        return f"load its file {shlex.quote(shorten(package, 200))}"
+        return f"load its file {shlex.quote(shorten(package, 200))} (in Python: pricekit.use_plugins)"
     if not _PACKAGE_NAME.fullmatch(package):
         return f"its package has no valid name ({shorten(package)!r}); do not trust the model"
     return install_command(package)

@@ -26,7 +26,7 @@ CONTRACTS = "pricekit.core.contracts"
 """The module whose methods a plugin must override."""
 
 Make = Callable[[], Any]
-"""Creates a plugin; a class without options can be passed itself."""
+"""Creates a plugin; a class is created with its default options."""
 
 Checks = dict[str, Callable[[Make], None]]
 """What is checked, by name: each function gets what creates the plugin."""
