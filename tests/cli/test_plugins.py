@@ -282,7 +282,10 @@ def test_after_an_export_the_next_command_needs_only_features(pricekit, catalog,
     files = ["--plugin", "features.py", "--plugin", "losses.py"]
     train = ["train", catalog, "--out", "run", "--features", "characters", "--loss", "squares", *SMALL]
     code, _, err = pricekit(*train, *files)
-    assert (code, "--out BUNDLE --plugin features.py --plugin losses.py" in " ".join(err.split())) == (0, True)
+    assert (code, "--out BUNDLE --plugin features.py --plugin losses.py" in " ".join(err.split())) == (
+        0,
+        True,
+    )
     code, _, err = pricekit("export", "run", "--out", "bundle", *files)
     assert code == 0
     assert " ".join(err.split()).endswith("predict bundle TABLE --out prices.csv --plugin features.py")
