@@ -251,7 +251,10 @@ def _plugins_at(target: str) -> list[Entry]:
     if inside := [entry for entry in entries if _normal(entry.package) == package]:
         return inside
     if path.suffix == ".py" and path.is_file():
-        raise PluginError(f"{path} registers no plugin; observers have no checks")
+        raise PluginError(
+            f'{path} registers no plugin; expected a decorator, such as @plugin.feature("name"), above a class. '
+            "Observers have no checks"
+        )
     for broken in registry().failed:
         if _normal(broken.package) == package:
             raise PluginError(

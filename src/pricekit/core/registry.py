@@ -110,9 +110,13 @@ class Registry:
         for entry in entries:
             taken = self.entries.get((entry.kind, entry.name)) or new.get((entry.kind, entry.name))
             if taken:
+                twice = f"the {entry.kind} '{entry.name}' is registered twice"
+                if entry.package == taken.package:
+                    first, second = (each.target.partition(":")[2] for each in (taken, entry))
+                    raise PluginError(f"{twice}, as {first} and as {second}; rename one of them")
                 raise PluginError(
-                    f"the {entry.kind} '{entry.name}' is registered twice, by {taken.package} {taken.version} "
-                    f"and by {entry.package} {entry.version}; rename it, or uninstall one of the two packages"
+                    f"{twice}, by {taken.package} {taken.version} and by {entry.package} {entry.version}; rename it, "
+                    "or uninstall one of the two packages"
                 )
             new[entry.kind, entry.name] = entry
         self.entries |= new
