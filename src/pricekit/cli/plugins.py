@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 
 from pricekit import __version__
-from pricekit.cli.common import call, load_files
+from pricekit.cli.common import load_files
 from pricekit.cli.options import TABLE, json_option, options_of
 from pricekit.cli.terminal import show_data, show_result, show_table, spinner
 from pricekit.config import Search, merge, parse_override
@@ -220,7 +220,8 @@ def _rows_for(entries: list[Entry], table: str | None, reading: dict[str, Any]) 
         )
     import pricekit as pk
 
-    return call(partial(pk.read_table, table), reading | {"limit": reading["limit"] or CHECKED_ROWS})
+    rows: Table = pk.read_table(table, **reading | {"limit": reading["limit"] or CHECKED_ROWS})
+    return rows
 
 
 def _check_one(entry: Entry, options: dict[str, Any], rows: Table | None) -> Iterator[bool]:

@@ -181,4 +181,4 @@ def _checks(kind: str, make: Make, **arguments: Any) -> list[Check]:
 
 def _created(make: Make) -> Any:
     options = options_model(make) if isinstance(make, type) else None
-    return make() if options is None else make(options())
+    return make() if options is None else make(options())  # type: ignore[call-arg]
