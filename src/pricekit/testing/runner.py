@@ -56,7 +56,7 @@ class CheckFailed(AssertionError):  # noqa: N818 (public name)
         ...     check_feature(Empty)[0]()
         ... except CheckFailed as error:
         ...     print(error)
-        Empty has no method fit; expected the methods fit, transform. Add fit
+        Empty has no method transform; expected the methods transform. Add transform
     """
 
 
