@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Container, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
 from pricekit.core.contracts import Batch
-from pricekit.core.loader import registry
+from pricekit.core.loader import load, registry
+from pricekit.core.registry import Registry
 from pricekit.datasets import make_catalog
 from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.io import storage
@@ -89,6 +91,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("PRICEKIT_LOAD_PLUGINS", "")
         yield
+
+
+@pytest.fixture
+def registered() -> Callable[[str], Registry]:
+    """Return the plugins after a package in plugins/ is loaded as if it were installed, such as "lion"."""
+
+    def load_package(name: str) -> Registry:
+        loaded = load([EntryPoint(name, f"pricekit_{name}", "pricekit")])
+        assert not loaded.failed
+        return loaded
+
+    return load_package
 
 
 @pytest.fixture(scope="session", autouse=True)

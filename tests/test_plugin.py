@@ -38,13 +38,39 @@ def test_a_registering_module_loads_no_library():
     assert not modules & {"torch", "numpy", "pandas", "pyarrow", "onnxruntime", "click"}
 
 
+UNFINISHED = {
+    "pricekit-images": {"test_feature.py"},
+    "pricekit-minilm": {"test_minilm.py"},
+    "pricekit-mlflow": {"test_mlflow.py"},
+    "pricekit-openvino": {"test_openvino.py"},
+    "pricekit-ray": {"test_runner.py"},
+    "pricekit-serve": {"conftest.py", "test_sketches.py"},
+    "pricekit-spark": {"test_runner.py"},
+    "pricekit-tensorboard": {"test_tensorboard.py"},
+}
+"""Tests of packages that still import internals, by package."""
+
+
+def internals_in(source: Path) -> list[str]:
+    """Return the names that a Python file imports from pricekit and that are not public."""
+    names = []
+    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [
+                each.name
+                for each in node.names
+                if each.name.startswith("pricekit.") and each.name not in PUBLIC
+            ]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pricekit":
+            exported = import_module(str(node.module)).__all__ if node.module in PUBLIC else ()
+            names += [f"{node.module}.{each.name}" for each in node.names if each.name not in exported]
+    return names
+
+
 @pytest.mark.parametrize("package", sorted(path.name for path in (ROOT / "plugins").iterdir()))
 def test_the_packages_of_this_project_import_only_public_names(package):
-    sources = sorted((ROOT / "plugins" / package / "src").rglob("*.py"))
-    assert sources
-    for source in sources:
-        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pricekit":
-                assert node.module in PUBLIC, f"{source.name}: {node.module}"
-                exported = {*import_module(str(node.module)).__all__}
-                assert {alias.name for alias in node.names} <= exported, source.name
+    sources = sorted((ROOT / "plugins" / package).rglob("*.py"))
+    assert any("src" in source.parts for source in sources)
+    internals = {source: names for source in sources if (names := internals_in(source))}
+    assert not {source: names for source, names in internals.items() if "src" in source.parts}
+    assert {source.name for source in internals} == UNFINISHED.get(package, set()), internals

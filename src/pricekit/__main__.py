@@ -3,14 +3,20 @@
 import os
 import signal
 import sys
+import threading
+import time
 from contextlib import suppress
 from io import TextIOWrapper
+from typing import NoReturn
 
 from pricekit.io.interrupts import end_soon
 from pricekit.training.launched import launched_rank, quiet_torch
 from pricekit.training.time_budget import count_from_process_start
 
 INTERRUPTED = 130
+
+THREAD_SECONDS = 10
+"""How long the program waits for threads of plugins at its end, after it has named them."""
 
 
 def run() -> None:
@@ -31,28 +37,69 @@ def run() -> None:
     except KeyboardInterrupt:  # it came before main could report it, or after it had ended
         _say_interrupted()
     if code == INTERRUPTED:  # do not wait for threads that still compute
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(code)
+        _leave(code)
+    if _running_threads():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        sys.stdout = sys.stderr  # they may print
+        threading.Thread(target=_end_without_threads, args=(code,), daemon=True).start()
     sys.exit(code)
+
+
+def _running_threads() -> list[threading.Thread]:
+    """Return the other threads for which Python waits at its end."""
+    return [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+
+
+def _end_without_threads(code: int | str | None) -> None:
+    """End the process if a thread still runs some time after its end has begun, when idle pools have ended theirs."""
+    from pricekit.cli.terminal import warn_at_end
+
+    time.sleep(1)
+    if not (threads := _running_threads()):
+        return
+    warn_at_end(
+        f"the command is done, but these threads do not end: {', '.join(map(_described, threads))}. The program ends "
+        f"without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with daemon=True"
+    )
+    deadline = time.monotonic() + THREAD_SECONDS
+    for thread in threads:
+        thread.join(max(0, deadline - time.monotonic()))
+    if _running_threads():
+        _leave(code if isinstance(code, int) else int(code is not None))
+
+
+def _described(thread: threading.Thread) -> str:
+    function = getattr(thread, "_target", None) or thread.run
+    code = getattr(function, "__code__", None)
+    return f"'{thread.name}'" + (f" ({function.__qualname__} in {code.co_filename})" if code else "")
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 def _open_streams() -> None:
     """Make the standard streams usable: closed ones are discarded, and characters that they lack are escaped.
 
-    Otherwise a file that the program opens would take the number of a closed stream, and receive its output.
+    Otherwise a file that the program opens would take the number of a closed stream, and receive its output. What
+    libraries in C and other processes print on stdout goes to stderr, see `pricekit.io.stdout`.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    encoding = sys.stdout.encoding if sys.stdout else "utf-8"
+    sys.stdout = open(os.dup(1), "w", encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    os.dup2(2, 1)
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stderr, TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
 
 
 def _end_now() -> None:

@@ -6,12 +6,15 @@ from pricekit.cli import main
 
 COMMAND = """
 import click
+from pricekit.plugin.commands import show_data
+
+print("noise")
 
 @click.command()
 @click.argument("rows", type=int)
 def shelf(rows):
     \"""Count shelves.\"""
-    click.echo(f"{rows} rows fit")
+    show_data(f"{rows} rows fit")
 
 sign = "not a command"
 """
@@ -35,7 +38,7 @@ def install(tmp_path, monkeypatch):
 
 def test_a_package_adds_a_command(pricekit, install):
     install("price-shelf", "shelf = price_shelf:shelf", price_shelf=COMMAND)
-    assert pricekit("shelf", "3") == (0, "3 rows fit\n", "")
+    assert pricekit("shelf", "3") == (0, "3 rows fit\n", "noise\n")
     assert "--log-format" in pricekit("shelf", "--help")[1]
     assert "shelf" not in pricekit("--help")[1]  # which imports no package
 

@@ -154,7 +154,8 @@ def test_a_file_of_plugins_is_used_like_a_package(pricekit, catalog, tmp_path):
     code, _, err = pricekit(*predict)
     assert code == 3
     assert "the feature 'characters'" in err
-    assert "load its file 'my features.py'" in " ".join(err.split())
+    message = "load its file 'my features.py' (in Python: pricekit.use_plugins). Use --plugin."
+    assert message in " ".join(err.split())
     assert pricekit(*predict, "--plugin", file, "--engine", "ort-cpu")[0] == 0
     assert pricekit("plugins", "show", "characters")[0] == 3  # it was loaded for those commands alone
 
@@ -259,4 +260,53 @@ def test_an_observer_is_listed(pricekit, tmp_path):
     file.write_text("import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_run_ended(folder): pass\n")
     assert "observes runs" in pricekit("plugins", "list", "--plugin", file)[1]
     code, _, err = pricekit("plugins", "check", file)
-    assert (code, "registers no plugin" in err) == (3, True)
+    assert (code, 'such as @plugin.feature("name"), above a class' in " ".join(err.split())) == (3, True)
+
+
+LOSS = """
+from pricekit import plugin
+
+@plugin.loss("squares")
+class Squares(plugin.LogPrice):
+    "mean squared error of the log price"
+
+    def terms(self, raw, price):
+        return self.distance(raw, price).square()
+"""
+
+
+def test_after_an_export_the_next_command_needs_only_features(pricekit, catalog, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("features.py", FEATURE), ("losses.py", LOSS)):
+        (tmp_path / name).write_text(text)
+    files = ["--plugin", "features.py", "--plugin", "losses.py"]
+    train = ["train", catalog, "--out", "run", "--features", "characters", "--loss", "squares", *SMALL]
+    code, _, err = pricekit(*train, *files)
+    assert (code, "--out BUNDLE --plugin features.py --plugin losses.py" in " ".join(err.split())) == (
+        0,
+        True,
+    )
+    code, _, err = pricekit("export", "run", "--out", "bundle", *files)
+    assert code == 0
+    assert " ".join(err.split()).endswith("predict bundle TABLE --out prices.csv --plugin features.py")
+    predict = ["predict", "bundle", catalog, "--out", "prices.csv", "--engine", "ort-cpu"]
+    assert pricekit(*predict, "--plugin", "features.py")[0] == 0
+
+
+def test_show_explains_a_decorated_class(pricekit, tmp_path):
+    file = tmp_path / "losses.py"
+    options = (
+        "    class Options(BaseModel):\n        power: float = Field(2.0, description='of the distance')\n"
+    )
+    options += "    def __init__(self, options):\n        super().__init__()\n\n    def terms"
+    file.write_text("from pydantic import BaseModel, Field\n" + LOSS.replace("    def terms", options))
+    code, out, _ = pricekit("plugins", "show", "squares", "--json", "--plugin", file)
+    facts = json.loads(out)
+    assert (code, facts["summary"]) == (0, "mean squared error of the log price")
+    assert facts["defined"].endswith(f":Squares, {file}:5")
+    assert [(o["name"], o["default"], o["description"]) for o in facts["options"]] == [
+        ("power", 2.0, "of the distance")
+    ]
+    shown = pricekit("plugins", "show", "squares", "--plugin", file)[1]
+    for words in ("losses.py:5", "mean squared error of the log price", "of the distance"):
+        assert words in shown

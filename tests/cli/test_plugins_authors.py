@@ -22,7 +22,7 @@ def pricekit_register_features(register):
 def test_a_built_in_plugin_passes_its_checks(pricekit):
     code, out, err = pricekit("plugins", "check", "fast15")
     assert (code, "FAILED" in out) == (0, False)
-    assert "all checks of fast15 passed" in err
+    assert f"all {out.count('  ok  ')} checks of fast15 passed" in " ".join(err.split())
 
 
 def test_a_faulty_plugin_fails_with_the_reason(pricekit, tmp_path):
@@ -30,7 +30,9 @@ def test_a_faulty_plugin_fails_with_the_reason(pricekit, tmp_path):
     code, out, err = pricekit("plugins", "check", tmp_path / "rank.py")
     assert code == 3
     assert "FAILED  a row alone equals the row in a batch" in out
-    assert "failed" in err
+    assert f"1 of {len(out.splitlines()) - 1} checks of {tmp_path / 'rank.py'} failed" in " ".join(
+        err.split()
+    )
 
 
 def test_options_are_given_with_set(pricekit):
@@ -55,3 +57,64 @@ def test_missing_and_empty_targets_are_reported(pricekit, tmp_path, monkeypatch,
     (tmp_path / "package" / "pyproject.toml").write_text('[project]\nname = "of-nobody"\n')
     code, _, err = pricekit("plugins", "check", target)
     assert (code, expected in err) == (3, True)
+
+
+BRITTLE = """
+import numpy as np
+from pricekit import plugin
+
+@plugin.feature("brand-length")
+class BrandLength(plugin.Feature):
+    "the length of the brand"
+    names = ("brand_length",)
+    columns = ("brand",)
+
+    def transform(self, table, state):
+        assert not (table.frame["brand"] == "Zzz").any(), "the brand Zzz"
+        return table.frame["brand"].str.len().to_numpy(np.float32)[:, None]
+"""
+
+
+@pytest.fixture
+def brittle(tmp_path):
+    """A plugin file with a feature that fails on a brand, and a table with that brand."""
+    (tmp_path / "brittle.py").write_text(BRITTLE)
+    rows = "".join(f"Green Tea {n};{n + 1},5;{'Zzz' if n == 30 else 'Lipton'}\n" for n in range(40))
+    (tmp_path / "shop.csv").write_text("title;eur;brand\n" + rows)
+    return tmp_path / "brittle.py", tmp_path / "shop.csv"
+
+
+def test_a_plugin_is_tried_on_the_rows_of_a_table(pricekit, brittle):
+    file, table = brittle
+    tried = [
+        "plugins",
+        "check",
+        "brand-length",
+        "--plugin",
+        file,
+        "--table",
+        table,
+        "--text",
+        "title",
+        "--price",
+        "eur",
+    ]
+    code, out, err = pricekit(*tried)
+    assert (code, "the brand Zzz" in out) == (3, True), err
+    code, out, err = pricekit(*tried, "--limit", 20)
+    assert code == 0, out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (("quick", "--table", "shop.csv"), 2, "the checks of a policy read no table; leave it out"),
+        (("fast15", "--price", "eur"), 2, "price is an option for reading a table, but no table is given"),
+        (("fast15", "--table", "gone.csv"), 1, "gone.csv"),
+        (("fast15", "--table", "shop.csv", "--text", "titel"), 1, "titel"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_an_error(pricekit, brittle, monkeypatch, arguments, code, expected):
+    monkeypatch.chdir(brittle[1].parent)
+    ended, out, err = pricekit("plugins", "check", *arguments)
+    assert (ended, out, expected in " ".join(err.split())) == (code, "", True), err

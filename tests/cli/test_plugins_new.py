@@ -1,18 +1,33 @@
 """Packages that `plugins new` writes pass the checks of their kind; the nox session `scaffold` installs them."""
 
 import compileall
+import re
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from pricekit import __version__
+from pricekit import __version__, plugin
 from pricekit.core.loader import load
 from pricekit.core.registry import KINDS
 from pricekit.testing import checks_of
+
+
+def _delete_options(file):
+    """Delete Options and what reads them, as an author does who needs none; the tests stay as they are."""
+    source = file.read_text()
+    model = source[source.index("    class Options") : source.index("    def __init__")]
+    values = dict(re.findall(r"(\w+): \w+ = Field\(([^,]+),", model))
+    source = source.replace(model, "").replace("(self, options)", "(self)")
+    source = source.replace("        self.options = options\n", "")
+    source = re.sub(r"(?:self\.)?options\.(\w+)", lambda option: values[option[1]], source)
+    source = source.replace("__init__(self):\n\n", "__init__(self):\n        pass\n\n")
+    file.write_text(source)
+
 
 SLOW = ("backbone", "engine", "loss")  # their checks export a graph
 
@@ -42,7 +57,16 @@ def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
     assert len(checks) > 5
     for check in checks:
         check()
+    assert issubclass(found.get(kind, name).load(), getattr(plugin, kind.title()))
+    _delete_options(tmp_path / name / "src" / module / "plugin.py")
+    monkeypatch.syspath_prepend(tmp_path / name / "tests")
     for loaded in (module, f"{module}.plugin"):
+        del sys.modules[loaded]
+    tests = import_module(f"test_{module}")
+    (marker,) = tests.test_conformance.pytestmark
+    assert len(marker.args[1]) >= len(checks)
+    marker.args[1][0]()
+    for loaded in (module, f"{module}.plugin", f"test_{module}"):
         sys.modules.pop(loaded, None)
 
 

@@ -24,7 +24,8 @@ def test_the_first_line_comes_before_any_heavy_import():
     code = (
         "import sys, pricekit.cli.terminal as t\n"
         "def begin(message, *_):\n"
-        "    print(message, [m for m in ('torch', 'pandas', 'numpy', 'pydantic', 'rich') if m in sys.modules])\n"
+        "    heavy = [m for m in ('torch', 'pandas', 'numpy', 'pydantic', 'rich') if m in sys.modules]\n"
+        "    print(message, heavy, file=sys.stderr)\n"
         "    sys.exit(0)\n"
         "t.begin = begin\n"
         "sys.argv = ['pricekit', 'train', 'products.csv', '--out', 'run']\n"
@@ -32,7 +33,7 @@ def test_the_first_line_comes_before_any_heavy_import():
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "reading products.csv []\n"
+    assert done.stderr == "reading products.csv []\n"
 
 
 def test_quiet_prints_the_result_only(pricekit, catalog, tmp_path):

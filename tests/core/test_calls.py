@@ -219,3 +219,55 @@ def test_a_failing_machine_is_not_the_fault_of_a_plugin(cause):
 
     with pytest.raises(type(cause)), plugin_call("loss", "smape", "computing"):
         call()
+
+
+WRITER = """
+import pricekit
+
+@pricekit.plugin.hookimpl
+def pricekit_run_started(folder):
+    (folder / "observers" / "mine").mkdir(parents=True)
+    (folder / "observers" / "mine" / "log.txt").write_text("started")
+    {started}
+
+@pricekit.plugin.hookimpl
+def pricekit_bundle_exported(folder, bundle):
+    {exported}
+"""
+
+
+@pytest.fixture
+def writer(tmp_path, catalog, pricekit):
+    """Train and export with a plugin that runs these lines when it observes; return what both commands say."""
+
+    def run(started="pass", exported="pass"):
+        file = tmp_path / "writer.py"
+        file.write_text(WRITER.format(started=started, exported=exported))
+        train = ["train", catalog, "--out", tmp_path / "run", "--epochs", 1, "--no-refit", *SMALL]
+        export = ["export", tmp_path / "run", "--out", tmp_path / "bundle"]
+        return [" ".join(pricekit(*words, "--plugin", file)[2].split()) for words in (train, export)]
+
+    return run
+
+
+@pytest.mark.parametrize("line", ["(folder / 'notes.txt').write_text('')", "(folder / 'notes').mkdir()"])
+def test_what_an_observer_writes_in_a_run_is_named(writer, tmp_path, line):
+    train, export = writer(started=line)
+    assert f"wrote {tmp_path / 'run' / 'notes'}" in train
+    assert f"an observer writes only below {tmp_path / 'run' / 'observers' / 'NAME'}" in train
+    assert "writer.py file" in train
+    assert "the bundle is in" in export
+
+
+def test_an_observer_that_changes_a_file_of_pricekit_is_named_before_the_damage_is(writer):
+    train, export = writer(started="(folder / 'backbone.json').write_text('{}')")
+    assert "backbone.json when it observed run_started" in train
+    assert "backbone.json was altered or damaged" in train + export
+
+
+def test_what_an_observer_writes_in_a_bundle_is_named_and_not_read(writer, pricekit, tmp_path, catalog):
+    train, export = writer(exported="(bundle / 'notes.txt').write_text('')")
+    assert "an observer writes" not in train
+    assert f"wrote {tmp_path / 'bundle' / 'notes.txt'} when it observed bundle_exported" in export
+    predict = ["predict", tmp_path / "bundle", catalog, "--out", tmp_path / "prices.csv"]
+    assert pricekit(*predict, "--engine", "ort-cpu")[0] == 0

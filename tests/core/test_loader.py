@@ -74,3 +74,58 @@ def test_values_that_are_no_usable_path_are_errors(tmp_path, raises):
         pk.use_plugins(3)
     with raises(ConfigError, "files"):
         pk.use_plugins(tmp_path / f"a{os.pathsep}b.py")
+
+
+DECORATED = """
+from pricekit import plugin
+
+@plugin.loss("squares")
+class Squares(plugin.LogPrice):
+    \"""Mean squared error of the log price.
+
+    More about it.
+    \"""
+
+    def terms(self, raw, price):
+        return self.distance(raw, price).square()
+"""
+
+
+def test_a_decorated_class_is_registered_with_the_first_line_of_its_docstring(tmp_path):
+    (tmp_path / "mine.py").write_text(DECORATED)
+    pk.use_plugins(tmp_path / "mine.py")
+    entry = registry().get("loss", "squares")
+    assert (entry.package, entry.summary) == ("mine.py", "Mean squared error of the log price")
+    assert registry().create("loss", "squares").central
+
+
+def test_a_decorated_class_of_another_module_is_not_registered_again(tmp_path, monkeypatch):
+    (tmp_path / "squares_of_mine.py").write_text(DECORATED)
+    (tmp_path / "mine.py").write_text(
+        "from squares_of_mine import Squares\nfrom pricekit import plugin\n"
+        "@plugin.loss('cubes')\nclass Cubes(Squares): 'of another'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    pk.use_plugins(tmp_path / "mine.py")
+    assert losses() == {"cubes"}
+
+
+WRONG = {
+    "two of one name": DECORATED + DECORATED.replace("class Squares", "class Again"),
+    "a wrong name": DECORATED.replace('"squares"', '"Squared Error"'),
+    "a function": "from pricekit import plugin\n@plugin.feature('mine')\ndef mine(table): pass\n",
+    "no name": "from pricekit import plugin\n@plugin.feature\nclass Mine(plugin.Feature): pass\n",
+    "empty parentheses": "from pricekit import plugin\n@plugin.engine()\nclass Mine(plugin.Engine): pass\n",
+    "another kind": "from pricekit import plugin\n@plugin.loss('mine')\nclass Mine(plugin.Feature): pass\n",
+    "two kinds": "from pricekit import plugin\n@plugin.engine('mine')\nclass Mine(plugin.Loss): pass\n",
+    "a policy as a feature": (
+        "from pricekit import plugin\n@plugin.feature('mine')\nclass Mine(plugin.Policy): pass\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WRONG)
+def test_a_wrong_decorator_is_an_error_that_says_how_to_write_it(tmp_path, raises, way):
+    (tmp_path / "mine.py").write_text(WRONG[way])
+    with raises(PluginError):
+        pk.use_plugins(tmp_path / "mine.py")

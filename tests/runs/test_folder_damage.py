@@ -283,3 +283,34 @@ def test_a_run_without_its_source_is_replaced_on_request(copy, catalog, raises):
         train(Source(catalog), tiny_config(), copy)
     train(Source(catalog), tiny_config({"training": {"epochs": 1}}), copy, mode="overwrite")
     assert open_run(copy).facts
+
+
+UNLISTED = (
+    "out_of_fold.parquet",
+    "pseudo_labelled.parquet",
+    "asset-notes.bin",
+    "refit/notes.txt",
+    "notes.txt",
+)
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_a_file_that_pricekit_did_not_write_damages_no_run(run, stopped, catalog, tmp_path, name):
+    finished, resumed = (shutil.copytree(each, tmp_path / each.name) for each in (run, stopped.parent))
+    resumed /= "run"
+    for folder in (finished, resumed):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("of a plugin")
+    assert pk.Model(finished).predict(["Green Tea"]).tolist() == pk.Model(run).predict(["Green Tea"]).tolist()
+    pk.train(catalog, out=resumed, resume=True)
+    pk.train(catalog, out=finished, resume=True)
+    assert open_run(resumed).facts["metrics"] == open_run(run).facts["metrics"]
+
+
+def test_the_error_of_a_damaged_run_names_the_files_of_others(copy, raises):
+    _flip(copy / BEST)
+    for name in ("b.txt", "a.txt", "d.txt", "sub/c.txt", "observers/mine/log.txt"):
+        (copy / name).parent.mkdir(exist_ok=True, parents=True)
+        (copy / name).write_text("of a plugin")
+    with raises(TrainingError, path=str(copy)):
+        pk.Model(copy).predict(["Green Tea"])

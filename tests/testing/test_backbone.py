@@ -279,8 +279,8 @@ class ZeroGate(MeanEncoder):
 
 
 WRONG = {
-    "has tokenizer, architecture and encoder": [
-        changed(architecture=None),
+    "has tokenizer and encoder": [
+        changed(encoder=None),
         changed(Options=type("Options", (), {})),
     ],
     "max_length is None or a number": [

@@ -87,6 +87,9 @@ def test_the_range_of_an_option_contains_valid_values_only(high, valid, raises):
             most: Annotated[int, Search(1, high)] = Field(5, ge=1, le=10)
             rate: Annotated[float | None, Search(times=3)] = None
 
+        def __init__(self, options):
+            """Without a use for them."""
+
         def fit(self, table):
             return {}
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from pricekit_images.statistics import NAMES
 from shop import jpeg
 
 import pricekit as pk
-from pricekit.core.loader import load
 from pricekit.plugin import Columns, ConfigError, read_frame, table_of_texts
 from pricekit.testing import check_feature
 
@@ -68,9 +66,8 @@ def columns_of(plugin, table, state=None):
     return pd.DataFrame(plugin.transform(table, state), columns=plugin.names)
 
 
-def test_it_is_registered(raises):
-    registry = load([EntryPoint("images", "pricekit_images", "pricekit")])
-    assert not registry.failed
+def test_it_is_registered(registered, raises):
+    registry = registered("images")
     assert registry.create("feature", "images").names == (MISSING, *(f"image_{name}" for name in NAMES))
     with raises(ConfigError, "settings", setting="colum"):
         registry.create("feature", "images", {"colum": "x"})

@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 from pricekit_lightgbm import feature
 from pricekit_lightgbm.feature import LightGbm
 
-from pricekit.core.loader import load
 from pricekit.plugin import ConfigError, table_of_texts
 from pricekit.testing import check_feature
 
@@ -27,9 +25,8 @@ def products(catalog):
     return table_of_texts(frame["catalog_content"].tolist()), frame["price"].to_numpy(np.float64)
 
 
-def test_it_is_registered(raises):
-    registry = load([EntryPoint("lightgbm", "pricekit_lightgbm", "pricekit")])
-    assert not registry.failed
+def test_it_is_registered(registered, raises):
+    registry = registered("lightgbm")
     assert registry.create("feature", "lightgbm").names == ("lightgbm_log_price",)
     with raises(
         ConfigError, "settings", setting="round", candidates=["rounds", "leaves", "learning_rate", "words"]

@@ -1,23 +1,18 @@
-from importlib.metadata import EntryPoint
+import tomllib
 
 import pytest
 import torch
-from pricekit_lion.policy import Lion
+from pricekit_lion.policy import Lion, Optimizer
+from safetensors.torch import load_file
 from torch import nn
 
-from conftest import tiny_config
-from pricekit.core.loader import load
+import pricekit as pk
 from pricekit.plugin import ConfigError, TrainingConfig
-from pricekit.runs.opened import open_run
-from pricekit.runs.split import Source
-from pricekit.runs.train import train
 from pricekit.testing import check_policy
-from pricekit.training.step import Objective
 
 TINY = {
-    "policy": {"name": "lion"},
     "backbone": {"name": "transformer", "vocab_size": 300, "width": 16, "layers": 1, "heads": 2},
-    "training": {"epochs": 2, "learning_rate": 1e-3},
+    "training": {"epochs": 2, "learning_rate": 1e-3, "refit": False},
     "max_length": 24,
 }
 
@@ -27,9 +22,8 @@ def test_the_plugin_passes_the_checks(check):
     check()
 
 
-def test_it_is_registered(raises):
-    registry = load([EntryPoint("lion", "pricekit_lion", "pricekit")])
-    assert not registry.failed
+def test_it_is_registered(registered, raises):
+    registry = registered("lion")
     policy = registry.create("policy", "lion", {"betas": [0.95, 0.98]})
     assert policy.options.betas == (0.95, 0.98)
     with raises(ConfigError, "betas", "settings", setting="betas.1", candidates=["betas"]):
@@ -69,23 +63,23 @@ def test_sparse_gradients_are_refused_before_anything_is_written(pricekit, catal
 
 
 def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(catalog, tmp_path, monkeypatch, raises):
-    config, calls = tiny_config(TINY), []
+    options, steps = {"policy": "lion", "features": "optimized22", "settings": TINY}, []
 
-    def forward(self, batch, call=Objective.forward):
-        calls.append(batch)
-        if len(calls) == 9:  # of six steps an epoch
+    def step(self, closure=None, call=Optimizer.step):
+        steps.append(closure)
+        if len(steps) == 9:  # of six steps an epoch
             raise KeyboardInterrupt
-        return call(self, batch)
+        return call(self, closure)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Objective, "forward", forward)
+        patch.setattr(Optimizer, "step", step)
         with pytest.raises(KeyboardInterrupt):
-            train(Source(catalog), config, tmp_path / "stopped")
+            pk.train(catalog, out=tmp_path / "stopped", **options)
     with raises(Exception, "resume"):
-        open_run(tmp_path / "stopped")
-    train(Source(catalog), config, tmp_path / "stopped", mode="resume")
-    train(Source(catalog), config, tmp_path / "whole")
-    stopped, whole = (open_run(tmp_path / name).model.state_dict() for name in ("stopped", "whole"))
+        pk.Model(tmp_path / "stopped").predict(["Green Tea"])
+    pk.train(catalog, out=tmp_path / "stopped", resume=True)
+    pk.train(catalog, out=tmp_path / "whole", **options)
+    stopped, whole = (load_file(tmp_path / name / "best.safetensors") for name in ("stopped", "whole"))
     assert all(torch.equal(value, whole[name]) for name, value in stopped.items())
 
 
@@ -94,7 +88,7 @@ def test_from_a_table_to_prices(pricekit, catalog, tmp_path):
     small = [f"backbone.{k}={v}" for k, v in TINY["backbone"].items() if k != "name"]
     settings = [part for s in [*small, "policy.betas=[0.95,0.98]", "max_length=24"] for part in ("--set", s)]
     assert pricekit("train", catalog, "--policy", "lion", "--epochs", 8, *settings, "--out", run)[0] == 0
-    assert open_run(run).config.policy.options == {"betas": [0.95, 0.98]}
+    assert tomllib.loads((run / "config.toml").read_text())["policy"]["betas"] == [0.95, 0.98]
     assert pricekit("export", run, "--out", bundle)[0] == 0
     assert pricekit("predict", bundle, catalog, "--out", prices)[0] == 0
     assert len(prices.read_text().splitlines()) == 401

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
-from pricekit.datasets import make_catalog
 from pricekit.plugin import BundleError, ConfigError
 
 pytest.importorskip("mlflow")
@@ -48,7 +47,7 @@ def loaded(registered):
 
 @pytest.fixture
 def rows():
-    return make_catalog(40, seed=11).drop(columns="price")
+    return pk.make_catalog(40, seed=11).drop(columns="price")
 
 
 def test_prices_are_those_of_predict(loaded, bundle, rows):

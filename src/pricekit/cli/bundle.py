@@ -11,7 +11,7 @@ import click
 
 import pricekit as pk
 from pricekit.cli.options import FOLDER, json_option, options_of
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.io.log import logger
 from pricekit.options import InspectOptions, PushOptions, TrustOptions
 from pricekit.predict.keys import SIGNATURE
@@ -49,7 +49,7 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     if inspection.note:
         logger.warning(f"the bundle was not opened: {inspection.note}")
     if as_json:
-        click.echo(json.dumps(inspection.manifest, indent=2))
+        show_data(json.dumps(inspection.manifest, indent=2))
         return
     rows = [*_facts(inspection.manifest), ("signature", _signature(bundle, trust))]
     if inspection.seconds is not None:

@@ -19,7 +19,7 @@ from pricekit.cli.options import (
     split_names,
 )
 from pricekit.cli.project import PROJECT_FILE, with_project
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.options import PricedOptions
 from pricekit.wording import shorten
 
@@ -67,7 +67,7 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
     page = report.to_dict()
     if report.trainable:
         page["command"] = shlex.join(_command(report))
-    click.echo(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report.text)
+    show_data(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report.text)
 
 
 def _command(report: TableReport) -> list[str]:
@@ -93,7 +93,7 @@ def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
 
     separated = page["delimiter"] and f"{NAMES.get(page['delimiter'], repr(page['delimiter']))}-separated"
     facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]
-    click.echo(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
+    show_data(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]
     show_table("", headers, [_row(column, text) for column in page["columns"]], stderr=False)
     if page["yields"]:
@@ -101,16 +101,16 @@ def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
         show_table("", ["part of the text", "the features columns and trees read"], read, stderr=False)
     show_table("", ["fact", "value"], _facts(page), stderr=False)
     for name, reason in page["left_out"].items():
-        click.echo(f"- Left out: {shorten(name)} ({reason}).")
+        show_data(f"- Left out: {shorten(name)} ({reason}).")
     for note in page["notes"]:
-        click.echo(f"- {note}")
+        show_data(f"- {note}")
     for name, share in page.get("leaks", {"columns": {}})["columns"].items():
         if name not in page["left_out"]:
-            click.echo(
+            show_data(
                 f"- The column '{name}' alone explains {share:.0%} of the log price, which suggests a leak."
             )
     if "command" in page:
-        click.echo(f"\nnext: {page['command']}")
+        show_data(f"\nnext: {page['command']}")
 
 
 def _row(column: dict[str, Any], text: tuple[str, ...]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +16,7 @@ from pricekit.cli.terminal import RESULT, print_json, set_level
 from pricekit.errors import ConfigError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.io.files import describe_failure
+from pricekit.io.stdout import kept_for_data
 from pricekit.options import READ_OPTIONS
 from pricekit.wording import shorten
 
@@ -104,7 +106,7 @@ def with_common_options(command: click.Command) -> click.Command:
     elif not any(parameter.name == "log_format" for parameter in command.params):
         command.params += [*plugin_options(), *output_options()]
         if command.callback is not None:
-            command.callback = _with_hints()(command.callback)
+            command.callback = kept_for_data()(_with_hints()(command.callback))
     return command
 
 
@@ -235,11 +237,16 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
     return words
 
 
-def again() -> str:
-    """Return the --plugin options that the next command also needs."""
+def again(files: Container[str] | None = None) -> str:
+    """Return the --plugin options that the next command also needs.
+
+    Args:
+        files: the names of the plugin files that it needs; None: all that this command has.
+    """
     from pricekit.core.loader import plugin_files
 
-    return "".join(f" --plugin {shlex.quote(os.path.relpath(name))}" for name in plugin_files())
+    needed = [path for path in plugin_files() if files is None or Path(path).name in files]
+    return "".join(f" --plugin {shlex.quote(os.path.relpath(path))}" for path in needed)
 
 
 def _load_none(context: click.Context, _: click.Parameter, none: bool) -> None:

@@ -9,7 +9,7 @@ import click
 
 from pricekit.cli.options import FOLDER, json_option, options_of
 from pricekit.cli.project import RUNS
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.terminal import begin, show_data, show_result
 from pricekit.options import CompareOptions
 from pricekit.wording import counted, duration, milliseconds
 
@@ -55,7 +55,7 @@ def compare(models: tuple[str, ...], metric: str | None, latency: bool, as_json:
 
     comparison = pk.compare(*models, metric=metric, latency=latency)
     if as_json:
-        click.echo(comparison.to_json())
+        show_data(comparison.to_json())
     elif isinstance(comparison, Comparison):
         _show_difference(comparison)
     else:

@@ -133,7 +133,8 @@ def completion(shell: str) -> None:
     shell to use it.
     """
     from pricekit.cli.main import COMPLETE_VARIABLE, cli
+    from pricekit.cli.terminal import show_data
 
     complete = get_completion_class(shell)
     assert complete is not None
-    click.echo(complete(cli, {}, "pricekit", COMPLETE_VARIABLE).source())
+    show_data(complete(cli, {}, "pricekit", COMPLETE_VARIABLE).source())

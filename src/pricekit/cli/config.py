@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import click
 import tomli_w
 
 from pricekit.cli.options import json_option, options_of
+from pricekit.cli.terminal import show_data
 from pricekit.io.log import logger
 from pricekit.options import READ_OPTIONS, ModelOptions, option_layer
 
@@ -53,11 +52,10 @@ def schema() -> None:
     """
     from pricekit.config.schema import config_schema
 
-    with redirect_stdout(sys.stderr):  # a plugin may print when it is imported
-        shown, left_out = config_schema()
+    shown, left_out = config_schema()
     for why, names in left_out.items():
         logger.warning(f"omitted from the schema: {', '.join(names)} {why}")
-    click.echo(json.dumps(shown, indent=2))
+    show_data(json.dumps(shown, indent=2))
 
 
 @config.command(
@@ -78,13 +76,12 @@ def show(as_json: bool, **flags: Any) -> None:
     """
     from pricekit.config.resolve import explain
 
-    with redirect_stdout(sys.stderr):
-        settings = explain(_layers(flags))
+    settings = explain(_layers(flags))
     if as_json:
         rows = [{"setting": s.name, "value": s.value, "source": s.source} for s in settings]
-        click.echo(json.dumps(rows, indent=2))
+        show_data(json.dumps(rows, indent=2))
         return
-    click.echo(as_toml(settings), nl=False)
+    show_data(as_toml(settings), nl=False)
     if lost := [f"--set {s.name}=none" for s in settings if s.value is None and s.source == "--set"]:
         logger.warning(f"TOML has no null value: to use this file with --config, also add {' '.join(lost)}")
 

@@ -9,7 +9,7 @@ import click
 
 from pricekit.cli.common import DRIFTED, ask_model
 from pricekit.cli.options import json_option, model_and_table
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.options import DriftOptions
 from pricekit.wording import counted, shorten
 
@@ -42,7 +42,7 @@ def drift(as_json: bool, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
     result: Drift = ask_model("drift", flags)
     if as_json:
-        click.echo(result.to_json())
+        show_data(result.to_json())
     else:
         _show(result)
     if flags["out"]:

@@ -8,7 +8,7 @@ import click
 
 from pricekit.cli.common import ask_model
 from pricekit.cli.options import json_option, model_and_table
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.terminal import begin, show_data, show_result
 from pricekit.options import TableEvaluateOptions
 from pricekit.wording import counted
 
@@ -49,7 +49,7 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     with_errors = worst is not None or flags["by"] is not None
     scores = ask_model("evaluate", flags)
     if as_json:
-        click.echo(scores.to_json())
+        show_data(scores.to_json())
     else:
         if worst:
             _show_worst(scores.worst)

@@ -12,7 +12,9 @@ from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
 from pricekit.errors import path_of
+from pricekit.io.files import read_json
 from pricekit.io.log import logger
+from pricekit.io.record import FACTS
 from pricekit.options import ExportOptions
 
 BATCH_SENSITIVITY = 0.02
@@ -54,5 +56,9 @@ def export(**flags: Any) -> None:
             "prices' standard deviation; if that matters, export as fp32"
         )
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
-    following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again()}"
+    plugins = read_json(out / FACTS["bundle"])["plugins"]
+    features = {
+        plugin["package"] for plugin in plugins if plugin["kind"] == "feature"
+    }  # the graph has the others
+    following = f"pricekit predict {quote(str(out))} TABLE --out prices.csv{again(features)}"
     show_result(f"the bundle is in {out}, {size:,.1f} MB; next: {following}", bundle=str(out), megabytes=size)

@@ -9,7 +9,7 @@ import click
 
 from pricekit.cli.common import ask_model
 from pricekit.cli.options import json_option, model_and_table
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.terminal import begin, show_data, show_result
 from pricekit.options import TableImportanceOptions
 from pricekit.wording import counted
 
@@ -37,7 +37,7 @@ def importance(as_json: bool, **flags: Any) -> None:
     begin(f"opening {flags['model']}", "pricekit.answers.importance")
     result: Importance = ask_model("importance", flags)
     if as_json:
-        click.echo(result.to_json())
+        show_data(result.to_json())
     else:
         _show(result)
 

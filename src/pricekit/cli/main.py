@@ -20,6 +20,7 @@ from pricekit.cli.common import INTERRUPTED, exit_code, explain, output_options,
 from pricekit.cli.terminal import logging_to_terminal, print_json, prints_json
 from pricekit.errors import LostProcessError, PluginError, PricekitError
 from pricekit.io.log import logger
+from pricekit.io.stdout import kept_for_data
 from pricekit.training.launched import launched_rank
 from pricekit.wording import did_you_mean
 
@@ -58,7 +59,8 @@ def packaged_command(name: str) -> click.Command | None:
                 f"{install_command(f'pricekit-{name}')}"
             )
         return None
-    command = load_provided(point, "command")
+    with kept_for_data():
+        command = load_provided(point, "command")
     if not isinstance(command, click.Command):
         raise PluginError(
             f"the entry point '{name}' in {GROUP} names a {type(command).__name__}; expected a click.Command: "

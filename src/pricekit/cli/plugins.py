@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 import traceback
+from collections.abc import Iterator
 from functools import partial, reduce
 from importlib.metadata import requires
 from importlib.resources import files
@@ -15,14 +16,14 @@ from keyword import iskeyword
 from pathlib import Path
 from shlex import quote
 from string import Template
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
 from pricekit import __version__
 from pricekit.cli.common import load_files
-from pricekit.cli.options import json_option
-from pricekit.cli.terminal import show_result, show_table
+from pricekit.cli.options import TABLE, json_option, options_of
+from pricekit.cli.terminal import show_data, show_result, show_table, spinner
 from pricekit.config import Search, merge, parse_override
 from pricekit.config.layers import by_dotted_name
 from pricekit.core.hookspecs import API
@@ -31,7 +32,14 @@ from pricekit.core.registry import FILE, KINDS, Entry, options_model
 from pricekit.errors import ConfigError, PluginError
 from pricekit.io.files import publish_folder
 from pricekit.io.log import logger
-from pricekit.wording import did_you_mean
+from pricekit.options import PricedOptions, refuse_reading_options
+from pricekit.wording import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from pricekit.table import Table
+
+CHECKED_ROWS = 1000
+"""How many rows of a table `plugins check` reads by default."""
 
 USE = {
     "feature": "pricekit train products.csv --features optimized22,columns,$name --out run",
@@ -170,13 +178,17 @@ def _check_name(kind: str, name: str, module: str, class_name: str) -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, such as width=32."
 )
-def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
+@click.option("--table", type=TABLE, help="Also check a feature, backbone or loss on the rows of this table.")
+@options_of(PricedOptions, limit=f"{CHECKED_ROWS:,}")
+def check(
+    target: str, kind: str | None, settings: tuple[str, ...], table: str | None, **reading: Any
+) -> None:
     """Run the conformance checks on a plugin, a package (its name or folder) or a Python file.
 
     \b
     pricekit plugins check my-encoder --set width=32
     pricekit plugins check ./my-encoder
-    pricekit plugins check features.py
+    pricekit plugins check features.py --table products.csv
 
     The exit code is 3 if a check fails. pricekit.testing has the same checks for pytest.
     """
@@ -186,29 +198,49 @@ def check(target: str, kind: str | None, settings: tuple[str, ...]) -> None:
     entries = [entry for entry in _plugins_at(target) if kind in (None, entry.kind)]
     if not entries:
         raise PluginError(f"{target} has no {kind or 'plugin'} to check")
-    failed = sum(_check_one(entry, options) for entry in entries)
-    if failed:
-        raise PluginError(f"{failed} check{'s' if failed > 1 else ''} of {target} failed")
-    show_result(f"all checks of {target} passed")
+    rows = _rows_for(entries, table, reading)
+    passed = [each for entry in entries for each in _check_one(entry, options, rows)]
+    if failed := passed.count(False):
+        raise PluginError(f"{failed} of {counted(len(passed), 'check')} of {target} failed")
+    show_result(f"all {counted(len(passed), 'check')} of {target} passed")
 
 
-def _check_one(entry: Entry, options: dict[str, Any]) -> int:
-    """Run the checks of one plugin and print a line for each; return how many failed."""
+def _rows_for(entries: list[Entry], table: str | None, reading: dict[str, Any]) -> Table | None:
+    """Read the table for the checks, if one is named; raises ConfigError if they read none."""
+    from pricekit.testing import KINDS_OF_ROWS
+
+    if table is None:
+        refuse_reading_options(reading)
+        return None
+    if not any(entry.kind in KINDS_OF_ROWS for entry in entries):
+        kinds = " and ".join(sorted({entry.kind for entry in entries}))
+        raise ConfigError(
+            f"the checks of a {kinds} read no table; leave it out. Those of a {', '.join(KINDS_OF_ROWS)} do",
+            parameters=("table",),
+        )
+    import pricekit as pk
+
+    rows: Table = pk.read_table(table, **reading | {"limit": reading["limit"] or CHECKED_ROWS})
+    return rows
+
+
+def _check_one(entry: Entry, options: dict[str, Any], rows: Table | None) -> Iterator[bool]:
+    """Run the checks of one plugin, print a line for each, and yield whether it passed."""
     from pricekit.testing import CheckFailed, checks_of
 
-    click.echo(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
+    show_data(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
     make = partial(registry().create, entry.kind, entry.name, options)
     make()  # a plugin that cannot be created fails here, not in every check
-    failed = 0
-    for run_check in checks_of(entry.kind, make):
+    for run_check in checks_of(entry.kind, make, rows):
         try:
-            run_check()
+            with spinner(str(run_check)):
+                run_check()
         except CheckFailed as error:
-            failed += 1
-            click.echo(f"  FAILED  {run_check}: {error}")
+            show_data(f"  FAILED  {run_check}: {error}")
+            yield False
         else:
-            click.echo(f"  ok      {run_check}")
-    return failed
+            show_data(f"  ok      {run_check}")
+            yield True
 
 
 def _plugins_at(target: str) -> list[Entry]:
@@ -220,7 +252,10 @@ def _plugins_at(target: str) -> list[Entry]:
     if inside := [entry for entry in entries if _normal(entry.package) == package]:
         return inside
     if path.suffix == ".py" and path.is_file():
-        raise PluginError(f"{path} registers no plugin; observers have no checks")
+        raise PluginError(
+            f'{path} registers no plugin; expected a decorator, such as @plugin.feature("name"), above a class. '
+            "Observers have no checks"
+        )
     for broken in registry().failed:
         if _normal(broken.package) == package:
             raise PluginError(
@@ -279,9 +314,9 @@ def doctor(with_traceback: bool) -> None:
         return
     show_table("", ["package", "plugin", "state"], sorted(rows), stderr=False)
     for package, reason, trace in failures:
-        click.echo(f"\n{package}: {reason}")
+        show_data(f"\n{package}: {reason}")
         if with_traceback:
-            click.echo(trace)
+            show_data(trace)
     if failures:
         raise PluginError(f"{len(failures)} failed; everything else works without them")
 
@@ -295,7 +330,7 @@ def list_(kind: str | None, as_json: bool) -> None:
     failed = registry().failed
     if as_json:
         ready = [entry.facts() | {"summary": entry.summary, "state": "ready"} for entry in entries]
-        click.echo(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
+        show_data(json.dumps([*ready, *(b.facts() | {"state": "failed"} for b in failed)], indent=2))
         return
     rows = [[e.kind, e.name, f"{e.package} {e.version}", e.summary, "ready"] for e in entries]
     if kind is None:
@@ -321,12 +356,12 @@ def show(name: str, as_json: bool) -> None:
         )
     described = [_facts(entry) for entry in entries]
     if as_json:
-        click.echo(json.dumps(described if len(described) > 1 else described[0], indent=2))
+        show_data(json.dumps(described if len(described) > 1 else described[0], indent=2))
         return
     for facts in described:
         options, numbers = facts.pop("options"), facts.pop("defaults", {})
         lines = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
-        click.echo("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
+        show_data("\n".join(f"{key:<9}{value}" for key, value in lines.items()))
         if options:
             for o in options:
                 o["default"] = "required" if o["required"] else json.dumps(o["default"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
@@ -13,11 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from pricekit.cli.common import ask_model
-from pricekit.cli.terminal import begin, show_result, show_table
+from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
 from pricekit.evaluation.scores import Scores, mean_and_sd
 from pricekit.io.log import logger
+from pricekit.io.stdout import stdout
 from pricekit.metrics import METRICS, SMAPE, Metric
 from pricekit.wording import printable
 
@@ -41,14 +41,15 @@ def show_rows(method: str, flags: dict[str, Any], lines: Callable[[Any, int], It
     if few:
         flags["limit"] = ROWS
     begin(f"opening {flags['model']}", "pricekit.predict.predictor")
-    results, console = ask_model(method, flags), Console()
+    results, console = ask_model(method, flags), Console(file=stdout())
     for result in results:
         if as_json:
-            click.echo(result.to_json())
+            show_data(result.to_json())
             continue
-        for line in lines(result, console.width):
-            console.print(line, soft_wrap=True)
-        console.print()
+        with console.capture() as shown:
+            for line in lines(result, console.width):
+                console.print(line, soft_wrap=True)
+        show_data(shown.get())
     if few and len(results) == ROWS:
         show_result(f"these are the first {ROWS} rows; choose others with --row or --limit")
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from typing import Any
@@ -16,6 +16,7 @@ import click
 
 from pricekit.errors import PricekitError
 from pricekit.io.log import logger
+from pricekit.io.stdout import stdout
 from pricekit.training.launched import launched_rank
 from pricekit.wording import is_number, printable, printable_json
 
@@ -71,6 +72,8 @@ _HANDLER = TerminalHandler(logging.INFO)
 def logging_to_terminal() -> Iterator[None]:
     """Print the library's log messages while the block runs."""
     before = logger.level
+    _HANDLER.as_json = False
+    _HANDLER.setLevel(logging.INFO)
     logger.addHandler(_HANDLER)
     logger.setLevel(logging.INFO)
     try:
@@ -78,9 +81,7 @@ def logging_to_terminal() -> Iterator[None]:
     finally:
         logger.removeHandler(_HANDLER)
         logger.setLevel(before)
-        _HANDLER.setLevel(logging.INFO)
         if _HANDLER.as_json:
-            _HANDLER.as_json = False
             logging.captureWarnings(False)
             _PYTHON_WARNINGS.removeHandler(_HANDLER)
 
@@ -103,6 +104,13 @@ def prints_json() -> bool:
     return _HANDLER.as_json
 
 
+def warn_at_end(message: str) -> None:
+    """Print a warning as the last command did, after `logging_to_terminal` has ended."""
+    if _HANDLER.level <= logging.WARNING:
+        facts = {"levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
+        _HANDLER.handle(logging.makeLogRecord(facts))
+
+
 def show_result(message: str, **facts: Any) -> None:
     """Print the result of a command, even with --quiet; `facts` go into the JSON output."""
     logger.log(RESULT, message, extra={"facts": facts})
@@ -119,8 +127,7 @@ def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -
     logger.info(message)
     check_address_space(module)
     check()
-    visible = os.isatty(2) and not prints_json() and _HANDLER.level <= logging.INFO
-    with _spinner() if visible else nullcontext():
+    with spinner("loading libraries"):
         import_module(module)
 
 
@@ -137,6 +144,16 @@ def check_address_space(module: str) -> None:
             f"the address space of this process is limited to {limit / 1e9:.2g} GB, and the libraries of this command "
             f"need {needed / 1e9:.2g} GB; raise the limit with ulimit -v"
         )
+
+
+def show_data(text: str, *, nl: bool = True) -> None:
+    """Print data on stdout, where a command prints nothing else.
+
+    Args:
+        text: the data.
+        nl: end it with a line break.
+    """
+    click.echo(text, file=stdout(), nl=nl)
 
 
 def show_table(
@@ -163,7 +180,12 @@ def show_table(
         table.add_column(Text(header), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(stderr=stderr).print(table, markup=False, highlight=False)
+    if stderr:
+        Console(stderr=True).print(table, markup=False, highlight=False)
+        return
+    with (console := Console(file=stdout())).capture() as shown:
+        console.print(table, markup=False, highlight=False)
+    show_data(shown.get(), nl=False)
 
 
 def _as_json(record: logging.LogRecord, message: str) -> str:
@@ -178,8 +200,12 @@ def _as_json(record: logging.LogRecord, message: str) -> str:
 
 
 @contextmanager
-def _spinner() -> Iterator[None]:
+def spinner(text: str) -> Iterator[None]:
+    """Show a line on a terminal while the block runs."""
+    if not os.isatty(2) or prints_json() or _HANDLER.level > logging.INFO:
+        yield
+        return
     from rich.console import Console
 
-    with Console(stderr=True).status("loading libraries"):
+    with Console(stderr=True).status(text):
         yield

@@ -13,7 +13,7 @@ from pricekit.cli.common import USELESS, again
 from pricekit.cli.ensemble import show_members
 from pricekit.cli.options import flag, optional_table, options_of
 from pricekit.cli.project import begin_training, interrupted_run, next_run, run_training
-from pricekit.cli.terminal import show_result
+from pricekit.cli.terminal import show_data, show_result
 from pricekit.io.log import logger
 from pricekit.io.record import continued, state_of
 from pricekit.options import TrainOptions
@@ -106,4 +106,4 @@ def _dry_run(flags: dict[str, Any]) -> None:
         f"{len(split.train):,} rows to train{members} on, {len(split.valid):,} to validate on{second}; nothing was "
         "trained"
     )
-    click.echo(config.for_rows(len(split.train)).to_toml(), nl=False)
+    show_data(config.for_rows(len(split.train)).to_toml(), nl=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,9 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import tracker_name
 from pricekit.errors import PluginError, PricekitError, is_panic
 from pricekit.io.causes import raise_outside_cause
+from pricekit.io.files import is_temporary
 from pricekit.io.log import logger
+from pricekit.io.record import OBSERVERS
 from pricekit.wording import shorten
 
 
@@ -86,15 +88,37 @@ def notify(event: str, **facts: Any) -> None:
     for impl in getattr(registry().manager.hook, f"pricekit_{event}").get_hookimpls():
         if tracker_name(impl.plugin) not in (None, *_trackers):
             continue
+        folders = [facts[name] for name in ("folder", "bundle") if name in facts]
+        before = _contents(folders)
         try:
-            with redirect_stdout(sys.stderr):  # stdout is for data
-                impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
+            impl.function(**{name: deepcopy(facts[name]) for name in impl.argnames})
         except (Exception, SystemExit) as error:
             message = shorten(str(error), 300)
             reason = message if isinstance(error, PricekitError) else f"{type(error).__name__}: {message}"
             if (impl.plugin_name, event) not in _reported:
                 _reported.add((impl.plugin_name, event))
                 logger.warning(f"{impl.plugin_name} failed to observe {event}; the run continues: {reason}")
+        written = sorted(path for path, state in _contents(folders).items() if before.get(path) != state)
+        if written and (impl.plugin_name, "writes") not in _reported:
+            _reported.add((impl.plugin_name, "writes"))
+            logger.warning(
+                f"{impl.plugin_name} wrote {', '.join(written)} when it observed {event}; an observer writes only "
+                f"below {facts['folder'] / OBSERVERS / 'NAME'}. If the file is one of pricekit's, the folder is "
+                "damaged. Report it to the plugin's author"
+            )
+
+
+def _contents(folders: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Return size and time of each file in folders, by its path; () for each folder but that of observers."""
+    contents: dict[str, tuple[int, ...]] = {}
+    for entry in (entry for folder in folders if folder.is_dir() for entry in os.scandir(folder)):
+        if entry.is_dir():
+            if entry.name != OBSERVERS:
+                contents[entry.path] = ()
+        elif not is_temporary(Path(entry.path)):
+            state = entry.stat(follow_symlinks=False)
+            contents[entry.path] = state.st_size, state.st_mtime_ns
+    return contents
 
 
 @contextmanager

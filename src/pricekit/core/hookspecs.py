@@ -27,6 +27,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import pluggy
 
+from pricekit.errors import PluginError
+
 API = 1
 """The version of the plugin interface; docs/plugins/versions.md explains its changes."""
 
@@ -51,7 +53,18 @@ NAMED = "pricekit_plugin"
 
 
 def _named(kind: str, name: str) -> Callable[[_Class], _Class]:
+    if not isinstance(name, str):
+        raise PluginError(
+            f'the decorator of a {kind} needs a name: write @plugin.{kind}("name") above the class'
+        )
+
     def note(plugin: _Class) -> _Class:
+        if not isinstance(plugin, type):
+            thing = type(plugin).__name__
+            raise PluginError(
+                f"@plugin.{kind}({name!r}) stands above a {thing}; expected a class: derive it from "
+                f"plugin.{kind.title()}"
+            )
         setattr(plugin, NAMED, (kind, name))
         return plugin
 

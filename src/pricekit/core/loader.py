@@ -17,7 +17,6 @@ import sys
 import traceback
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -30,7 +29,7 @@ import pluggy
 from pricekit import __version__
 from pricekit.core import hookspecs
 from pricekit.core.hookspecs import NAMED
-from pricekit.core.registry import FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for, tracker_name
+from pricekit.core.registry import BASES, FILE, KINDS, Entry, FailedPlugin, Registry, remedy_for, tracker_name
 from pricekit.errors import ConfigError, PluginError, path_of
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.log import logger
@@ -142,9 +141,8 @@ def _load_one(
     """Load one plugin completely or not at all; return the failure."""
     module: ModuleType | None = None
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for data
-            module = importing()
-            loaded.add(_register(loaded.manager, module, package, version))
+        module = importing()
+        loaded.add(_register(loaded.manager, module, package, version))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an extension module may raise anything at import
@@ -203,11 +201,23 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == module.__name__ and NAMED in vars(value):
             kind, name = getattr(value, NAMED)
+            _check_base(value, kind, name)
             summary = (inspect.getdoc(value) or "").partition("\n")[0].rstrip(".")
             _collector(entries, kind, package, version)(
                 name, f"{module.__name__}:{value.__qualname__}", summary
             )
     return entries
+
+
+def _check_base(plugin: type, kind: str, name: str) -> None:
+    """Reject a class that derives from the base class of another kind than its decorator names."""
+    bases = {f"{base.__module__}:{base.__qualname__}" for base in plugin.__mro__}
+    for other, base in BASES.items():
+        if other != kind and base in bases:
+            raise PluginError(
+                f"@plugin.{kind}({name!r}) stands above class {plugin.__name__}, which derives from "
+                f"plugin.{other.title()}; write @plugin.{other}({name!r}), or derive it from plugin.{kind.title()}"
+            )
 
 
 def _check_module(module: ModuleType, package: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import import_module
@@ -70,8 +68,7 @@ class Entry:
     def load(self) -> Any:
         """Import the plugin's class; raises PluginError if the import fails."""
         try:
-            with redirect_stdout(sys.stderr):  # stdout is for data
-                return _import(self.target)
+            return _import(self.target)
         except (Exception, SystemExit) as error:
             raise_outside_cause(error)
             raise PluginError(
@@ -113,9 +110,13 @@ class Registry:
         for entry in entries:
             taken = self.entries.get((entry.kind, entry.name)) or new.get((entry.kind, entry.name))
             if taken:
+                twice = f"the {entry.kind} '{entry.name}' is registered twice"
+                if entry.package == taken.package:
+                    first, second = (each.target.partition(":")[2] for each in (taken, entry))
+                    raise PluginError(f"{twice}, as {first} and as {second}; rename one of them")
                 raise PluginError(
-                    f"the {entry.kind} '{entry.name}' is registered twice, by {taken.package} {taken.version} "
-                    f"and by {entry.package} {entry.version}; rename it, or uninstall one of the two packages"
+                    f"{twice}, by {taken.package} {taken.version} and by {entry.package} {entry.version}; rename it, "
+                    "or uninstall one of the two packages"
                 )
             new[entry.kind, entry.name] = entry
         self.entries |= new
@@ -169,7 +170,8 @@ class Registry:
         raise PluginError(
             f"this model needs the {kind} '{shorten(name)}' of {shorten(package)} {shorten(version)}, which is not "
             "loaded; "
-            f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}"
+            f"{install_line(package, version)}{'' if version.startswith(FILE) else self.selection_note}",
+            parameters=("plugin_files",) if version.startswith(FILE) else (),
         )
 
     def _alternatives(self, name: str, known: Sequence[str]) -> str:
@@ -306,7 +308,7 @@ def remedy_for(error: BaseException, package: str, version: str) -> str:
 def install_line(package: str, version: str) -> str:
     """Return how to get a missing plugin; package and version may come from a stranger's bundle."""
     if version.startswith(FILE):
-        return f"load its file {shlex.quote(shorten(package, 200))}"
+        return f"load its file {shlex.quote(shorten(package, 200))} (in Python: pricekit.use_plugins)"
     if not _PACKAGE_NAME.fullmatch(package):
         return f"its package has no valid name ({shorten(package)!r}); do not trust the model"
     return install_command(package)

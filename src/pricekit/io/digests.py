@@ -171,6 +171,11 @@ def read_listing(folder: Path) -> dict[str, dict[str, Any]] | None:
     raise DamagedError(f"{path} was altered or damaged: it does not match its own SHA-256")
 
 
+def is_listed(folder: Path, name: str) -> bool:
+    """Return whether there is a file, and the folder's `files.json`, if it has one, lists it; raises DamagedError."""
+    return (folder / name).is_file() and name in (read_listing(folder) or {name: {}})
+
+
 def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """Compare files with a folder's `files.json`; those that it does not list are not checked.
 

@@ -35,6 +35,9 @@ REFIT = "refit"
 KEPT = ".kept"
 """A list of the files of others that a replacement contains, see `pricekit.io.staging`."""
 
+OBSERVERS = "observers"
+"""The folder of a run below which plugins that observe it write."""
+
 WHOLE = "*"
 """The kind of a folder in which everything is pricekit's."""
 
@@ -431,7 +434,21 @@ def check_intact(
     try:
         check_files(folder, names)
     except DamagedError as damage:
-        raise error(f"{damage}; restore it from a copy, or {remedy}", path=str(folder)) from None
+        raise error(
+            f"{damage}; restore it from a copy, or {remedy}{_told_of_others(folder)}", path=str(folder)
+        ) from None
+
+
+def _told_of_others(folder: Path) -> str:
+    """Return a sentence on the files of others in a damaged folder, or ""."""
+    names = [file.relative_to(folder).as_posix() for file in others_in(folder)]
+    if not (names := [name for name in names if not name.startswith(f"{OBSERVERS}/")]):
+        return ""
+    more = " and others" if len(names) > 3 else ""
+    return (
+        f". pricekit did not write {', '.join(names[:3])}{more}: if a plugin did, it may have done the damage, and "
+        f"must write below {OBSERVERS}/NAME"
+    )
 
 
 def read_intact(folder: Path, name: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from pricekit.errors import ConfigError, DataError, PricekitError, path_of
 from pricekit.io.causes import FULL, causes
 from pricekit.io.files import temporary_folder, temporary_path, write_atomically
 from pricekit.io.log import logger
+from pricekit.io.stdout import stdout
 from pricekit.wording import scheme_of, shorten
 
 PROVIDERS = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "hdfs": "pyarrow", "memory": "fsspec"}
@@ -614,10 +615,10 @@ def published(location: Location) -> Iterator[Path]:
         local = folder / f"output{location.suffix}"
         yield local
         if location.is_stream:
-            sys.stdout.flush()
+            stdout().flush()
             with open(local, "rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
+                shutil.copyfileobj(file, stdout().buffer)
+            stdout().buffer.flush()
         else:
             upload(local, location)
 

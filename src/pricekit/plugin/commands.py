@@ -2,14 +2,16 @@
 
 Example:
     >>> import click
-    >>> from pricekit.plugin.commands import FOLDER
+    >>> from pricekit.plugin.commands import FOLDER, show_data
     >>> @click.command
     ... @click.argument("bundle", type=FOLDER)
     ... def shelf(bundle):
-    ...     click.echo(f"pricing the shelf with {bundle}")
+    ...     show_data(f"pricing the shelf with {bundle}")
+
+While a command runs, what `print` and `click.echo` print goes to stderr: only `show_data` prints on standard output.
 """
 
 from pricekit.cli.options import FOLDER, options_of
-from pricekit.cli.terminal import begin, show_result
+from pricekit.cli.terminal import begin, show_data, show_result
 
-__all__ = ["FOLDER", "begin", "options_of", "show_result"]
+__all__ = ["FOLDER", "begin", "options_of", "show_data", "show_result"]

@@ -61,6 +61,7 @@ from pricekit.evaluation.held_out import HELD_OUT
 from pricekit.features.assets import assets_in
 from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, Preprocessor, load_preprocessor
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
+from pricekit.io.digests import is_listed
 from pricekit.io.files import read_json, write_parquet
 from pricekit.io.locks import owned
 from pricekit.io.log import logger, silence
@@ -184,10 +185,9 @@ def write_split(out: Path, split: Split, seed: int, price: str | None) -> None:
 
 def read_out_of_fold(out: Path) -> dict[str, np.ndarray]:
     """Read the out-of-fold columns of the training rows, float32 (N,) by name; empty if there are none."""
-    path = out / OUT_OF_FOLD
-    if not path.is_file():
+    if not is_listed(out, OUT_OF_FOLD):
         return {}
-    frame = pd.read_parquet(path)
+    frame = pd.read_parquet(out / OUT_OF_FOLD)
     return {str(name): column.to_numpy(np.float32) for name, column in frame.items()}
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HELD_OUT, read_held_out, was_refitted
+from pricekit.io.digests import is_listed
 from pricekit.io.files import write_parquet
 from pricekit.io.log import logger
 from pricekit.predict.predictor import Predictor
@@ -177,7 +178,7 @@ def write_pseudo_labelled(folder: Path, pseudo_labelled: Table) -> None:
 
 def read_pseudo_labelled(folder: Path) -> Table | None:
     """Read the rows that `write_pseudo_labelled` wrote; None if there are none."""
-    if not (folder / PSEUDO_LABELLED).is_file():
+    if not is_listed(folder, PSEUDO_LABELLED):
         return None
     frame = pd.read_parquet(folder / PSEUDO_LABELLED)
     kept = frame[[name for name in map(str, frame) if name.startswith("column ")]]

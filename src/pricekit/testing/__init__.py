@@ -8,7 +8,8 @@
     def test_length(check):
         check()
 
-Pass a function that creates a plugin with options: `check_loss(lambda: Pinball(Pinball.Options(quantile=0.5)))`.
+A class is created with its default options. Pass a function for others:
+`check_loss(lambda: Pinball(Pinball.Options(quantile=0.5)))`.
 Choose small sizes to keep the checks fast; they find the same errors.
 
 Checks are independent: each creates a new plugin, seeds the random numbers and leaves nothing behind. Creating the
@@ -24,7 +25,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pricekit.core.registry import KINDS, completed
+from pricekit.core.registry import KINDS, completed, options_model
 from pricekit.errors import PluginError
 from pricekit.testing.runner import ByHand, Check, CheckFailed, Make, named
 
@@ -43,11 +44,15 @@ __all__ = [
 ]
 
 
+KINDS_OF_ROWS = ("feature", "backbone", "loss")
+"""The kinds of plugins whose checks take a table."""
+
+
 def check_feature(make: Make, table: Table | None = None) -> list[Check]:
     """Return the checks of a feature: JSON state, float32 output, batch independence, no access to prices, no torch.
 
     Args:
-        make: creates the plugin.
+        make: the plugin's class, or a function that creates it.
         table: rows on which it is also checked, with the columns that it reads; by default generated ones, with
             invented values in its `columns`.
 
@@ -65,7 +70,8 @@ def check_backbone(make: Make, table: Table | None = None) -> list[Check]:
     """Return the checks of a backbone: tokenizer, every token, lengths, padding, gradients, reopening, ONNX.
 
     Args:
-        make: creates the plugin. Choose small sizes, because each check builds a new encoder.
+        make: the plugin's class, or a function that creates it. Choose small sizes, because each check builds
+            a new encoder.
         table: rows with texts on which it is checked; by default generated ones.
 
     Raises:
@@ -83,7 +89,7 @@ def check_loss(make: Make, by_hand: ByHand | None = None, table: Table | None = 
     """Return the checks of a loss: terms, gradients, finite values, minimum at the true price, its aim, link, ONNX.
 
     Args:
-        make: creates the plugin.
+        make: the plugin's class, or a function that creates it.
         by_hand: prices to fit on, raw outputs and their true prices, both (B,), and the expected loss, which you
             derived by hand. It adds a check in float64.
         table: rows with prices on which it is fitted; by default generated ones.
@@ -108,7 +114,7 @@ def check_policy(make: Make) -> list[Check]:
     starts with pretrained weights.
 
     Args:
-        make: creates the plugin.
+        make: the plugin's class, or a function that creates it.
 
     Raises:
         PluginError: torch is not installed.
@@ -128,7 +134,7 @@ def check_engine(make: Make) -> list[Check]:
     Checks that need a missing library or device fail and name it.
 
     Args:
-        make: creates the plugin.
+        make: the plugin's class, or a function that creates it.
 
     Raises:
         PluginError: torch is not installed.
@@ -150,7 +156,7 @@ def checks_of(kind: str, make: Make, table: Table | None = None) -> list[Check]:
 
     Args:
         kind: the kind of the plugin.
-        make: creates the plugin.
+        make: the plugin's class, or a function that creates it.
         table: rows on which features, backbones and losses are checked; by default generated ones.
 
     Raises:
@@ -163,7 +169,7 @@ def checks_of(kind: str, make: Make, table: Table | None = None) -> list[Check]:
     """
     if kind not in KINDS:
         raise PluginError(f"unknown plugin kind '{kind}'; expected one of {', '.join(KINDS)}")
-    return _checks(kind, make, **({} if kind in ("policy", "engine") else {"table": table}))
+    return _checks(kind, make, **({"table": table} if kind in KINDS_OF_ROWS else {}))
 
 
 def _checks(kind: str, make: Make, **arguments: Any) -> list[Check]:
@@ -173,4 +179,9 @@ def _checks(kind: str, make: Make, **arguments: Any) -> list[Check]:
         raise PluginError(
             f"the checks of a {kind} need {error.name}, which is not installed: pip install 'pricekit[train]'"
         ) from error
-    return named(module.checks(**arguments), lambda: completed(kind, make()))
+    return named(module.checks(**arguments), lambda: completed(kind, _created(make)))
+
+
+def _created(make: Make) -> Any:
+    options = options_model(make) if isinstance(make, type) else None
+    return make() if options is None else make(options())  # type: ignore[call-arg]

@@ -73,9 +73,7 @@ def checks(table: Table | None = None) -> Checks:
         "exports exactly": _exports,
     }
     return {
-        "has tokenizer, architecture and encoder": lambda make: require_methods(
-            make(), "tokenizer", "architecture", "encoder"
-        ),
+        "has tokenizer and encoder": lambda make: require_methods(make(), "tokenizer", "encoder"),
         "max_length is None or a number": _max_length,
         **{name: partial(check, texts=texts) for name, check in on_texts.items()},
     }

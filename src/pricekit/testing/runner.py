@@ -26,7 +26,7 @@ CONTRACTS = "pricekit.core.contracts"
 """The module whose methods a plugin must override."""
 
 Make = Callable[[], Any]
-"""Creates a plugin; a class without options can be passed itself."""
+"""Creates a plugin; a class is created with its default options."""
 
 Checks = dict[str, Callable[[Make], None]]
 """What is checked, by name: each function gets what creates the plugin."""
@@ -56,7 +56,7 @@ class CheckFailed(AssertionError):  # noqa: N818 (public name)
         ...     check_feature(Empty)[0]()
         ... except CheckFailed as error:
         ...     print(error)
-        Empty has no method fit; expected the methods fit, transform. Add fit
+        Empty has no method transform; expected the methods transform. Add transform
     """
 
 
