@@ -252,6 +252,7 @@ def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.nda
     guard.add(computed - began)
     rows = guard.rows_to_check(block)
     if rows is not None:
+        block = block.copy()  # the next call may reuse its memory
         compare(part, table, block, (rows[:1], rows))
         guard.checking += time.perf_counter() - computed
     return block
