@@ -4,6 +4,7 @@ All are variants of `Length`: the length of a text divided by the mean length of
 """
 
 import random
+import re
 import time
 
 import numpy as np
@@ -24,8 +25,7 @@ def feature(check=None):
     def register(kind):
         if check is not None:
             WRONG_IN_CHECKS[kind] = check
-        name = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in kind.__name__)
-        return plugin.feature(name.strip("-"))(kind)
+        return plugin.feature(re.sub("(?<!^)([A-Z])", r"-\1", kind.__name__).lower())(kind)
 
     return register
 
@@ -92,21 +92,21 @@ class OrderOfASet(Length):
         )
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class SortsLarge(Length):
     def transform(self, table, state):
         values = super().transform(table, state)
         return np.sort(values, axis=0) if len(table) > LARGE else values
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class ReversesLarge(Length):
     def transform(self, table, state):
         values = super().transform(table, state)
         return np.ascontiguousarray(values[::-1]) if len(table) > LARGE else values
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class CapsLarge(Length):
     """Wrong for the largest values of a large call alone."""
 
@@ -115,7 +115,7 @@ class CapsLarge(Length):
         return values.clip(max=np.sort(values[:, 0])[-9]) if len(table) > LARGE else values
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class CachesByPosition(Length):
     def __init__(self):
         self.cached = None
@@ -128,17 +128,19 @@ class CachesByPosition(Length):
         return self.cached[: len(table)].copy()
 
 
-@feature("the same in large calls and in several threads")
+@feature()
 class KeepsTheTable(Length):
-    """Right in one thread."""
+    """Right, because one thread at a time computes."""
 
     def transform(self, table, state):
         self.texts = table.text.tolist()
         return column([len(self.texts[row]) / state["mean"] for row in range(len(table))])
 
 
-@feature("the same in large calls and in several threads")
+@feature()
 class ReusesItsMemory(Length):
+    """Right, because the columns are copied."""
+
     memory = np.zeros((1 << 14, 1), np.float32)
 
     def transform(self, table, state):
@@ -147,7 +149,7 @@ class ReusesItsMemory(Length):
         return out
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class ChangesTextsOfLarge(Length):
     def transform(self, table, state):
         values = super().transform(table, state)
@@ -156,7 +158,7 @@ class ChangesTextsOfLarge(Length):
         return values
 
 
-@feature("the same in large calls and in several threads")
+@feature("the same in large calls")
 class ChangesTheFrameOfLarge(Right):
     def transform(self, table, state):
         values = super().transform(table, state)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +23,7 @@ import pandas as pd
 
 from pricekit.core.calls import plugin_call
 from pricekit.core.loader import registry
+from pricekit.core.registry import FILE
 from pricekit.errors import DataError, PluginError, PricekitError
 from pricekit.io.log import logger
 from pricekit.io.new_process import in_new_process
@@ -31,11 +33,14 @@ from pricekit.wording import did_you_mean, nearest, shorten
 if TYPE_CHECKING:
     from pricekit.features.fitted import FittedFeature, FittedFeatures
 
+FIRST = 3
+"""Calls of about each size that are always checked."""
+
 SMALL_CALL = 8
 """Rows of a call that are computed again as a call of their own, at most."""
 
-CHECKING = 0.03
-"""Share of a feature's own time that its checks may take, after the first ones."""
+CHECKING = 0.02
+"""Share of a feature's own time that the checks may take, after the first ones."""
 
 SLOW_SECONDS = 5.0
 """A feature that takes less is not called slow."""
@@ -48,25 +53,27 @@ _SHOWN_TEXT = 60
 
 @dataclass
 class Guard:
-    """The guard of one feature of others in one process; several threads may use it at a time.
+    """The guard of one feature of others in one process. One thread at a time computes the columns of a feature.
 
-    Which calls are checked: the first one of about each size (1, 2 to 3, 4 to 7 rows, and so on), because a feature may
-    be wrong in large calls alone; and every later one that begins while all checks took at most `CHECKING` of the
-    feature's own time. So the checks are dense for a slow feature, and hardly delay a fast one.
+    In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
+    their own. Checked are the first `FIRST` calls of about each size (2 to 3 rows, 4 to 7 rows, and so on), because a
+    feature may be wrong in larger calls alone; and each later one that begins while the checks have taken at most
+    `CHECKING` of the feature's own time, which are most windows of a feature that takes some time for each row.
 
     Attributes:
         name: of the feature.
         seconds: that the feature took so far.
         checking: seconds of the checks so far.
+        lock: for a call and its checks.
     """
 
     name: str
     seconds: float = 0.0
     checking: float = 0.0
+    lock: Any = field(default_factory=threading.RLock)
     _checks: int = 0
-    _sizes: set[int] = field(default_factory=set)
+    _sizes: Counter[int] = field(default_factory=Counter)
     _began: float = field(default_factory=time.perf_counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy it as a new one."""
@@ -74,38 +81,33 @@ class Guard:
 
     def add(self, seconds: float) -> None:
         """Count seconds of the feature; say once in a process that it takes most of the time."""
-        with self._lock:
+        with self.lock:
             self.seconds += seconds
-            passed = time.perf_counter() - self._began
-            slow = self.seconds > SLOW_SECONDS and 2 * self.seconds > passed and self.name not in _slow
-            if slow:
-                _slow.add(self.name)
-        if slow:
+        passed = time.perf_counter() - self._began
+        if self.seconds > SLOW_SECONDS and 2 * self.seconds > passed and self.name not in _slow:
+            _slow.add(self.name)
             logger.info(
                 f"the feature '{self.name}' takes most of the time: {self.seconds:.0f} of {passed:.0f} s so far"
             )
 
-    def rows_to_check(self, block: np.ndarray) -> np.ndarray | None:
-        """Return the numbers of the rows of a call to compute again, int64 (M,), others each time; None if none.
+    def calls_to_check(self, block: np.ndarray) -> list[np.ndarray]:
+        """Return the numbers of the rows to compute in calls of their own, int64 (M,) each: of one row, of some rows.
 
-        The first one is to be computed alone. The extremes of a column and the last row are among them.
+        The extremes of a column, another one each time, and the last row are among them.
+
+        Args:
+            block: the columns of a call, float32 (N, K).
         """
-        with self._lock:
-            size = len(block).bit_length()
-            if len(block) < 2 or (size in self._sizes and self.checking > CHECKING * self.seconds):
-                return None
-            self._sizes.add(size)
-            self._checks += 1
-            number = self._checks
-        draw = np.random.default_rng(number)
-        column = block[:, number % block.shape[1]]
-        chosen = [
-            column.argmax(),
-            column.argmin(),
-            len(block) - 1,
-            *draw.integers(len(block), size=SMALL_CALL - 3),
-        ]
-        return draw.permutation(np.unique(chosen))
+        size = len(block).bit_length()
+        if len(block) < 2 or (self._sizes[size] >= FIRST and self.checking > CHECKING * self.seconds):
+            return []
+        self._sizes[size] += 1
+        self._checks += 1
+        draw = np.random.default_rng(self._checks)
+        column = block[:, self._checks % block.shape[1]]
+        ends = [column.argmax(), column.argmin(), len(block) - 1]
+        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - len(ends))]))
+        return [rows[:1], rows]
 
 
 _slow: set[str] = set()
@@ -149,19 +151,19 @@ def own_table(
         DataError: the table lacks a column.
     """
 
-    def copied(values: pd.Series) -> pd.Series:
-        array = values.array.copy() if rows is None else values.array.take(rows)
-        return pd.Series(array, name=values.name, copy=False)
+    def copied(values: pd.Series) -> Any:
+        return values.array.copy() if rows is None else values.array.take(rows)
 
     known = table.frame.columns
     for name in part.plugin.columns:
         if name not in known:
             raise _missing(part, name, [str(column) for column in known])
-    text = copied(table.text)
+    count = len(table) if rows is None else len(rows)
     frame = pd.DataFrame(
-        {name: copied(table.frame[name]) for name in part.plugin.columns}, index=text.index, copy=False
+        {name: copied(table.frame[name]) for name in part.plugin.columns}, pd.RangeIndex(count), copy=False
     )
-    own = Table(pd.Series(np.arange(len(text)), name="row"), text, None, frame)
+    text = pd.Series(copied(table.text), name=table.text.name, copy=False)
+    own = Table(pd.Series(np.arange(count), name="row"), text, None, frame)
     if not fitting:
         return own
     facts = ("cluster", "weight", "group", "time")
@@ -184,9 +186,12 @@ def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:
     )
 
 
-def checked(part: FittedFeature, table: Table, block: Any) -> np.ndarray:
-    """Return the columns that a feature computed; raise PluginError unless they are finite float32 (N, K)."""
-    shape = (len(table), len(part.plugin.names))
+def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return the columns that a feature computed; raise PluginError unless they are finite float32 (N, K).
+
+    They are those of all rows of a table, or of the rows with the numbers `rows`, int64 (N,).
+    """
+    shape = (len(table) if rows is None else len(rows), len(part.plugin.names))
     if not isinstance(block, np.ndarray) or (block.dtype, block.shape) != (np.float32, shape):
         returned = (
             f"{block.dtype} of shape {block.shape}" if isinstance(block, np.ndarray) else type(block).__name__
@@ -197,10 +202,10 @@ def checked(part: FittedFeature, table: Table, block: Any) -> np.ndarray:
         )
     finite = np.isfinite(block)
     if not finite.all():
-        row, column = (int(place) for place in np.argwhere(~finite)[0])
-        name = part.plugin.names[column]
+        place, column = (int(place) for place in np.argwhere(~finite)[0])
+        row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
         raise PluginError(
-            f"the feature '{part.name}' returned {block[row, column]} in its column '{name}' for {_row(table, row)}, "
+            f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for {_row(table, row)}, "
             "expected finite float32; report it to the plugin's author",
             feature=part.name,
             column=name,
@@ -239,22 +244,21 @@ def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.nda
         DataError: the table lacks a column.
         PluginError: the plugin breaks its contract.
     """
-    own, began = own_table(part, table), time.perf_counter()
-    try:
-        block = _computed(part, own)
-    except PluginError as error:
-        _require_declared(part, table, error)
-        if error.__cause__ is not None and len(table):
-            _name_row(part, table, error.__cause__)
-        raise
-    block = checked(part, table, block)
-    computed = time.perf_counter()
-    guard.add(computed - began)
-    rows = guard.rows_to_check(block)
-    if rows is not None:
-        block = block.copy()  # the next call may reuse its memory
-        compare(part, table, block, (rows[:1], rows))
-        guard.checking += time.perf_counter() - computed
+    with guard.lock:
+        own, began = own_table(part, table), time.perf_counter()
+        try:
+            block = _computed(part, own)
+        except PluginError as error:
+            _require_declared(part, table, error)
+            if error.__cause__ is not None and len(table):
+                _name_row(part, table, error.__cause__)
+            raise
+        block = checked(part, table, block).copy()  # the next call may use the same memory
+        computed = time.perf_counter()
+        guard.add(computed - began)
+        if calls := guard.calls_to_check(block):
+            compare(part, table, block, calls)
+            guard.checking += time.perf_counter() - computed
     return block
 
 
@@ -269,11 +273,7 @@ def compare(part: FittedFeature, table: Table, block: np.ndarray, calls: Iterabl
     """
     for rows in calls:
         before = block[rows]
-        after = (
-            checked(part, table.take(rows), _computed(part, own_table(part, table, rows)))
-            if len(rows)
-            else before
-        )
+        after = checked(part, table, _computed(part, own_table(part, table, rows)), rows)
         if np.array_equal(before, after):
             continue
         place, column = np.argwhere(before != after)[0]
@@ -347,7 +347,8 @@ def _row(table: Table, row: int) -> str:
 
 def _described(part: FittedFeature) -> str:
     entry = registry().get("feature", part.name)
-    return f"'{part.name}' of {entry.package} {entry.version}"
+    version = "" if entry.version.startswith(FILE) else f" {entry.version}"  # the error names the file
+    return f"'{part.name}' of {entry.package}{version}"
 
 
 _agreed: set[str] = set()

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import sys
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from operator import attrgetter
-from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -47,9 +44,6 @@ LARGE = 2_048
 """Rows of the large calls, in which some mistakes show that do not in small ones."""
 
 PIECE = 256
-
-THREADS_SECONDS = 0.3
-"""Time in which two threads compute the same large calls, at least once each."""
 
 MOST_ROWS = 192
 """Rows of a user's table that are checked."""
@@ -94,7 +88,7 @@ def checks(table: Table | None = None) -> Checks:
         "accepts a table without rows": _on(_usable, ordinary, none),
         "a row alone equals the row in a batch": _on(_alone, mixed),
         "independent of the row order": _on(_shuffled, mixed),
-        "the same in large calls and in several threads": _on(_in_large_calls, ordinary, large),
+        "the same in large calls": _on(_in_large_calls, ordinary, large),
         "deterministic": _on(_twice, mixed),
         "the same in a new process": _on(_in_new_process, ordinary),
         "does not modify the table": _on(_leaves_table, mixed),
@@ -286,7 +280,7 @@ def _shuffled(make: Make, table: Table) -> None:
 
 
 def _in_large_calls(make: Make, fitted_on: Table, table: Table) -> None:
-    """Thousands of rows have the values that they have in smaller calls, of which several may run at a time."""
+    """Thousands of rows have the values that they have in smaller calls, and remain as they are."""
     plugin = make()
     state, pieces = (
         _stored(plugin, fitted_on),
@@ -304,32 +298,6 @@ def _in_large_calls(make: Make, fitted_on: Table, table: Table) -> None:
         _require_equal(plugin.transform(rows, state), expected[order], plugin, problem, fix)
         if changed := _changed(rows, before):
             fail(f"the plugin modified {changed} of a large table", "an unchanged table", "work on a copy")
-    interval, together = sys.getswitchinterval(), Barrier(2)
-
-    def differs(shift: int) -> bool:
-        """Return whether a call beside those of another thread has other values than expected."""
-        order = np.roll(np.arange(len(table)), shift)
-        rows = _taken(table, order)
-        together.wait()
-        end = time.monotonic() + THREADS_SECONDS
-        while True:
-            if not np.array_equal(plugin.transform(rows, state), expected[order]):
-                return True
-            if time.monotonic() > end:
-                return False
-
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            wrong = any(pool.map(differs, (0, 7)))
-    finally:
-        sys.setswitchinterval(interval)
-    if wrong:
-        fail(
-            "transform returns other values when two threads call it at a time",
-            "the same values",
-            "keep nothing in self, or in a global variable, while it computes",
-        )
 
 
 def _in_new_process(make: Make, table: Table) -> None:
