@@ -187,12 +187,13 @@ def test_one_process_serves_all_folds(tmp_path, monkeypatch):
     assert len(calls) == 1
 
 
-def test_a_slow_feature_is_named_once(training, new, monkeypatch, logged):
-    monkeypatch.setattr("pricekit.features.guard.SLOW_SECONDS", 0)
+def test_a_slow_feature_is_named_once(monkeypatch, logged):
     monkeypatch.setattr("pricekit.features.guard._slow", set())
-    features = reopened(fitted("right", training))
-    for _ in range(3):
-        features.transform(new)
+    guard = Guard("right")
+    guard.add(1.0)
+    assert logged() == ""
+    for each in (guard, guard, Guard("right")):
+        each.add(1e6)
     assert logged().count("the feature 'right' takes most of the time") == 1
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -166,9 +167,11 @@ def own_table(
     own = Table(pd.Series(np.arange(count), name="row"), text, None, frame)
     if not fitting:
         return own
-    facts = ("cluster", "weight", "group", "time")
-    copies = {name: None if (values := getattr(table, name)) is None else values.copy() for name in facts}
-    return replace(own, folder=table.folder, **copies)
+    return replace(
+        own,
+        folder=table.folder,
+        **{name: copy(getattr(table, name)) for name in ("cluster", "weight", "group", "time")},
+    )
 
 
 def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:

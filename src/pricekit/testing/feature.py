@@ -137,7 +137,7 @@ def _rows_for(texts: Sequence[str], cells: pd.DataFrame | None, plugin: Any) -> 
     if cells is not None:
         if lacking := [name for name in columns if name not in cells]:
             fail(
-                f"the table has no column '{lacking[0]}', which the feature declares; it has {', '.join(cells)}",
+                f"the table, of {', '.join(map(str, cells))}, has no column '{lacking[0]}', which the feature declares",
                 "each of its columns",
                 "add it to the table, or correct columns",
             )
