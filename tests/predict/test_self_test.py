@@ -175,6 +175,7 @@ import pricekit
 class Stock:
     '''Numbers of a column, and whether another one has text.'''
     names = ("stock", "shelf")
+    columns = ("stock", "shelf")
     def fit(self, table):
         return {}
     def transform(self, table, state):

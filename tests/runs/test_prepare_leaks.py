@@ -1,15 +1,11 @@
 import json
-import sys
-import types
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from conftest import tiny_config
 from pricekit.core.loader import registry
-from pricekit.core.registry import Entry
 from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.runs.split import Source, load_split
@@ -62,27 +58,24 @@ def test_a_price_in_the_text_stops_training(tmp_path, logged, raises):
     assert "texts contain their own price" in logged()
 
 
-class Reads:
-    """A feature of the column `market` or another column."""
+READS = """
+import pandas as pd
+from pricekit import plugin
 
+@plugin.feature("reads")
+class Reads(plugin.Feature):
     names = ("read",)
-    column = "market"
-
-    def fit(self, table):
-        return {}
-
+    columns = ("market",)
     def transform(self, table, state):
-        cells = pd.to_numeric(table.frame[self.column]).to_numpy(np.float32)
-        return np.ascontiguousarray(cells[:, None])
+        return pd.to_numeric(table.frame["market"]).to_numpy("float32")[:, None]
+"""
 
 
 @pytest.mark.parametrize("column", ["market", "weight"])
 def test_a_feature_that_reads_such_a_column_stops_training(tmp_path, monkeypatch, column, raises):
-    module = types.ModuleType("toy_guards")
-    module.Reads = type("Reads", (Reads,), {"column": column})
-    monkeypatch.setitem(sys.modules, "toy_guards", module)
-    entry = Entry("feature", "reads", "toy_guards:Reads", "a toy", "toy-package", "1.0")
-    monkeypatch.setitem(registry().entries, ("feature", "reads"), entry)
+    (tmp_path / "reads.py").write_text(READS.replace("market", column))
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "reads.py"))
+    registry.cache_clear()
     with_market(20).assign(weight=range(20)).to_csv(tmp_path / "t.csv", index=False)
     given = Source(tmp_path / "t.csv"), tiny_config({"features": ["reads"], "training": {"epochs": 1}})
     if column == "weight":

@@ -165,9 +165,29 @@ def test_right_plugins_pass(register, catalog, tmp_path):
     _train(catalog, tmp_path, backbone={"name": "toy"}, policy={"name": "quick"})
 
 
-def test_a_feature_sees_no_price(register, catalog, tmp_path):
-    register("feature", Feature)
+NO_PRICE = """
+import numpy as np
+from pricekit import plugin
+
+@plugin.feature("toy")
+class Blind(plugin.Feature):
+    names = ("mine",)
+    columns = ("catalog_content",)
+    def fit(self, table):
+        return {"priced": table.price is not None or "price" in table.frame}
+    def transform(self, table, state):
+        assert not state["priced"] and table.price is None and list(table.frame) == ["catalog_content"]
+        return np.ones((len(table), 1), np.float32)
+"""
+
+
+def test_a_feature_sees_no_price(catalog, tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text(NO_PRICE)
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "toy.py"))
+    registry.cache_clear()
     _train(catalog, tmp_path, features=["toy"])
+    monkeypatch.undo()
+    registry.cache_clear()
 
 
 @pytest.mark.parametrize("case", FEATURES)

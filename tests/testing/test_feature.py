@@ -13,6 +13,8 @@ from pricekit.features.neighbours import Neighbours
 from pricekit.features.numbers import Numbers
 from pricekit.plugin import Columns, read_frame
 from pricekit.testing import CheckFailed, check_feature
+from tests.features import mistakes
+from tests.features.mistakes import WRONG_IN_CHECKS
 
 
 class Right:
@@ -68,6 +70,7 @@ class Weight:
     """A column of the file; values that are not numbers become 0."""
 
     names = ("weight",)
+    columns = ("weight",)
 
     def fit(self, table):
         return {}
@@ -75,6 +78,14 @@ class Weight:
     def transform(self, table, state):
         cells = table.frame["weight"].tolist()
         return np.array([[float(c) if c.isdecimal() else 0.0] for c in cells], np.float32).reshape(-1, 1)
+
+
+class Numeric(Weight):
+    """A column of numbers, as from a Parquet file."""
+
+    def transform(self, table, state):
+        cells = table.frame["weight"].fillna(0)
+        return np.log1p(cells.to_numpy(np.float32))[:, None]
 
 
 def changed(**parts):
@@ -131,7 +142,7 @@ WEIGHTS = read_frame(
     Columns(price=None),
 )
 
-WRONG = {
+WRONG: dict[str, list] = {
     "has transform": [
         changed(transform=None),
         changed(__init__=lambda s: sys.exit(3)),
@@ -192,6 +203,8 @@ WRONG = {
     "module imports no torch": [from_a_file],
     "runs without torch": [ImportsInside],
 }
+for kind, check in WRONG_IN_CHECKS.items():
+    WRONG.setdefault(check, []).append(kind)
 
 
 def named(make, name):
@@ -209,12 +222,19 @@ def each(**features):
         "uses_price",
         "continues",
         "weight",
+        "of_a_table",
+        "numeric",
+        "right_beside_mistakes",
+        "column_if_there",
     }
     return [
         pytest.param(check, id=f"{name}: {check}")
         for name, found in features.items()
         for check in (found if isinstance(found, list) else check_feature(found))
-        if not (name in imported and "imports no torch" in check.name)
+        if not (
+            name in imported
+            and ("imports no torch" in check.name or check.name == "the same in a new process")
+        )
     ]
 
 
@@ -231,14 +251,25 @@ def each(**features):
         blind=Blind,
         uses_price=UsesPrice,
         continues=Continues,
-        weight=check_feature(Weight, WEIGHTS),
+        weight=Weight,
+        of_a_table=check_feature(Weight, WEIGHTS),
+        numeric=Numeric,
+        right_beside_mistakes=mistakes.Right,
+        column_if_there=mistakes.ColumnIfThere,
     ),
 )
 def test_a_correct_feature_passes(check):
     check()
 
 
-@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in WRONG.items() for make in makes])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        pytest.param(name, make, id=f"{name}-{make.__name__}{number if make.__name__ == 'Wrong' else ''}")
+        for name, makes in WRONG.items()
+        for number, make in enumerate(makes)
+    ],
+)
 def test_a_faulty_feature_fails_its_check(name, make, raises):
     with raises(CheckFailed):
         named(make, name)()
@@ -249,8 +280,9 @@ def test_every_check_has_a_faulty_plugin_that_fails_it():
 
 
 def test_a_missing_column_is_named(raises):
+    table = read_frame(pd.DataFrame({"catalog_content": ["tea"], "grams": ["1"]}), Columns(price=None))
     with raises(CheckFailed):
-        named(Weight, "finite float32 for ordinary texts")()
+        next(check for check in check_feature(Weight, table) if check.name == "deterministic")()
 
 
 def test_torch_can_be_imported_after_the_block():

@@ -117,6 +117,16 @@ def test_shared_results_die_with_their_series():
     assert result() is None
 
 
+def test_a_copy_has_the_results_of_its_original_until_it_is_changed():
+    texts = pd.Series(["a", "b"], dtype="str")
+    copy = pd.Series(texts.array.copy())
+    assert shared(texts, "key", texts.tolist) == ["a", "b"]
+    assert shared(copy, "key", lambda: 0) == ["a", "b"]
+    copy[:] = "c"
+    assert shared(copy, "key", lambda: 1) == 1
+    assert shared(texts, "key", lambda: 2) == 2
+
+
 def test_large_series_are_not_kept(monkeypatch):
     monkeypatch.setattr(labelled_lines, "SHARED_BYTES", 1)
     texts = pd.Series(["a", "b"], dtype="str")

@@ -1,4 +1,4 @@
-"""What the feature does without its column or its folder; test_images.py tests the rest."""
+"""What the feature does without its folder; test_images.py tests the rest."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ from shop import jpeg
 
 import pricekit as pk
 from pricekit.io.log import quiet
-from pricekit.plugin import ConfigError, DataError, table_of_texts
+from pricekit.plugin import ConfigError, DataError
 
 STATE = {"medians": [0.0] * len(NAMES)}
 
@@ -57,16 +57,6 @@ def test_a_prediction_without_the_folder_warns_once(shop, elsewhere, logged, roo
 def test_a_training_without_the_folder_is_refused(elsewhere, raises):
     with raises(ConfigError, "settings"):
         Images(Images.Options()).fit(table_of(["a.jpg"]))
-
-
-def test_a_prediction_without_the_column_warns_once(folder, logged):
-    plugin = Images(Images.Options())
-    with quiet():
-        missing_of(plugin, table_of_texts(["tea"]))
-    for _ in range(3):
-        assert missing_of(plugin, table_of_texts(["tea", "ink"])) == [1, 1]
-    (line,) = logged().splitlines()
-    assert line.startswith("the table has no column 'image_link'")
 
 
 def test_a_training_without_most_links_ends(shop, folder, raises):

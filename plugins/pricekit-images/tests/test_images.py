@@ -108,19 +108,11 @@ def test_a_row_without_a_picture_has_an_indicator_and_medians(pictures, cell):
     assert found.iloc[0, 1:].to_numpy() == pytest.approx(state["medians"])
 
 
-def test_another_column_and_folder(pictures, folder, raises):
+def test_another_column_and_folder(pictures, folder):
     (folder / "sub").mkdir()
     (folder / "0.jpg").rename(folder / "sub" / "0.jpg")
     table = table_of([pictures[0]], "photo")
     assert columns_of(images(column="photo", root="sub"), table)[MISSING].tolist() == [0]
-    with raises(ConfigError, "settings", column="image_link"):
-        images().fit(table)
-
-
-def test_new_rows_without_the_column_have_no_pictures(pictures):
-    plugin = images()
-    state = plugin.fit(table_of(pictures))
-    assert columns_of(plugin, table_of_texts(["tea", "ink"]), state)[MISSING].tolist() == [1, 1]
 
 
 def test_unusable_images_are_one_warning(pictures, folder, logged):
@@ -388,3 +380,12 @@ def test_from_a_table_to_prices_where_torch_is_absent(pricekit, shop, folder, we
     expected, found = (pd.read_csv(path)["price"].to_numpy() for path in prices)
     assert found == pytest.approx(expected, rel=1e-3)
     assert Path(bundle / "self_test.json").exists()
+    pd.read_csv(table).rename(columns={"image_link": "photo"}).to_csv(new, index=False)
+    for command in (
+        ["predict", bundle, new, "--out", prices[1]],
+        [*train[:1], new, *train[2:], "--overwrite"],
+    ):
+        code, _, said = pricekit(*command)
+        assert code == 1
+        assert "reads the column 'image_link', which the table does not have" in " ".join(said.split())
+        assert "feature_options.images.column" in said

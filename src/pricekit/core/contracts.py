@@ -34,9 +34,12 @@ its own.
 class Feature:
     """One or more numeric columns computed from a table; imports no torch.
 
-    The result is bit-identical row by row and in batches, in every process. The table contains no price, neither as an
-    attribute nor in `frame`. `frame` holds the columns that `columns` declares, as read: those of a CSV or JSON file
-    are text.
+    The result is bit-identical row by row and in batches, in every process. pricekit compares some rows while it
+    trains, exports and predicts, and refuses a feature that differs.
+
+    The table is a copy, numbered from 0, with `text` and `frame`; its `ids` are these numbers. It contains no price,
+    neither as an attribute nor in `frame`. `frame` holds the columns that `columns` declares, as read: those of a CSV
+    or JSON file are text. One thread at a time calls `transform`.
 
     Example:
         >>> import pricekit as pk

@@ -32,6 +32,7 @@ from pricekit.export.verify import (
     verify_graph,
 )
 from pricekit.features.assets import is_asset
+from pricekit.features.guard import check_in_new_process
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
 from pricekit.io.files import RECORD, temporary_folder
@@ -99,6 +100,7 @@ def export_run(
         opened = open_ensemble(path) if kind_of(path) == "ensemble" else open_run(path)
         runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]
         products = _read_products(comparables, runs[0], opened.facts)
+        check_in_new_process([(run.preprocessor.features, read_sample(run)) for run in runs])
         if isinstance(opened, Ensemble):
             report, files, facts = _export_members(opened, runs, precision)
             card = ensemble_card(opened, facts)
@@ -251,7 +253,8 @@ def _within_limits() -> Iterator[None]:
 
 def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dict[str, bytes]:
     """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
-    names = {name for run in runs for name in run.sketch.others}
+    text = runs[0].preprocessor.columns.text
+    names = {name for run in runs for name in run.preprocessor.features.columns if name not in text}
     frame = read_sample(runs[0]).frame if names else pd.DataFrame()
     others = {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
     try:

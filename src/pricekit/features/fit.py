@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.calls import plugin_call
-from pricekit.errors import ConfigError, DataError, PluginError
+from pricekit.errors import ConfigError, DataError
 from pricekit.features.assets import split_state
 from pricekit.features.fitted import (
     FittedFeature,
@@ -25,6 +24,7 @@ from pricekit.features.fitted import (
     record_of,
     transformed,
 )
+from pricekit.features.guard import check_declared, compare, learned
 from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import in_threads, usable_cpus
 from pricekit.io.log import logger
@@ -149,8 +149,11 @@ ROWS_AT_ONCE = 150_000
 def fit_one(part: FittedFeature, table: Table, price: np.ndarray | None) -> FittedFeature:
     """Fit to rows; a price feature receives a copy of their prices."""
     fit: Any = part.plugin.fit
-    with plugin_call("feature", part.name, "fitting to the training rows"):
-        state = fit(table) if price is None else fit(table, price.copy())
+
+    def learn(rows: Table) -> Any:
+        return fit(rows) if price is None else fit(rows, price.copy())
+
+    state = learned(part, table, "fitting to the training rows", learn)
     return replace(part, state=plain_state(part.name, state))
 
 
@@ -171,6 +174,7 @@ def fit_out_of_fold(
     def held_out(held: int) -> np.ndarray:
         others, rows = np.flatnonzero(fold != held), np.flatnonzero(fold == held)
         own = make(part.name, part.options, {})  # a plugin need not support several threads
+        own = replace(own, guard=part.guard)
         return transformed(fit_one(own, table.take(others), price[others]), table.take(rows))
 
     tasks: list[Callable[[], Any]] = [
@@ -242,7 +246,7 @@ def threads_for(rows: int, folds: int) -> int:
 
 
 CHECKED_ROWS = 8
-"""Number of rows on which a fitted feature is checked row by row."""
+"""Number of rows on which a fitted feature of others is checked row by row."""
 
 
 def fit_features(
@@ -253,6 +257,7 @@ def fit_features(
     *,
     folds: int = FOLDS,
     cache: Path | None = None,
+    hidden: str | None = None,
 ) -> tuple[FittedFeatures, dict[str, np.ndarray]]:
     """Fit feature plugins on the training rows.
 
@@ -263,6 +268,7 @@ def fit_features(
         known: out-of-fold columns that need not be computed again, float32 (N,), by name.
         folds: the number of folds from which features that learn from prices find the columns of the training rows.
         cache: folder of a cache for features that learn from prices.
+        hidden: the price column, which no feature may declare.
 
     Returns:
         The fitted features, and by name the out-of-fold columns, float32 (N,), that replace those of `transform` on
@@ -270,7 +276,7 @@ def fit_features(
 
     Raises:
         ConfigError, PluginError: an option or a plugin is invalid.
-        DataError: a feature uses prices, and the table has none.
+        DataError: a feature uses prices, and the table has none; or the table lacks a column that a feature declares.
     """
     if unused := set(options) - set(names):
         raise ConfigError(
@@ -283,6 +289,7 @@ def fit_features(
     parts = [make(name, options.get(name, {}), {}) for name in names]
     out_of_fold: dict[str, np.ndarray] = {}
     for place, part in enumerate(parts):
+        check_declared(part, hidden)
         if part.plugin.uses_price:
             if price is None:
                 raise DataError(
@@ -296,7 +303,9 @@ def fit_features(
         else:
             part = fit_one(part, table, None)
         parts[place] = part
-        _check_rows_alone(part, table)
+        if part.guard is not None:
+            some = table.slice(0, CHECKED_ROWS)
+            compare(part, some, transformed(part, some), np.arange(len(some))[:, None])
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):
         raise ConfigError(
@@ -335,24 +344,20 @@ def continue_features(
         if part.plugin.uses_price and again:
             done[part.name], part = "fitted again", fit_one(part, table, price)
         elif part.plugin.uses_price and part.plugin.update is not None:
-            with plugin_call("feature", part.name, "continuing with more rows"):
-                state = part.plugin.update(table, price.copy(), part.state)
-            done[part.name], part = "continued", replace(part, state=plain_state(part.name, state))
+            done[part.name], part = "continued", _continued(part, table, price)
         parts.append(part)
     return FittedFeatures(tuple(parts)), done
 
 
-def _check_rows_alone(part: FittedFeature, table: Table) -> None:
-    """Reject a feature whose value for a row depends on other rows, because then the row's price would, too."""
-    rows = np.arange(min(CHECKED_ROWS, len(table)))
-    block = transformed(part, table.take(rows))
-    alone = [transformed(part, table.take(rows[i : i + 1])) for i in rows]
-    if len(rows) and not np.array_equal(block, np.vstack(alone)):
-        raise PluginError(
-            f"the feature '{part.name}' returns different values for a row alone and for the same row among others; "
-            "everything learned from the training rows belongs in the state that fit returns; report it to the "
-            "plugin's author"
-        )
+def _continued(part: FittedFeature, table: Table, price: np.ndarray) -> FittedFeature:
+    """Let a price feature that has an `update` learn from more rows."""
+    update: Any = part.plugin.update
+
+    def learn(rows: Table) -> Any:
+        return update(rows, price.copy(), part.state)
+
+    state = learned(part, table, "continuing with more rows", learn)
+    return replace(part, state=plain_state(part.name, state))
 
 
 PILOT_ROWS = 200

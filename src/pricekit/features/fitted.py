@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
+from pricekit.features.guard import Guard, check_declared, checked, guard_of, transform_guarded
 from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.table.table import parts_of
@@ -27,12 +28,13 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class FittedFeature:
-    """One feature plugin with its options and its fitted state."""
+    """One feature plugin with its options and its fitted state, and its guard if it is not a built-in one."""
 
     name: str
     options: dict[str, Any]
     plugin: Feature
     state: State
+    guard: Guard | None = field(default=None, repr=False, compare=False)
 
     @property
     def reads_files(self) -> bool:
@@ -50,6 +52,15 @@ class FittedFeatures:
     def names(self) -> list[str]:
         """The names of the K columns."""
         return [column for part in self.parts for column in part.plugin.names]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table that the features declare."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.plugin.columns))
+
+    def of_others(self) -> FittedFeatures:
+        """Return the features that are not built in."""
+        return FittedFeatures(tuple(part for part in self.parts if part.guard is not None))
 
     @property
     def log_price(self) -> int | None:
@@ -111,7 +122,9 @@ class FittedFeatures:
 
 def make(name: str, options: dict[str, Any], state: State) -> FittedFeature:
     """Return a feature with its options and state; raise ConfigError or PluginError if that is impossible."""
-    return FittedFeature(name, options, registry().create("feature", name, options), state)
+    part = FittedFeature(name, options, registry().create("feature", name, options), state, guard_of(name))
+    check_declared(part)
+    return part
 
 
 def plain_state(name: str, state: State) -> State:
@@ -187,20 +200,14 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
 
 
 def transformed(part: FittedFeature, table: Table) -> np.ndarray:
-    """Return the columns of one feature, float32 (N, K); raise PluginError if the plugin breaks its contract."""
+    """Return the columns of one feature, float32 (N, K).
+
+    Raises:
+        DataError: the table lacks a column that the feature declares.
+        PluginError: the plugin breaks its contract.
+    """
+    if part.guard is not None:
+        return transform_guarded(part, part.guard, table)
     with plugin_call("feature", part.name, "computing its columns"):
         block = part.plugin.transform(table, part.state)
-    expected = (len(table), len(part.plugin.names))
-    if (described := _described(block)) != f"float32 of shape {expected}":
-        raise PluginError(
-            f"the feature '{part.name}' returned {described}, expected finite float32 of shape {expected}; "
-            "report it to the plugin's author"
-        )
-    return block
-
-
-def _described(block: Any) -> str:
-    if not isinstance(block, np.ndarray):
-        return type(block).__name__
-    finite = block.dtype.kind != "f" or np.isfinite(block).all()
-    return f"{block.dtype} of shape {block.shape}{'' if finite else ' with values that are not finite'}"
+    return checked(part, table, block)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from pricekit.errors import PluginError
 from pricekit.features import brand_category
 from pricekit.features.fit import some_rows
-from pricekit.features.preprocess import Inputs, Preprocessor, without_price
+from pricekit.features.preprocess import Inputs, Preprocessor
 from pricekit.insight.domain import sketch_vectors, vectors_of
-from pricekit.insight.explanations import others_read
 from pricekit.insight.fields import (
     BRAND,
     LEAST_ROWS,
@@ -23,7 +21,6 @@ from pricekit.insight.fields import (
     frequent_brands,
     sketch_field,
 )
-from pricekit.insight.parts import other_columns
 from pricekit.insight.shares import difference
 from pricekit.insight.sketch import (
     LONGEST_NAME,
@@ -125,7 +122,7 @@ def _sketch(
     ids = inputs.tokens.ids if len(tokens) == len(inputs) else inputs.tokens.take(tokens).ids
     unknown_tokens = is_unknown(ids, preprocessor.tokenizer)
     label = brand_category.common_label(as_strings(rows.text))
-    others = _others(rows, preprocessor)
+    others = _others(preprocessor)
     fields = {name: sketch_field(values) for name, values in fields_of(rows, others).items()}
     fields[TEXT] = fields[TEXT].model_copy(update={"values": {}})
     if brands := frequent_brands(rows.text, label):
@@ -146,17 +143,10 @@ def _sketch(
     )
 
 
-def _others(rows: Table, preprocessor: Preprocessor) -> list[str]:
-    """Return the columns besides the text that features may read; [] if no feature reads any."""
-    columns = preprocessor.columns
-    names: Sequence[str]
-    try:
-        names = others_read(
-            rows, columns, lambda some: preprocessor.features.transform(without_price(some, columns))
-        )
-    except PluginError:  # a feature cannot do without them
-        names = other_columns(rows, columns)
-    return [name for name in names if len(name) <= LONGEST_NAME][:MOST_OTHER_COLUMNS]
+def _others(preprocessor: Preprocessor) -> list[str]:
+    """Return the columns besides the text that features declare."""
+    declared, text = preprocessor.features.columns, preprocessor.columns.text
+    return [name for name in declared if name not in text and len(name) <= LONGEST_NAME][:MOST_OTHER_COLUMNS]
 
 
 def is_unknown(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray | None:

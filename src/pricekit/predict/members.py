@@ -33,6 +33,8 @@ def table_of(rows: Rows, columns: Columns) -> Table:
         return read_frame(cast(TableSource, rows), columns)
     table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
     check_labelled(table.text.tolist(), columns)
+    if len(columns.text) > 1:  # no column has the cells of one of them
+        table = replace(table, frame=table.frame[[]])
     return table
 
 

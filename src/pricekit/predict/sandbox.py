@@ -252,6 +252,8 @@ def _price(predictor: Any) -> None:
 
     texts = make_catalog(ROWS).iloc[:, 1].astype(str)
     rows = pd.DataFrame(dict.fromkeys(predictor.columns.text, texts))
+    if predictor.invented is not None:  # also has the columns that features declare
+        rows = rows.join(predictor.invented.frame().drop(columns=rows.columns))
     level = None if predictor.intervals is None else float(predictor.intervals.levels[0])
     predictor.predict(rows, interval=level)
 

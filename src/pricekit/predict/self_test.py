@@ -107,6 +107,10 @@ class SelfTest(BaseModel):
             raise ValueError("a column has texts and numbers")
         return self
 
+    def frame(self) -> pd.DataFrame:
+        """Return the rows, without prices."""
+        return _frame(self.columns, self.rows)
+
     def to_text(self) -> str:
         """Return the content of `self_test.json`."""
         return self.model_dump_json() + "\n"
@@ -214,8 +218,11 @@ def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | float]], columns: Columns) -> Table:
-    frame = pd.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
-    return table_of(frame, columns)
+    return table_of(_frame(names, rows), columns)
+
+
+def _frame(names: Sequence[str], rows: Sequence[Sequence[str | float]]) -> pd.DataFrame:
+    return pd.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _each_alone(table: Table, price: Callable[[Table], np.ndarray]) -> np.ndarray:

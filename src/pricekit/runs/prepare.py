@@ -28,6 +28,7 @@ from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
+from pricekit.features.guard import check_after_fit
 from pricekit.features.preprocess import Preprocessor, without_price
 from pricekit.io.digests import unlist_files, write_listed
 from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
@@ -425,15 +426,17 @@ class Fitted:
 def without_slow_features(config: RunConfig, sample: Sample, seconds: float) -> RunConfig:
     """Return the configuration without the features that learn from prices and take longer than they may."""
     options = config.feature_options
-    slow = too_slow(config.features, options, visible_rows(sample, columns_of(config)), seconds, sample.folds)
+    slow = too_slow(
+        config.features, options, visible_rows(sample.table, columns_of(config)), seconds, sample.folds
+    )
     kept = [name for name in config.features if name not in slow]
     options = {name: chosen for name, chosen in options.items() if name in kept}
     return config.model_copy(update={"features": kept, "feature_options": options})
 
 
-def visible_rows(sample: Sample, columns: Columns) -> Table:
-    """Return the rows of a sample with their prices, and without the column from which these were read."""
-    return replace(without_price(sample.table, columns), price=sample.table.known_price)
+def visible_rows(rows: Table, columns: Columns) -> Table:
+    """Return rows with their prices, and without the column from which these were read."""
+    return replace(without_price(rows, columns), price=rows.known_price)
 
 
 def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cache: Path | None) -> Fitted:
@@ -446,10 +449,11 @@ def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cac
     features, out_of_fold = fit_features(
         config.features,
         config.feature_options,
-        visible_rows(sample, columns),
+        visible_rows(sample.table, columns),
         {name: column[sample.rows] for name, column in known.items()},
         folds=sample.folds,
         cache=cache,
+        hidden=columns.price,
     )
     preprocessor = Preprocessor(
         columns, tokenizer, config.max_length, pad_id_of(tokenizer), features, config.facts_first
@@ -670,4 +674,5 @@ def _fit(
         fitted = fit_parts(part.setup, sample, known, cache)
     preprocessor = fitted.preprocessor
     check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), part.split.leaks)
+    check_after_fit(preprocessor.features, visible_rows(rows, preprocessor.columns))
     return part, fitted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,13 +46,14 @@ def ordinary_prices() -> np.ndarray:
     return make_catalog(ROWS, seed=1)["price"].to_numpy(np.float64, copy=True)
 
 
-def table_of(texts: Sequence[str], columns: Mapping[str, Sequence[object]] | None = None) -> Table:
+def table_of(texts: Sequence[str], columns: Mapping[str, Any] | None = None) -> Table:
     """Return a table as feature plugins see it; the rows repeat the values of further columns."""
     table = table_of_texts(texts, TEXT)
     rows = np.arange(len(texts))
     frame = table.frame.copy()
     for name, values in (columns or {}).items():
-        frame[name] = pd.Series(list(values)).take(rows % len(values)).array
+        cells = values if isinstance(values, pd.Series) else pd.Series(list(values))
+        frame[name] = cells.take(rows % len(cells)).array
     return replace(table, frame=frame)
 
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from pricekit.core.contracts import Feature
+from pricekit.core.registry import completed, options_model
 from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
+from pricekit.io.new_process import in_new_process
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
 from pricekit.testing.runner import (
@@ -25,19 +35,50 @@ from pricekit.testing.runner import (
     shown,
     without_torch,
 )
+from pricekit.wording import nearest
 
 ALONE = len(DIFFICULT_TEXTS) + 8
 
 
+LARGE = 2_048
+"""Rows of the large calls, in which some mistakes show that do not in small ones."""
+
+PIECE = 256
+
+MOST_ROWS = 192
+"""Rows of a user's table that are checked."""
+
+LARGE_TEXT = 1_000
+"""Characters of a text in a large call at most, which would otherwise take long."""
+
+NEAR = 0.85
+"""Similarity from which on the name of an attribute is taken for a misspelt optional member."""
+
+CELLS = ("12.5", "3", "", "1999", "0.25", "0", "1000000")
+"""Invented cells of a declared column: numbers and nothing, as texts, as a CSV file has them."""
+
+Rows = Callable[[Any], Table]
+"""Makes new rows with the columns that a plugin declares."""
+
+
 def checks(table: Table | None = None) -> Checks:
     """Return the checks; see `pricekit.testing.check_feature`."""
-    columns = None if table is None else {str(name): table.frame[name].tolist() for name in table.frame}
-    ordinary = partial(table_of, ordinary_texts(), columns)
-    mixed = partial(table_of, [*ordinary_texts(), *DIFFICULT_TEXTS], columns)
-    none = partial(table_of, [], columns)
+    if table is None or not len(table):
+        texts, cells = ordinary_texts(), None
+    else:
+        table = table.take(np.unique(np.linspace(0, len(table) - 1, MOST_ROWS).astype(np.int64)))
+        texts, cells = table.text.tolist(), table.frame
+    ordinary = partial(_rows_for, texts, cells)
+    mixed = partial(_rows_for, [*texts, *DIFFICULT_TEXTS], cells)
+    none = partial(_rows_for, [], cells)
+    short = [text for text in texts if len(text) < LARGE_TEXT] or [text[:LARGE_TEXT] for text in texts]
+    large = partial(
+        _rows_for, [f"{short[n % len(short)]}{' and' * (n % 13)} {n}" for n in range(LARGE)], cells
+    )
     return {
         "has transform": lambda make: require_methods(make(), "transform"),
         "names its columns": _names,
+        "optional members are spelt right": _spelling,
         "state is JSON": _on(_is_json, mixed),
         "state survives JSON": _on(_survives, mixed),
         "state holds everything that fit learned": _on(_holds_all, mixed),
@@ -47,7 +88,9 @@ def checks(table: Table | None = None) -> Checks:
         "accepts a table without rows": _on(_usable, ordinary, none),
         "a row alone equals the row in a batch": _on(_alone, mixed),
         "independent of the row order": _on(_shuffled, mixed),
+        "the same in large calls": _on(_in_large_calls, ordinary, large),
         "deterministic": _on(_twice, mixed),
+        "the same in a new process": _on(_in_new_process, ordinary),
         "does not modify the table": _on(_leaves_table, mixed),
         "fit does not see the price": _on(_fit_is_blind, ordinary),
         "transform does not see the price": _on(_transform_is_blind, ordinary),
@@ -57,13 +100,79 @@ def checks(table: Table | None = None) -> Checks:
     }
 
 
-def _on(check: Callable[..., None], *tables: Callable[[], Table]) -> Callable[[Make], None]:
+def _on(check: Callable[..., None], *rows: Rows) -> Callable[[Make], None]:
     """Return a check that gets new tables, so that no other check can have changed them."""
-    return lambda make: check(make, *(table() for table in tables))
+
+    def run(make: Make) -> None:
+        plugin = make()
+        try:
+            check(make, *(table(plugin) for table in rows))
+        except (KeyError, AttributeError) as error:
+            if (name := _undeclared(error)) is None:
+                raise
+            declared = ", ".join(f'"{column}"' for column in (*plugin.columns, name))
+            fail(
+                f"the plugin reads a column '{name}' of the frame, which it does not declare",
+                "a frame of the declared columns alone, as in prediction",
+                f"set columns = ({declared}{',' * (not plugin.columns)}) in the class",
+            )
+
+    return run
+
+
+def _undeclared(error: KeyError | AttributeError) -> str | None:
+    """Return the column that pandas did not find in a frame; None if the error has another reason."""
+    if isinstance(error, AttributeError):
+        return error.name if isinstance(error.obj, pd.DataFrame) else None
+    frames = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return str(error.args[0]) if error.args and "pandas.core.frame" in frames else None
+
+
+def _rows_for(texts: Sequence[str], cells: pd.DataFrame | None, plugin: Any) -> Table:
+    """Return rows with texts and with the columns that a plugin declares, whose cells repeat.
+
+    Without cells of the user they are invented: texts, or numbers if the plugin only works with these.
+    """
+    columns = _declared(plugin)
+    if cells is not None:
+        if lacking := [name for name in columns if name not in cells]:
+            fail(
+                f"the table, of {', '.join(map(str, cells))}, has no column '{lacking[0]}', which the feature declares",
+                "each of its columns",
+                "add it to the table, or correct columns",
+            )
+        return table_of(texts, {name: cells[name] for name in columns})
+    written = dict.fromkeys(columns, CELLS)
+    numbers = dict.fromkeys(columns, pd.to_numeric(pd.Series(CELLS)))
+    some = ordinary_texts()
+    as_text = (
+        not columns or _works(plugin, table_of(some, written)) or not _works(plugin, table_of(some, numbers))
+    )
+    return table_of(texts, written if as_text else numbers)
+
+
+def _works(plugin: Any, table: Table) -> bool:
+    with suppress(Exception):
+        plugin.transform(table, _fit(plugin, table))
+        return True
+    return False
+
+
+def _declared(plugin: Any) -> tuple[str, ...]:
+    """Return the columns that a plugin declares; fail if they are no names."""
+    columns = plugin.columns
+    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) and name for name in columns):
+        fail(
+            f"columns is {columns!r}",
+            "a tuple of names of columns",
+            "set, for example, columns = ('weight',)",
+        )
+    return tuple(columns)
 
 
 def _names(make: Make) -> None:
-    names = getattr(make(), "names", None)
+    plugin = make()
+    names = getattr(plugin, "names", None)
     words = isinstance(names, tuple) and all(isinstance(name, str) and name.strip() for name in names)
     if not words or not names or len(set(names)) < len(names):
         fail(
@@ -71,6 +180,28 @@ def _names(make: Make) -> None:
             "a tuple of distinct strings, one per column",
             "set, for example, names = ('length',)",
         )
+    if plugin.log_price is not None and plugin.log_price not in names:
+        fail(f"log_price is {plugin.log_price!r}", f"one of names: {', '.join(names)}", "correct it")
+    _declared(plugin)
+
+
+def _spelling(make: Make) -> None:
+    """No attribute of the class has nearly the name of an optional member that the plugin leaves at its default."""
+    plugin = make()
+    unset = [
+        name
+        for name in {**Feature.__annotations__, **vars(Feature)}
+        if not name.startswith("_") and getattr(plugin, name, None) == getattr(Feature, name, None)
+    ]
+    unset += [name for name in ("fit",) if getattr(type(plugin), name) is getattr(Feature, name)]
+    own = [kind for kind in type(plugin).__mro__ if kind not in (Feature, object)]
+    for name in (name for kind in own for name in vars(kind) if not name.startswith("_")):
+        if name not in dir(Feature) and name != "names" and (right := nearest(name, unset, NEAR)):
+            fail(
+                f"{type(plugin).__name__} has an attribute '{name}', and no '{right}'",
+                f"the name '{right}', which pricekit reads",
+                f"rename it to '{right}', or to something else if it is not meant to be that",
+            )
 
 
 def _is_json(make: Make, table: Table) -> None:
@@ -105,6 +236,12 @@ def _usable(make: Make, fitted_on: Table, table: Table) -> None:
     plugin = make()
     columns = plugin.transform(table, _stored(plugin, fitted_on))
     shape = len(table), len(plugin.names)
+    if isinstance(columns, np.ndarray) and columns.shape == (shape[0], *columns.shape[1:2]) != shape:
+        fail(
+            f"transform returned {columns.shape[1]} columns, and names has {shape[1]}: {', '.join(plugin.names)}",
+            "one name for each column",
+            "add or remove names, or columns",
+        )
     if not is_float32(columns, np.ndarray, shape):
         fail(
             f"transform returned {shown(columns)}",
@@ -120,10 +257,16 @@ def _usable(make: Make, fitted_on: Table, table: Table) -> None:
         )
 
 
+def _taken(table: Table, rows: np.ndarray) -> Table:
+    """Return rows numbered from 0, as features get them."""
+    taken = table.take(rows)
+    return replace(taken, ids=pd.Series(np.arange(len(rows)), name="row"), rows=None)
+
+
 def _alone(make: Make, table: Table) -> None:
     plugin, learned, columns = _fitted(make, table)
     rows = np.arange(len(table) - ALONE, len(table))  # the difficult texts and some ordinary ones
-    alone = [plugin.transform(table.take(rows[i : i + 1]), learned) for i in range(ALONE)]
+    alone = [plugin.transform(_taken(table, rows[i : i + 1]), learned) for i in range(ALONE)]
     fix = "compute each row independently of the others: learn means, ranks and counts in fit"
     _require_equal(np.concatenate(alone), columns[rows], plugin, "a row alone has a different value", fix)
 
@@ -131,9 +274,105 @@ def _alone(make: Make, table: Table) -> None:
 def _shuffled(make: Make, table: Table) -> None:
     plugin, learned, columns = _fitted(make, table)
     order = np.random.default_rng(0).permutation(len(table))
-    shuffled = plugin.transform(table.take(order), learned)
+    shuffled = plugin.transform(_taken(table, order), learned)
     fix = "return rows in the order of the table, and do not use their position"
     _require_equal(shuffled, columns[order], plugin, "shuffled rows have different values", fix)
+
+
+def _in_large_calls(make: Make, fitted_on: Table, table: Table) -> None:
+    """Thousands of rows have the values that they have in smaller calls, and remain as they are."""
+    plugin = make()
+    state, pieces = (
+        _stored(plugin, fitted_on),
+        [_taken(table, np.arange(start, start + PIECE)) for start in range(0, len(table), PIECE)],
+    )
+    expected = np.concatenate([make().transform(piece, state) for piece in pieces])
+    problem, fix = (
+        f"a call of {len(table):,} rows has other values than calls of {PIECE} rows",
+        "compute each row independently of the others, and remember nothing by the position of a row",
+    )
+    for shift in (0, 7):
+        order = np.roll(np.arange(len(table)), shift)
+        rows = _taken(table, order)
+        before = copy.deepcopy(rows)
+        _require_equal(plugin.transform(rows, state), expected[order], plugin, problem, fix)
+        if changed := _changed(rows, before):
+            fail(f"the plugin modified {changed} of a large table", "an unchanged table", "work on a copy")
+
+
+def _in_new_process(make: Make, table: Table) -> None:
+    """A new process with another seed of `hash` learns the same state, and returns the same columns.
+
+    Only for a class that has a name in a module, as each registered one has.
+    """
+    plugin = make()
+    kind = _own_class(plugin)
+    if kind is None:
+        return
+    options = _options_of(plugin)
+    path = str(sys.modules[kind.__module__].__file__)
+    own = _create(kind, options)
+    _, state, expected = _fitted(lambda: own, table)
+    plan = (kind.__module__, path, kind.__qualname__, options, table, state)
+    after, columns = in_new_process(f"{__name__}:fitted_in_new_process", plan)
+    if _to_json(state) != after:
+        fail(
+            "fit returned a different state in a new process",
+            "the same state in each process",
+            "sort the elements of sets, use hashlib or zlib.crc32 instead of hash(), and seed random numbers",
+        )
+    problem = "a new process with the same state has different values"
+    fix = (
+        "store what fit learns in the state, not in a global variable, and use hashlib or zlib.crc32 instead of "
+        "hash(), which differs in each process"
+    )
+    _require_equal(columns, expected, plugin, problem, fix)
+
+
+def fitted_in_new_process(plan: tuple[str, str, str, Any, Table, Any]) -> tuple[str, np.ndarray]:
+    """Return the state of a fit as JSON, and the columns by the state of the plan, in the new process.
+
+    The module of the plugin is loaded by its path.
+    """
+    name, path, kind, options, table, state = plan
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin != path:
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    plugin = _create(attrgetter(kind)(import_module(name)), options)
+    columns = plugin.transform(table, state)  # before this process has learned anything
+    return _to_json(_fit(plugin, table)), columns
+
+
+def _own_class(plugin: Any) -> type[Any] | None:
+    """Return the class of a plugin that a module has under its name; None if there is none."""
+    for kind in type(plugin).__mro__:
+        module = sys.modules.get(kind.__module__)
+        with suppress(AttributeError):
+            if attrgetter(kind.__qualname__)(module) is kind and getattr(module, "__file__", None):
+                return kind if kind is not Feature else None
+        if "transform" in vars(kind):
+            return None
+    return None
+
+
+def _options_of(plugin: Any) -> dict[str, Any] | None:
+    """Return the options that a plugin keeps, its default ones if it keeps none; None if it takes none."""
+    model = options_model(plugin)
+    if model is None:
+        return None
+    kept = next((value for value in vars(plugin).values() if isinstance(value, model)), None)
+    return (kept or model()).model_dump(mode="json")
+
+
+def _create(kind: type[Any], options: Mapping[str, Any] | None) -> Any:
+    return completed("feature", kind() if options is None else kind(kind.Options.model_validate(options)))
 
 
 def _twice(make: Make, table: Table) -> None:
@@ -154,14 +393,22 @@ def _twice(make: Make, table: Table) -> None:
 def _leaves_table(make: Make, table: Table) -> None:
     plugin, used, price = make(), copy.deepcopy(table), _prices_of(table)
     plugin.transform(used, _read_back(_fit(plugin, used, price)))
-    parts = {
-        "frame": used.frame.equals(table.frame) and list(used.frame.columns) == list(table.frame.columns),
-        "text": used.text.equals(table.text),
-        "ids": used.ids.equals(table.ids),
-        "price": used.price is None and np.array_equal(price, _prices_of(table)),
+    changed = _changed(used, table)
+    if not np.array_equal(price, _prices_of(table)):
+        changed = f"{changed}, price".removeprefix(", ")
+    if changed:
+        fail(f"the plugin modified {changed} of the table", "an unchanged table", "work on a copy")
+
+
+def _changed(table: Table, before: Table) -> str:
+    """Return what of a table has changed, in words; "" if nothing has."""
+    unchanged = {
+        "frame": table.frame.equals(before.frame) and list(table.frame.columns) == list(before.frame.columns),
+        "text": table.text.equals(before.text),
+        "ids": table.ids.equals(before.ids),
+        "price": table.price is None,
     }
-    if changed := [name for name, unchanged in parts.items() if not unchanged]:
-        fail(f"the plugin modified {', '.join(changed)} of the table", "an unchanged table", "work on a copy")
+    return ", ".join(name for name, same in unchanged.items() if not same)
 
 
 def _fit_is_blind(make: Make, table: Table) -> None:

@@ -186,7 +186,7 @@ def _place(error: BaseException) -> str:
     """Return the location in the plugin: the innermost frame outside of pricekit.testing and libraries."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module, code = str(frame.f_globals.get("__name__", "")), frame.f_code
-        if not module.startswith("pricekit.testing.") and module.partition(".")[0] not in _LIBRARIES:
+        if not f"{module}.".startswith("pricekit.testing.") and module.partition(".")[0] not in _LIBRARIES:
             return f"{code.co_qualname} ({code.co_filename}, line {line})"
     return "the plugin"
 

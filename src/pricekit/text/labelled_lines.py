@@ -89,10 +89,10 @@ def as_list(values: pd.Series) -> list[str]:
 
 
 class _Latest(threading.local):
-    """The series of texts that a thread used last, and what was computed from it."""
+    """The texts that a thread used last, and what was computed from them."""
 
     def __init__(self) -> None:
-        self.texts: Callable[[], pd.Series | None] = lambda: None
+        self.texts: Callable[[], object] = lambda: None
         self.results: list[tuple[object, Any]] = []
 
 
@@ -100,17 +100,19 @@ _latest = _Latest()
 
 
 def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Result:
-    """Return `compute()`, or its result of an earlier call with the same series and an equal key.
+    """Return `compute()`, or its result of an earlier call with the same texts and an equal key.
 
-    Several features read the same texts in the same way. The results of the latest series are kept as long as the
-    series exists, for each thread. Nobody may change them.
+    Several features read the same texts in the same way. The results of the latest texts are kept as long as their
+    series exists, or a copy of it, for each thread. Nobody may change them. A copy that was changed has other texts.
     """
     if texts.nbytes > SHARED_BYTES:
         return compute()
-    if _latest.texts() is not texts:
+    # Copies refer to the same Arrow data, which never change: a series that is changed refers to others.
+    data = texts.array.__arrow_array__() if isinstance(texts.array, pd.arrays.ArrowStringArray) else texts
+    if _latest.texts() is not data:
         results: list[tuple[object, Any]] = []
         _latest.results = results
-        _latest.texts = weakref.ref(texts, lambda _: results.clear())
+        _latest.texts = weakref.ref(data, lambda _: results.clear())
     for known, result in _latest.results:
         if known == key:
             known_result: Result = result

@@ -71,27 +71,19 @@ class Images(Feature):
         """Learn the medians of the statistics, and with an encoder the regression on prices, float64 (N,).
 
         Raises:
-            ConfigError: there is no such column, folder or encoder.
+            ConfigError: there is no such folder or encoder.
             DataError: most links failed for reasons that may pass.
         """
-        column = self.options.column
-        if column not in table.frame:
-            names = ", ".join(map(str, list(table.frame)[:20]))
-            raise ConfigError(
-                f"the table has no column '{column}' with images; set feature_options.images.column to one of: {names}",
-                parameters=("settings",),
-                column=column,
-            )
         state: State = {}
         if self.options.weights:
             graph, facts = read_weights(Path(self.options.weights).expanduser(), self.options.side)
             state = {GRAPH: graph, "encoder": asdict(facts)}
-        cells = cells_of(table, column)
+        cells = cells_of(table, self.options.column)
         folder = folder_of(self.options.root) if _has_paths(cells) else None
         found = self._reader(folder, state).numbers(cells, most=True)
         usable = ~np.isnan(found[:, 0])
         if not usable.any():
-            logger.warning(f"no row has a usable image in its column '{column}'")
+            logger.warning(f"no row has a usable image in its column '{self.options.column}'")
         known = found[usable]
         medians = np.median(known[:, : len(NAMES)], axis=0) if len(known) else np.zeros(len(NAMES))
         state["medians"] = medians.astype(np.float64).tolist()
@@ -106,15 +98,9 @@ class Images(Feature):
     def transform(self, table: Table, state: State) -> Numbers:
         """Return the columns, float32 (N, K).
 
-        Without the column, or without the folder of its paths, images count as missing, and one warning says so.
+        Without the folder of their paths, images count as missing, and one warning says so.
         """
-        column = self.options.column
-        if column not in table.frame:
-            self._say(
-                f"the table has no column '{column}', so that all rows count as rows without an image; the model was "
-                "trained with one: add it, or rename the column with the images"
-            )
-        cells = cells_of(table, column)
+        cells = cells_of(table, self.options.column)
         found = self._reader(self._folder(cells), state).numbers(cells)
         missing = np.isnan(found[:, 0])
         own = np.where(missing[:, None], np.float32(state["medians"]), found[:, : len(NAMES)])
@@ -171,8 +157,6 @@ def _has_paths(cells: list[str]) -> bool:
 
 
 def cells_of(table: Table, column: str) -> list[str]:
-    """Return the cells of a column without surrounding spaces; "" for a missing one, or if there is no such column."""
-    if column not in table.frame:
-        return [""] * len(table)
+    """Return the cells of a column without surrounding spaces; "" for a missing one."""
     cells: list[Any] = table.frame[column].tolist()
     return [cell.strip() if isinstance(cell, str) else "" for cell in cells]

@@ -1,0 +1,435 @@
+"""The guards of features of others, which would otherwise price wrongly in silence; built-in ones do without.
+
+What such a feature gets, and what is compared:
+
+- It gets a copy of the rows, with the columns that it declares and no others. So it cannot change what others see, and
+  a table without one of these columns is refused.
+- Some rows of a call are computed again, one of them alone, and must have the same values (`Guard`).
+- After the fit, and at export, some rows are computed again in a new process (`check_in_new_process`).
+- An error names the first row that fails.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from pricekit.core.calls import plugin_call
+from pricekit.core.loader import registry
+from pricekit.core.registry import FILE
+from pricekit.errors import DataError, PluginError, PricekitError
+from pricekit.io.log import logger
+from pricekit.io.new_process import in_new_process
+from pricekit.table import Table
+from pricekit.wording import did_you_mean, nearest, shorten
+
+if TYPE_CHECKING:
+    from pricekit.features.fitted import FittedFeature, FittedFeatures
+
+FIRST = 3
+"""Calls of about each size that are always checked."""
+
+SMALL_CALL = 8
+"""Rows of a call that are computed again as a call of their own, at most."""
+
+CHECKING = 0.02
+"""Share of a feature's own time that the checks may take, after the first ones."""
+
+SLOW_SECONDS = 5.0
+"""A feature that takes less is not called slow."""
+
+NEW_PROCESS_ROWS = 64
+"""Rows that a new process computes again."""
+
+_SHOWN_TEXT = 60
+
+
+@dataclass
+class Guard:
+    """The guard of one feature of others in one process. One thread at a time computes the columns of a feature.
+
+    In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
+    their own. Checked are the first `FIRST` calls of about each size (2 to 3 rows, 4 to 7 rows, and so on), because a
+    feature may be wrong in larger calls alone; and each later one that begins while the checks have taken at most
+    `CHECKING` of the feature's own time, which are most windows of a feature that takes some time for each row.
+
+    Attributes:
+        name: of the feature.
+        seconds: that the feature took so far.
+        checking: seconds of the checks so far.
+        lock: for a call and its checks.
+    """
+
+    name: str
+    seconds: float = 0.0
+    checking: float = 0.0
+    lock: Any = field(default_factory=threading.RLock)
+    _checks: int = 0
+    _sizes: Counter[int] = field(default_factory=Counter)
+    _began: float = field(default_factory=time.perf_counter)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy it as a new one."""
+        return Guard, (self.name,)
+
+    def add(self, seconds: float) -> None:
+        """Count seconds of the feature; say once in a process that it takes most of the time."""
+        with self.lock:
+            self.seconds += seconds
+        passed = time.perf_counter() - self._began
+        if self.seconds > SLOW_SECONDS and 2 * self.seconds > passed and self.name not in _slow:
+            _slow.add(self.name)
+            logger.info(
+                f"the feature '{self.name}' takes most of the time: {self.seconds:.0f} of {passed:.0f} s so far"
+            )
+
+    def calls_to_check(self, block: np.ndarray) -> list[np.ndarray]:
+        """Return the numbers of the rows to compute in calls of their own, int64 (M,) each: of one row, of some rows.
+
+        The extremes of a column, another one each time, and the last row are among them.
+
+        Args:
+            block: the columns of a call, float32 (N, K).
+        """
+        size = len(block).bit_length()
+        if len(block) < 2 or (self._sizes[size] >= FIRST and self.checking > CHECKING * self.seconds):
+            return []
+        self._sizes[size] += 1
+        self._checks += 1
+        draw = np.random.default_rng(self._checks)
+        column = block[:, self._checks % block.shape[1]]
+        ends = [column.argmax(), column.argmin(), len(block) - 1]
+        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - len(ends))]))
+        return [rows[:1], rows]
+
+
+_slow: set[str] = set()
+"""The features that were called slow in this process."""
+
+
+def guard_of(name: str) -> Guard | None:
+    """Return a guard for a feature of others, None for a built-in one."""
+    return None if registry().get("feature", name).package == "pricekit" else Guard(name)
+
+
+def check_declared(part: FittedFeature, hidden: str | None = None) -> None:
+    """Raise PluginError unless a feature declares a tuple of names, without that of the price, `hidden`."""
+    columns = part.plugin.columns
+    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
+        raise PluginError(
+            f"the feature {_described(part)} has columns = {shorten(repr(columns))}; expected a tuple of names, such "
+            'as ("weight",); report it to the plugin\'s author'
+        )
+    if hidden is not None and hidden in columns:
+        raise PluginError(
+            f"the feature {_described(part)} declares the column '{hidden}', which is the price; a feature never sees "
+            "it. Leave the feature out, or let it learn from prices with uses_price = True",
+            parameters=("features",),
+            column=hidden,
+        )
+
+
+def own_table(
+    part: FittedFeature, table: Table, rows: np.ndarray | None = None, *, fitting: bool = False
+) -> Table:
+    """Return what a feature of others gets: a copy of rows, numbered from 0, with the columns that it declares.
+
+    Args:
+        part: the feature.
+        table: N rows, without prices.
+        rows: numbers of rows to take, int64 (M,); None takes all.
+        fitting: also copy weights, groups, times and clusters, which only training rows have.
+
+    Raises:
+        DataError: the table lacks a column.
+    """
+
+    def copied(values: pd.Series) -> Any:
+        return values.array.copy() if rows is None else values.array.take(rows)
+
+    known = table.frame.columns
+    for name in part.plugin.columns:
+        if name not in known:
+            raise _missing(part, name, [str(column) for column in known])
+    count = len(table) if rows is None else len(rows)
+    frame = pd.DataFrame(
+        {name: copied(table.frame[name]) for name in part.plugin.columns}, pd.RangeIndex(count), copy=False
+    )
+    text = pd.Series(copied(table.text), name=table.text.name, copy=False)
+    own = Table(pd.Series(np.arange(count), name="row"), text, None, frame)
+    if not fitting:
+        return own
+    return replace(
+        own,
+        folder=table.folder,
+        **{name: copy(getattr(table, name)) for name in ("cluster", "weight", "group", "time")},
+    )
+
+
+def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:
+    shown = shorten(", ".join(known), 300) or "none"
+    option = next((option for option, value in part.options.items() if value == name), None)
+    other = "" if option is None else f", name another one with feature_options.{part.name}.{option}"
+    return DataError(
+        f"the feature {_described(part)} reads the column '{name}', which the table does not have. Its columns are: "
+        f"{shown}.{did_you_mean(name, known)} Add the column{other}, or use a model without this feature",
+        parameters=("features",) if option is None else ("features", "settings"),
+        column=name,
+        candidates=known,
+        suggestion=nearest(name, known),
+        feature=part.name,
+    )
+
+
+def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return the columns that a feature computed; raise PluginError unless they are finite float32 (N, K).
+
+    They are those of all rows of a table, or of the rows with the numbers `rows`, int64 (N,).
+    """
+    shape = (len(table) if rows is None else len(rows), len(part.plugin.names))
+    if not isinstance(block, np.ndarray) or (block.dtype, block.shape) != (np.float32, shape):
+        returned = (
+            f"{block.dtype} of shape {block.shape}" if isinstance(block, np.ndarray) else type(block).__name__
+        )
+        raise PluginError(
+            f"the feature '{part.name}' returned {returned}, expected finite float32 of shape {shape}; "
+            "report it to the plugin's author"
+        )
+    finite = np.isfinite(block)
+    if not finite.all():
+        place, column = (int(place) for place in np.argwhere(~finite)[0])
+        row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
+        raise PluginError(
+            f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for {_row(table, row)}, "
+            "expected finite float32; report it to the plugin's author",
+            feature=part.name,
+            column=name,
+            row=row,
+        )
+    return block
+
+
+def learned(part: FittedFeature, table: Table, action: str, learn: Callable[[Table], Any]) -> Any:
+    """Return what a feature learns from training rows; features of others get a copy of them.
+
+    Args:
+        part: the feature.
+        table: N rows, without prices.
+        action: of the feature, for errors, such as "fitting to the training rows".
+        learn: calls the plugin with a table.
+    """
+    if part.guard is None:
+        with plugin_call("feature", part.name, action):
+            return learn(table)
+    own, began = own_table(part, table, fitting=True), time.perf_counter()
+    try:
+        with plugin_call("feature", part.name, action):
+            return learn(own)
+    except PluginError as error:
+        _require_declared(part, table, error)
+        raise
+    finally:
+        part.guard.add(time.perf_counter() - began)
+
+
+def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.ndarray:
+    """Return the columns of a feature of others, float32 (N, K), and compare some rows.
+
+    Raises:
+        DataError: the table lacks a column.
+        PluginError: the plugin breaks its contract.
+    """
+    with guard.lock:
+        own, began = own_table(part, table), time.perf_counter()
+        try:
+            block = _computed(part, own)
+        except PluginError as error:
+            _require_declared(part, table, error)
+            if error.__cause__ is not None and len(table):
+                _name_row(part, table, error.__cause__)
+            raise
+        block = checked(part, table, block).copy()  # the next call may use the same memory
+        computed = time.perf_counter()
+        guard.add(computed - began)
+        if calls := guard.calls_to_check(block):
+            compare(part, table, block, calls)
+            guard.checking += time.perf_counter() - computed
+    return block
+
+
+def compare(part: FittedFeature, table: Table, block: np.ndarray, calls: Iterable[np.ndarray]) -> None:
+    """Raise PluginError unless rows have the same values, to the bit, in calls of their own.
+
+    Args:
+        part: the feature.
+        table: N rows.
+        block: their columns, float32 (N, K).
+        calls: the numbers of the rows of each call, int64 (M,).
+    """
+    for rows in calls:
+        before = block[rows]
+        after = checked(part, table, _computed(part, own_table(part, table, rows)), rows)
+        if np.array_equal(before, after):
+            continue
+        place, column = np.argwhere(before != after)[0]
+        row, name = int(rows[place]), part.plugin.names[column]
+        call = "alone" if len(rows) == 1 else f"in a call of {len(rows)} rows"
+        raise PluginError(
+            f"the feature {_described(part)} returns for {_row(table, row)} in its column '{name}' "
+            f"{after[place, column]} {call}, and {before[place, column]} among {len(table):,} rows; expected the same "
+            "value to the bit, whatever else the call contains. What it learned from the training rows belongs into "
+            "the state that fit returns; report it to the plugin's author",
+            feature=part.name,
+            column=name,
+            row=row,
+        )
+
+
+def _computed(part: FittedFeature, own: Table) -> Any:
+    with plugin_call("feature", part.name, "computing its columns"):
+        return part.plugin.transform(own, part.state)
+
+
+def _require_declared(part: FittedFeature, table: Table, error: PluginError) -> None:
+    """Raise PluginError with advice if an error is about a column of the table that the feature does not declare."""
+    cause = error.__cause__
+    if not isinstance(cause, KeyError | AttributeError):
+        return
+    declared = part.plugin.columns
+    name = next(
+        (name for name in map(str, table.frame) if name not in declared and repr(name) in str(cause)), None
+    )
+    if name is not None:
+        columns = ", ".join(f'"{column}"' for column in (*declared, name))
+        raise PluginError(
+            f"the feature {_described(part)} reads the column '{name}' without declaring it, so its frame lacks it; "
+            f"declare it in the class: columns = ({columns}{',' * (not declared)})",
+            feature=part.name,
+            column=name,
+        ) from cause
+
+
+def _name_row(part: FittedFeature, table: Table, cause: BaseException) -> NoReturn:
+    """Raise PluginError that names the first row which fails alone, found by halving the call."""
+
+    def fails(start: int, stop: int) -> bool:
+        try:
+            part.plugin.transform(own_table(part, table, np.arange(start, stop)), part.state)
+        except Exception:
+            return True
+        return False
+
+    start, stop = 0, len(table)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        if fails(start, middle):
+            stop = middle
+        elif fails(middle, stop):
+            start = middle
+        else:
+            break
+    alone = stop - start == 1 and (len(table) == 1 or fails(start, stop))
+    where = _row(table, start) if alone else f"a call of {len(table):,} rows, of which none fails alone"
+    with plugin_call("feature", part.name, f"computing its columns of {where}"):
+        raise cause
+    raise AssertionError
+
+
+def _row(table: Table, row: int) -> str:
+    """Describe a row by its id and its text."""
+    return f"the row {shorten(repr(table.ids.tolist()[row]))} ({shorten(repr(table.text.iloc[row]), _SHOWN_TEXT)})"
+
+
+def _described(part: FittedFeature) -> str:
+    entry = registry().get("feature", part.name)
+    version = "" if entry.version.startswith(FILE) else f" {entry.version}"  # the error names the file
+    return f"'{part.name}' of {entry.package}{version}"
+
+
+_agreed: set[str] = set()
+"""The features, with their options, whose training rows a new process has computed equally."""
+
+
+def check_after_fit(features: FittedFeatures, table: Table) -> None:
+    """Check features in a new process, once in this process for each feature with its options.
+
+    So the folds of a cross-validation and the trials of a search do not repeat it.
+
+    Args:
+        features: fitted.
+        table: training rows, with prices.
+    """
+    facts = [str({**record, "state": None}) for record in features.of_others().to_json()]
+    if not {*facts} <= _agreed:
+        check_in_new_process([(features, table)])
+        _agreed.update(facts)
+
+
+def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None:
+    """Raise PluginError unless a new process computes the same columns, to the bit, from what runs and bundles store.
+
+    The process has another seed of Python's `hash`. There is none without features of others.
+
+    Args:
+        fitted: features, and rows with prices; the cheapest and the dearest of them are among `NEW_PROCESS_ROWS`.
+    """
+    cases = [
+        (own, _some(table))
+        for features, table in fitted
+        if len(table) and (own := features.of_others()).parts
+    ]
+    if not cases:
+        return
+    expected = [
+        [transform_guarded(part, Guard(part.name), table) for part in own.parts] for own, table in cases
+    ]
+    stored = [(own.to_json(), own.assets(), table) for own, table in cases]
+    names = ", ".join(sorted({part.name for own, _ in cases for part in own.parts}))
+    try:
+        again = in_new_process(f"{__name__}:fresh_columns", stored)
+    except PricekitError as error:
+        raise type(error)(
+            f"the features {names} cannot be computed in a new process, as prediction does: {error}",
+            parameters=error.parameters,
+            **error.facts,
+        ) from None
+    for (own, table), before, after in zip(cases, expected, again, strict=True):
+        for part, old, new in zip(own.parts, before, after, strict=True):
+            if not np.array_equal(old, new):
+                row, column = (int(place) for place in np.argwhere(old != new)[0])
+                raise PluginError(
+                    f"the feature {_described(part)} returns for {_row(table, row)} in its column "
+                    f"'{part.plugin.names[column]}' {new[row, column]} in a new process, and {old[row, column]} in "
+                    "this one; expected the same value to the bit. It keeps something outside of the state that fit "
+                    "returns, such as in a global variable, or it depends on Python's hash(), which differs in each "
+                    "process; report it to the plugin's author",
+                    feature=part.name,
+                    column=part.plugin.names[column],
+                    row=row,
+                )
+
+
+def _some(table: Table) -> Table:
+    """Return rows without prices, the cheapest and the dearest among them."""
+    rows = np.arange(len(table)) if table.price is None else np.argsort(table.price, kind="stable")
+    ends, middle = NEW_PROCESS_ROWS // 4, NEW_PROCESS_ROWS // 2
+    if len(rows) > NEW_PROCESS_ROWS:
+        drawn = np.random.default_rng(0).permutation(rows[ends:-ends])[:middle]
+        rows = np.concatenate([rows[:ends], drawn, rows[-ends:]])
+    return replace(table.take(np.sort(rows)), price=None)
+
+
+def fresh_columns(stored: Sequence[tuple[Any, Any, Table]]) -> list[list[np.ndarray]]:
+    """Return the columns of each feature of each model, in the new process."""
+    from pricekit.features.fitted import FittedFeatures, transformed
+
+    restored = [(FittedFeatures.from_json(records, assets), table) for records, assets, table in stored]
+    return [[transformed(part, table) for part in features.parts] for features, table in restored]
