@@ -15,6 +15,7 @@ import numpy as np
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.features.assets import split_state
+from pricekit.features.feature_guard import check_declared, compare, learned
 from pricekit.features.fitted import (
     FittedFeature,
     FittedFeatures,
@@ -24,7 +25,6 @@ from pricekit.features.fitted import (
     record_of,
     transformed,
 )
-from pricekit.features.guard import check_declared, compare, learned
 from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import in_threads, usable_cpus
 from pricekit.io.log import logger

@@ -16,7 +16,7 @@ from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
-from pricekit.features.guard import Guard, check_declared, checked, guard_of, transform_guarded
+from pricekit.features.feature_guard import Guard, check_declared, checked, guard_of, transform_guarded
 from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.table.table import parts_of

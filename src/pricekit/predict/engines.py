@@ -32,7 +32,7 @@ from pricekit.io.cpus import usable_cpus
 from pricekit.io.files import write_text
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.predict.guard import REFERENCE, Guard, agree, is_price
+from pricekit.predict.engine_guard import REFERENCE, Guard, agree, is_price
 from pricekit.text.tokens import Tokens, batches_by_length, round_up
 from pricekit.wording import shorten
 

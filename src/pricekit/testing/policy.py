@@ -256,7 +256,7 @@ def _resumes(make: Make) -> None:
             save_checkpoint(path, Parts(stopped, optimizer), {})
         except (TypeError, ValueError, RuntimeError) as error:
             fail(
-                f"a checkpoint cannot store the optimizer: {str(error).partition('; expected')[0]}",
+                f"a checkpoint cannot store the optimizer: {str(error).strip().partition('; expected')[0].partition(', this')[0]}",
                 "dense tensors, numbers and strings in its state",
                 f"give each parameter dense tensors of its own; {SPARSE}",
             )
