@@ -21,7 +21,7 @@ from speed.timing import interleaved
 from pricekit.cli.terminal import show_table
 from pricekit.errors import PluginError
 from pricekit.model import opened_model
-from pricekit.predict.engines import for_each
+from pricekit.predict.loaded_engine import for_each
 from pricekit.predict.predictor import Predictor
 from pricekit.table import read_table
 

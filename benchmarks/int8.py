@@ -26,7 +26,7 @@ from pricekit.export.graph import export_graph
 from pricekit.export.precision import convert
 from pricekit.export.verify import fit_length, shapes
 from pricekit.features.preprocess import Inputs
-from pricekit.predict.engines import BATCH_SIZE, BATCH_TOKENS
+from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
 from pricekit.predict.ort import OrtCpu, load_cpu
 from pricekit.runs.opened import LoadedRun, open_run, read_sample
 from pricekit.table import read_table

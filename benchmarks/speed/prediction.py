@@ -23,7 +23,8 @@ from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.model import opened_model
 from pricekit.nets.inference import torch_engine
-from pricekit.predict.engines import AUTO, LoadedEngine, for_each
+from pricekit.predict.engines import AUTO
+from pricekit.predict.loaded_engine import LoadedEngine, for_each
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.opened import LoadedRun as TrainedRun
 from pricekit.runs.opened import open_run

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from pydantic import BaseModel, Field
 
-from pricekit.features.fitted import LOCAL, FittedFeature, FittedFeatures
+from pricekit.features.fitted import LOCAL, FittedFeatures
+from pricekit.features.fitted_feature import FittedFeature
 
 
 class Options(BaseModel):

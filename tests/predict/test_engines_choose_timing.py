@@ -9,7 +9,8 @@ import pytest
 
 from pricekit.core.contracts import Graph
 from pricekit.predict import engines
-from pricekit.predict.engines import LoadedEngine, open_engine
+from pricekit.predict.engines import open_engine
+from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.predict.ort import load_cpu
 
 VOCABULARY = 500

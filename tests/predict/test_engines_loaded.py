@@ -10,7 +10,8 @@ import pytest
 
 from pricekit.errors import BundleError, DataError
 from pricekit.features.preprocess import Inputs
-from pricekit.predict.engines import LoadedEngine, for_each, open_engine
+from pricekit.predict.engines import open_engine
+from pricekit.predict.loaded_engine import LoadedEngine, for_each
 from pricekit.predict.ort import load_cpu
 from pricekit.predict.predictor import Predictor
 from pricekit.text.tokens import Tokens

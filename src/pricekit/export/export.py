@@ -32,7 +32,7 @@ from pricekit.export.verify import (
     verify_graph,
 )
 from pricekit.features.assets import is_asset
-from pricekit.features.feature_guard import check_in_new_process
+from pricekit.features.repeated import check_in_new_process
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
 from pricekit.io.files import RECORD, temporary_folder

@@ -9,7 +9,7 @@ import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.io.cpus import in_threads
-from pricekit.predict.engines import BATCH_SIZE, BATCH_TOKENS
+from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
 from pricekit.text.tokens import batches_by_length
 
 

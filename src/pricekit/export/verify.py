@@ -16,7 +16,7 @@ from pricekit.features.preprocess import Inputs
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.progress import tracked
 from pricekit.metrics import smape
-from pricekit.predict.engines import BATCH_SIZE, BATCH_TOKENS
+from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
 from pricekit.predict.ort import load_cpu
 from pricekit.text.tokens import batches_by_length
 from pricekit.wording import counted, shorten

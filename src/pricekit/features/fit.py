@@ -15,16 +15,8 @@ import numpy as np
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.features.assets import split_state
-from pricekit.features.feature_guard import check_declared, compare, learned
-from pricekit.features.fitted import (
-    FittedFeature,
-    FittedFeatures,
-    local_options,
-    make,
-    plain_state,
-    record_of,
-    transformed,
-)
+from pricekit.features.fitted import FittedFeatures, local_options, make, plain_state, record_of
+from pricekit.features.fitted_feature import FittedFeature, check_declared, compare, learned, transformed
 from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import in_threads, usable_cpus
 from pricekit.io.log import logger

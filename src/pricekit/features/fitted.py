@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pricekit.core.calls import plugin_call
-from pricekit.core.contracts import Feature, State
+from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
-from pricekit.features.feature_guard import Guard, check_declared, checked, guard_of, transform_guarded
+from pricekit.features.fitted_feature import FittedFeature, check_declared, guard_of, transformed
 from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.table.table import parts_of
@@ -24,22 +23,6 @@ from pricekit.wording import shorten
 
 LOCAL = "local"
 """In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""
-
-
-@dataclass(frozen=True)
-class FittedFeature:
-    """One feature plugin with its options and its fitted state, and its guard if it is not a built-in one."""
-
-    name: str
-    options: dict[str, Any]
-    plugin: Feature
-    state: State
-    guard: Guard | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether the plugin says that its columns depend on more than the table, its options and its state."""
-        return self.plugin.reads_files
 
 
 @dataclass(frozen=True)
@@ -197,17 +180,3 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
             f"the feature '{name}' comes from {here}, but the model was made with {made_with}: prices may differ."
         )
     return part
-
-
-def transformed(part: FittedFeature, table: Table) -> np.ndarray:
-    """Return the columns of one feature, float32 (N, K).
-
-    Raises:
-        DataError: the table lacks a column that the feature declares.
-        PluginError: the plugin breaks its contract.
-    """
-    if part.guard is not None:
-        return transform_guarded(part, part.guard, table)
-    with plugin_call("feature", part.name, "computing its columns"):
-        block = part.plugin.transform(table, part.state)
-    return checked(part, table, block)

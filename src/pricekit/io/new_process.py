@@ -26,7 +26,7 @@ def in_new_process(function: str, argument: Any) -> Any:
     not run again.
 
     Args:
-        function: such as "pricekit.features.feature_guard:fresh_columns"; its result can be pickled.
+        function: such as "pricekit.features.fitted_feature:fresh_columns"; its result can be pickled.
         argument: what can be pickled.
 
     Raises:

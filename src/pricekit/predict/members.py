@@ -15,8 +15,9 @@ from pricekit.core.contracts import Graph
 from pricekit.features.preprocess import Inputs, Preprocessor, load_preprocessor
 from pricekit.io.storage import cache_folder, location_of
 from pricekit.predict.bundle import Bundle, fetch_model, open_bundle
-from pricekit.predict.engines import LoadedEngine, open_engine
+from pricekit.predict.engines import open_engine
 from pricekit.predict.keys import Trust
+from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.table import Columns, Table, TableSource, check_labelled, is_frame, read_frame, table_of_texts
 from pricekit.table.source import ArrowStream
 

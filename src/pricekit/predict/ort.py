@@ -19,7 +19,7 @@ from pricekit.errors import BundleError, PluginError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.log import logger
-from pricekit.predict.engines import BATCH_SIZE
+from pricekit.predict.loaded_engine import BATCH_SIZE
 from pricekit.wording import shorten
 
 SHAPES = 64

@@ -19,8 +19,7 @@ from pricekit.features.preprocess import LONGEST_NAME, MOST_TEXT_COLUMNS
 from pricekit.insight.sketch import MOST_OTHER_COLUMNS
 from pricekit.io.log import quiet
 from pricekit.predict.bundle import Bundle
-from pricekit.predict.engine_guard import MAX_DIFFERENCE, REFERENCE
-from pricekit.predict.engines import LoadedEngine
+from pricekit.predict.loaded_engine import MAX_DIFFERENCE, REFERENCE, LoadedEngine
 from pricekit.predict.members import BundleReader, Member, table_of, weighted_mean
 from pricekit.predict.ort import load_cpu
 from pricekit.table import Columns, Table

@@ -26,10 +26,10 @@ from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
 from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
 from pricekit.features.assets import assets_in
-from pricekit.features.feature_guard import check_after_fit
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.preprocess import Preprocessor, without_price
+from pricekit.features.repeated import check_after_fit
 from pricekit.io.digests import unlist_files, write_listed
 from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
 from pricekit.io.log import logger

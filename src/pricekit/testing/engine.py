@@ -19,7 +19,7 @@ import numpy as np
 
 from pricekit.core.contracts import Batch, Graph, PriceBatch
 from pricekit.errors import BundleError, PluginError, PricekitError
-from pricekit.predict.engine_guard import MAX_CHANGE, MAX_DIFFERENCE, is_price, relative_differences
+from pricekit.predict.loaded_engine import MAX_CHANGE, MAX_DIFFERENCE, is_price, relative_differences
 from pricekit.predict.ort import load_cpu
 from pricekit.testing.data import FEATURES, batch
 from pricekit.testing.runner import (

@@ -255,8 +255,9 @@ def _resumes(make: Make) -> None:
         try:
             save_checkpoint(path, Parts(stopped, optimizer), {})
         except (TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).strip().partition("; expected")[0].partition(", this")[0]
             fail(
-                f"a checkpoint cannot store the optimizer: {str(error).strip().partition('; expected')[0].partition(', this')[0]}",
+                f"a checkpoint cannot store the optimizer: {reason}",
                 "dense tensors, numbers and strings in its state",
                 f"give each parameter dense tensors of its own; {SPARSE}",
             )

@@ -1,11 +1,11 @@
-"""The guards of features of others, which would otherwise price wrongly in silence; built-in ones do without.
+"""A fitted feature. One of others, which could price wrongly in silence, has a guard; a built-in one does without.
 
-What such a feature gets, and what is compared:
+What a feature of others gets, and what is compared:
 
 - It gets a copy of the rows, with the columns that it declares and no others. So it cannot change what others see, and
   a table without one of these columns is refused.
-- Some rows of a call are computed again, one of them alone, and must have the same values (`Guard`).
-- After the fit, and at export, some rows are computed again in a new process (`check_in_new_process`).
+- Some rows of a call are computed again, one of them alone, and must have the same values (`Guard`). `repeated.py` also
+  compares them with those of a new process.
 - An error names the first row that fails.
 """
 
@@ -14,25 +14,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 
 from pricekit.core.calls import plugin_call
+from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE
-from pricekit.errors import DataError, PluginError, PricekitError
+from pricekit.errors import DataError, PluginError
 from pricekit.io.log import logger
-from pricekit.io.new_process import in_new_process
 from pricekit.table import Table
 from pricekit.wording import did_you_mean, nearest, shorten
-
-if TYPE_CHECKING:
-    from pricekit.features.fitted import FittedFeature, FittedFeatures
 
 FIRST = 3
 """Calls of about each size that are always checked."""
@@ -45,9 +42,6 @@ CHECKING = 0.02
 
 SLOW_SECONDS = 5.0
 """A feature that takes less is not called slow."""
-
-NEW_PROCESS_ROWS = 64
-"""Rows that a new process computes again."""
 
 _SHOWN_TEXT = 60
 
@@ -111,6 +105,22 @@ class Guard:
         return [rows[:1], rows]
 
 
+@dataclass(frozen=True)
+class FittedFeature:
+    """One feature plugin with its options and its fitted state, and its guard if it is not a built-in one."""
+
+    name: str
+    options: dict[str, Any]
+    plugin: Feature
+    state: State
+    guard: Guard | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the plugin says that its columns depend on more than the table, its options and its state."""
+        return self.plugin.reads_files
+
+
 _slow: set[str] = set()
 """The features that were called slow in this process."""
 
@@ -125,12 +135,12 @@ def check_declared(part: FittedFeature, hidden: str | None = None) -> None:
     columns = part.plugin.columns
     if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
         raise PluginError(
-            f"the feature {_described(part)} has columns = {shorten(repr(columns))}; expected a tuple of names, such "
+            f"the feature {described(part)} has columns = {shorten(repr(columns))}; expected a tuple of names, such "
             'as ("weight",); report it to the plugin\'s author'
         )
     if hidden is not None and hidden in columns:
         raise PluginError(
-            f"the feature {_described(part)} declares the column '{hidden}', which is the price; a feature never sees "
+            f"the feature {described(part)} declares the column '{hidden}', which is the price; a feature never sees "
             "it. Leave the feature out, or let it learn from prices with uses_price = True",
             parameters=("features",),
             column=hidden,
@@ -179,7 +189,7 @@ def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:
     option = next((option for option, value in part.options.items() if value == name), None)
     other = "" if option is None else f", name another one with feature_options.{part.name}.{option}"
     return DataError(
-        f"the feature {_described(part)} reads the column '{name}', which the table does not have. Its columns are: "
+        f"the feature {described(part)} reads the column '{name}', which the table does not have. Its columns are: "
         f"{shown}.{did_you_mean(name, known)} Add the column{other}, or use a model without this feature",
         parameters=("features",) if option is None else ("features", "settings"),
         column=name,
@@ -208,8 +218,8 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
         place, column = (int(place) for place in np.argwhere(~finite)[0])
         row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
         raise PluginError(
-            f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for {_row(table, row)}, "
-            "expected finite float32; report it to the plugin's author",
+            f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
+            f"{row_of(table, row)}, expected finite float32; report it to the plugin's author",
             feature=part.name,
             column=name,
             row=row,
@@ -283,7 +293,7 @@ def compare(part: FittedFeature, table: Table, block: np.ndarray, calls: Iterabl
         row, name = int(rows[place]), part.plugin.names[column]
         call = "alone" if len(rows) == 1 else f"in a call of {len(rows)} rows"
         raise PluginError(
-            f"the feature {_described(part)} returns for {_row(table, row)} in its column '{name}' "
+            f"the feature {described(part)} returns for {row_of(table, row)} in its column '{name}' "
             f"{after[place, column]} {call}, and {before[place, column]} among {len(table):,} rows; expected the same "
             "value to the bit, whatever else the call contains. What it learned from the training rows belongs into "
             "the state that fit returns; report it to the plugin's author",
@@ -310,7 +320,7 @@ def _require_declared(part: FittedFeature, table: Table, error: PluginError) -> 
     if name is not None:
         columns = ", ".join(f'"{column}"' for column in (*declared, name))
         raise PluginError(
-            f"the feature {_described(part)} reads the column '{name}' without declaring it, so its frame lacks it; "
+            f"the feature {described(part)} reads the column '{name}' without declaring it, so its frame lacks it; "
             f"declare it in the class: columns = ({columns}{',' * (not declared)})",
             feature=part.name,
             column=name,
@@ -337,99 +347,33 @@ def _name_row(part: FittedFeature, table: Table, cause: BaseException) -> NoRetu
         else:
             break
     alone = stop - start == 1 and (len(table) == 1 or fails(start, stop))
-    where = _row(table, start) if alone else f"a call of {len(table):,} rows, of which none fails alone"
+    where = row_of(table, start) if alone else f"a call of {len(table):,} rows, of which none fails alone"
     with plugin_call("feature", part.name, f"computing its columns of {where}"):
         raise cause
     raise AssertionError
 
 
-def _row(table: Table, row: int) -> str:
+def row_of(table: Table, row: int) -> str:
     """Describe a row by its id and its text."""
     return f"the row {shorten(repr(table.ids.tolist()[row]))} ({shorten(repr(table.text.iloc[row]), _SHOWN_TEXT)})"
 
 
-def _described(part: FittedFeature) -> str:
+def described(part: FittedFeature) -> str:
+    """Name a feature and its package."""
     entry = registry().get("feature", part.name)
     version = "" if entry.version.startswith(FILE) else f" {entry.version}"  # the error names the file
     return f"'{part.name}' of {entry.package}{version}"
 
 
-_agreed: set[str] = set()
-"""The features, with their options, whose training rows a new process has computed equally."""
+def transformed(part: FittedFeature, table: Table) -> np.ndarray:
+    """Return the columns of one feature, float32 (N, K).
 
-
-def check_after_fit(features: FittedFeatures, table: Table) -> None:
-    """Check features in a new process, once in this process for each feature with its options.
-
-    So the folds of a cross-validation and the trials of a search do not repeat it.
-
-    Args:
-        features: fitted.
-        table: training rows, with prices.
+    Raises:
+        DataError: the table lacks a column that the feature declares.
+        PluginError: the plugin breaks its contract.
     """
-    facts = [str({**record, "state": None}) for record in features.of_others().to_json()]
-    if not {*facts} <= _agreed:
-        check_in_new_process([(features, table)])
-        _agreed.update(facts)
-
-
-def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None:
-    """Raise PluginError unless a new process computes the same columns, to the bit, from what runs and bundles store.
-
-    The process has another seed of Python's `hash`. There is none without features of others.
-
-    Args:
-        fitted: features, and rows with prices; the cheapest and the dearest of them are among `NEW_PROCESS_ROWS`.
-    """
-    cases = [
-        (own, _some(table))
-        for features, table in fitted
-        if len(table) and (own := features.of_others()).parts
-    ]
-    if not cases:
-        return
-    expected = [
-        [transform_guarded(part, Guard(part.name), table) for part in own.parts] for own, table in cases
-    ]
-    stored = [(own.to_json(), own.assets(), table) for own, table in cases]
-    names = ", ".join(sorted({part.name for own, _ in cases for part in own.parts}))
-    try:
-        again = in_new_process(f"{__name__}:fresh_columns", stored)
-    except PricekitError as error:
-        raise type(error)(
-            f"the features {names} cannot be computed in a new process, as prediction does: {error}",
-            parameters=error.parameters,
-            **error.facts,
-        ) from None
-    for (own, table), before, after in zip(cases, expected, again, strict=True):
-        for part, old, new in zip(own.parts, before, after, strict=True):
-            if not np.array_equal(old, new):
-                row, column = (int(place) for place in np.argwhere(old != new)[0])
-                raise PluginError(
-                    f"the feature {_described(part)} returns for {_row(table, row)} in its column "
-                    f"'{part.plugin.names[column]}' {new[row, column]} in a new process, and {old[row, column]} in "
-                    "this one; expected the same value to the bit. It keeps something outside of the state that fit "
-                    "returns, such as in a global variable, or it depends on Python's hash(), which differs in each "
-                    "process; report it to the plugin's author",
-                    feature=part.name,
-                    column=part.plugin.names[column],
-                    row=row,
-                )
-
-
-def _some(table: Table) -> Table:
-    """Return rows without prices, the cheapest and the dearest among them."""
-    rows = np.arange(len(table)) if table.price is None else np.argsort(table.price, kind="stable")
-    ends, middle = NEW_PROCESS_ROWS // 4, NEW_PROCESS_ROWS // 2
-    if len(rows) > NEW_PROCESS_ROWS:
-        drawn = np.random.default_rng(0).permutation(rows[ends:-ends])[:middle]
-        rows = np.concatenate([rows[:ends], drawn, rows[-ends:]])
-    return replace(table.take(np.sort(rows)), price=None)
-
-
-def fresh_columns(stored: Sequence[tuple[Any, Any, Table]]) -> list[list[np.ndarray]]:
-    """Return the columns of each feature of each model, in the new process."""
-    from pricekit.features.fitted import FittedFeatures, transformed
-
-    restored = [(FittedFeatures.from_json(records, assets), table) for records, assets, table in stored]
-    return [[transformed(part, table) for part in features.parts] for features, table in restored]
+    if part.guard is not None:
+        return transform_guarded(part, part.guard, table)
+    with plugin_call("feature", part.name, "computing its columns"):
+        block = part.plugin.transform(table, part.state)
+    return checked(part, table, block)

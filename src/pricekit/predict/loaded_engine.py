@@ -1,24 +1,130 @@
-"""The guard of an engine of another package: it compares prices with the reference's on the rows that are priced.
+"""An engine with a loaded model, and the guard of an engine of another package, which compares its prices.
 
-Bundles contain no training rows, so no comparison ahead of a prediction sees real ones.
+It compares them with the reference's on the rows that are priced: bundles contain no training rows, so no comparison
+ahead of a prediction sees real ones.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.core.registry import Entry
-from pricekit.errors import PluginError
+from pricekit.errors import BundleError, PluginError
 from pricekit.features.preprocess import Inputs
 from pricekit.io.log import logger
+from pricekit.text.tokens import batches_by_length, round_up
 from pricekit.wording import shorten
 
-if TYPE_CHECKING:
-    from pricekit.predict.engines import LoadedEngine
+Item = TypeVar("Item")
+
+BATCH_SIZE = 256
+"""Maximum number of rows per batch."""
+
+BATCH_TOKENS = 2048
+"""Maximum number of tokens per batch, padding included, for engines without their own default."""
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    """An engine with a loaded model.
+
+    Attributes:
+        name: the name of the engine.
+        price_batch: prices one batch.
+        length_multiple: lengths are padded to a multiple of this.
+        streams: the number of batches that it prices concurrently.
+        batch_tokens: the maximum number of tokens per batch, padding included.
+        max_length: the maximum padded length.
+        guard: compares prices with the reference's; None for an engine of pricekit.
+    """
+
+    name: str
+    price_batch: PriceBatch = field(repr=False)
+    length_multiple: int = 1
+    streams: int = 1
+    batch_tokens: int = BATCH_TOKENS
+    max_length: int | None = None
+    guard: Guard | None = field(default=None, repr=False)
+
+    def price(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Return the prices of some rows, float32 (N,), and 0 for the others.
+
+        Raises:
+            BundleError: a price is missing, not finite or not above 0.
+            PluginError: the engine of another package fails, or its prices differ from the reference's.
+        """
+        prices = np.zeros(len(inputs), np.float32)
+
+        def fill(some: np.ndarray) -> None:
+            prices[some] = self.price_rows(inputs, some)
+
+        batches = self.batches(inputs, rows)
+        longest_first = batches[::-1]  # so that all streams end at about the same time
+        for_each(fill, longest_first, min(self.streams, len(longest_first)))
+        if self.guard is not None:
+            self.guard.check(self, inputs, batches, prices)
+        wanted = prices[rows]
+        invalid = int((~is_price(wanted)).sum())
+        if not invalid:
+            return prices
+        fix = "float16 may overflow; export the run in fp32, or choose another engine"
+        parameters: tuple[str, ...] = ("precision", "engine")
+        if self.name == "torch":
+            fix, parameters = "train again with a lower learning rate", ()
+        raise BundleError(
+            f"the engine {self.name} returns {invalid:,} of {len(wanted):,} prices that are not finite or not above "
+            f"0: {fix}",
+            parameters=parameters,
+            rows=invalid,
+        )
+
+    def batch(self, inputs: Inputs, rows: np.ndarray) -> Batch:
+        """Return the padded inputs of some rows."""
+        return inputs.batch(rows, self.length_multiple, self.max_length)
+
+    def price_rows(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
+        """Return the prices of some rows as one batch, (B,), whatever they are.
+
+        Raises:
+            BundleError: there is not one price for each row.
+            PluginError: the engine of another package fails, or returns no float32 (B,).
+        """
+        priced = self.price_batch(self.batch(inputs, rows))
+        if self.guard is not None:
+            return self.guard.require_prices(priced, len(rows))
+        if np.shape(priced) != (len(rows),):
+            raise BundleError(
+                f"the engine {self.name} returns prices of shape {np.shape(priced)} for {len(rows)} rows; expected "
+                "one price for each row. Export the run again; do not trust a bundle of others that does this",
+                shape=np.shape(priced),
+                rows=len(rows),
+            )
+        return priced
+
+    def batches(self, inputs: Inputs, rows: np.ndarray | None = None) -> list[np.ndarray]:
+        """Return the row numbers of each batch; batches contain rows of similar length, shortest first."""
+        wanted = np.arange(len(inputs)) if rows is None else rows
+        padded = round_up(inputs.tokens.lengths, self.length_multiple, self.max_length)
+        return list(batches_by_length(padded, wanted, BATCH_SIZE, self.batch_tokens))
+
+
+def for_each(function: Callable[[Item], Any], items: Iterable[Item], streams: int) -> None:
+    """Call a function with every item in `streams` threads; raise the first exception."""
+    if streams <= 1:
+        for item in items:
+            function(item)
+        return
+    with ThreadPoolExecutor(streams) as pool:
+        for _ in pool.map(function, items):
+            pass
+
 
 REFERENCE = "ort-cpu"
 """The engine whose prices all others must match."""

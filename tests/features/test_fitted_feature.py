@@ -11,10 +11,11 @@ import pytest
 import pricekit as pk
 from conftest import TINY
 from pricekit.errors import DataError, PluginError, PricekitError
-from pricekit.features.feature_guard import FIRST, Guard, check_in_new_process
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import FittedFeatures
+from pricekit.features.fitted_feature import FIRST, Guard
 from pricekit.features.preprocess import without_price
+from pricekit.features.repeated import check_in_new_process
 from pricekit.io.cpus import in_threads
 from pricekit.io.new_process import in_new_process
 from pricekit.table import Columns, read_table
@@ -178,8 +179,8 @@ def test_one_process_serves_all_folds(tmp_path, monkeypatch):
         calls.append(arguments)
         return in_new_process(*arguments)
 
-    monkeypatch.setattr("pricekit.features.feature_guard.in_new_process", counted)
-    monkeypatch.setattr("pricekit.features.feature_guard._agreed", set())
+    monkeypatch.setattr("pricekit.features.fitted_feature.in_new_process", counted)
+    monkeypatch.setattr("pricekit.features.fitted_feature._agreed", set())
     settings = TINY | {"features": ["right", "column-if-there"], "training": TINY["training"] | {"epochs": 1}}
     settings |= {"columns": {"text": ["catalog_content"], "price": "price"}}
     settings["features"] = ["right"]
@@ -188,7 +189,7 @@ def test_one_process_serves_all_folds(tmp_path, monkeypatch):
 
 
 def test_a_slow_feature_is_named_once(monkeypatch, logged):
-    monkeypatch.setattr("pricekit.features.feature_guard._slow", set())
+    monkeypatch.setattr("pricekit.features.fitted_feature._slow", set())
     guard = Guard("right")
     guard.add(1.0)
     assert logged() == ""

@@ -10,7 +10,7 @@ import pytest
 
 from pricekit.datasets import make_catalog
 from pricekit.errors import BundleError, PluginError
-from pricekit.predict import engine_guard
+from pricekit.predict import loaded_engine
 from pricekit.predict.ort import OrtCpu, load_cpu
 from pricekit.predict.predictor import Predictor
 
@@ -151,7 +151,7 @@ def test_a_limit_is_noticed_even_if_the_first_price_beyond_it_is_nearly_right(bu
     predictor = Predictor.load(bundle, "limited")
     predict_each(predictor, [FEW[row] for row in (*within, nearly)])
     with pytest.raises(PluginError, match="the engine 'limited'"):
-        predict_each(predictor, [FEW[beyond]] * (2 + engine_guard.EVERY // engine_guard.AT_LIMIT))
+        predict_each(predictor, [FEW[beyond]] * (2 + loaded_engine.EVERY // loaded_engine.AT_LIMIT))
 
 
 def inexact(prices, batch):
