@@ -288,7 +288,7 @@ class Trial:
         self._keeps_promise(prices)
 
     def _train(self) -> list[object]:
-        name, tables = self.plugin.name, self.tables.folder
+        name = self.plugin.name
         words: dict[str, tuple[str, ...]] = {
             "feature": ("--features", f"optimized22,{name}", "--epochs", "3", *BAG),
             "loss": ("--loss", name, "--features", "optimized22,trees", "--epochs", "4", *BAG),
@@ -296,62 +296,71 @@ class Trial:
             "backbone": ("--backbone", name, *SHORT, "--max-length", "128"),
         }
         more = (*words[self.plugin.kind], "--plugin", "mine.py", "--no-refit")
-        return ["train", tables / "train.csv", "--valid", tables / "valid.csv", *more]
+        return [*self._table(), *more]
+
+    def _table(self) -> list[object]:
+        return ["train", self.tables.folder / "train.csv", "--valid", self.tables.folder / "valid.csv"]
 
     def _resume(self) -> None:
         (self.folder / "stop.py").write_text(STOP)
         self.call(*self._train(), "--out", "stopped", "--plugin", "stop.py")
-        resume = ("--out", "stopped", "--resume", "--plugin", "mine.py")
-        self.succeed("resume", "train", self.tables.folder / "train.csv", *resume)
+        self.succeed("resume", *self._table(), "--out", "stopped", "--resume", "--plugin", "mine.py")
         whole, resumed = (_scores(self.folder / name) for name in ("run", "stopped"))
         if whole != resumed:
-            raise Ended(SILENT, f"a resumed training ends at SMAPE {resumed[-1]:.3f}, and a whole one at {whole[-1]:.3f}")
+            raise Ended(
+                SILENT,
+                f"a resumed training ends at SMAPE {resumed[-1]:.3f}, and a whole one at {whole[-1]:.3f}",
+            )
 
     def _prices(self, model: object, *words: object) -> pd.Series:
         """Return the prices of the large table; raise `Ended` if another form of a row has another price."""
         tables = self.tables.folder
-        large = self._predict(model, tables / "new.csv", *words)
+        large = self.predict(model, tables / "new.csv", *words)
         if len(large) != len(self.tables.new) or not np.isfinite(large).all():
             raise Ended(SILENT, f"{np.isfinite(large).sum():,} prices for {len(self.tables.new):,} rows")
-        self._equal("in another order", self._predict(model, tables / "shuffled.csv", *words), large)
+        self.require_equal("in another order", self.predict(model, tables / "shuffled.csv", *words), large)
         for place in self.tables.alone:
-            self._equal("alone", self._predict(model, tables / f"alone-{place}.csv", *words), large)
+            self.require_equal("alone", self.predict(model, tables / f"alone-{place}.csv", *words), large)
         small = ("predict", model, tables / "small.parquet", *words, "--out", "-")
         call = self.succeed("predict", *small, where="elsewhere")
         try:
             few = pd.read_csv(io.StringIO(call.out)).set_index("sample_id")["price"].astype(np.float64)
         except (ValueError, KeyError):
             raise Ended(SILENT, f"stdout is no CSV: it begins with {call.out[:40]!r}") from None
-        self._equal("in a small table", few, large)
+        self.require_equal("in a small table", few, large)
         if self.plugin.kind == "engine":
-            self._equal("with ort-cpu", large, self.tables.expected, ENGINE)
-        elif self.plugin.kind == "feature" and "frame" in self.plugin.source.rpartition("# %%")[2]:
+            self.require_equal("with ort-cpu", large, self.tables.expected, ENGINE)
+        elif self.plugin.kind == "feature" and "table.frame" in self.plugin.source:
             self._refuses_bare(model, words, large)
         return large
 
     def _refuses_bare(self, model: object, words: tuple[object, ...], large: pd.Series) -> None:
         """A table without the columns is refused, or its prices are the same."""
         try:
-            bare = self._predict(model, self.tables.folder / "bare.csv", *words)
+            bare = self.predict(model, self.tables.folder / "bare.csv", *words)
         except Ended as error:
             if error.outcome == REFUSED or re.search("column '?(cost|stock|colour|added)", error.reason):
                 return
             raise
-        self._equal("in a table without the column", bare, large)
+        self.require_equal("in a table without the column", bare, large)
 
-    def _predict(self, model: object, table: Path, *words: object) -> pd.Series:
+    def predict(self, model: object, table: Path, *words: object) -> pd.Series:
         out = self.folder / "elsewhere" / "prices.csv"
         self.succeed("predict", "predict", model, table, *words, "--out", out.name, where="elsewhere")
         return pd.read_csv(out).set_index("sample_id")["price"].astype(np.float64)
 
-    def _equal(self, form: str, prices: pd.Series, expected: pd.Series, tolerance: float = EQUAL) -> None:
+    def require_equal(
+        self, form: str, prices: pd.Series, expected: pd.Series, tolerance: float = EQUAL
+    ) -> None:
         times = np.exp(np.abs(np.log(prices / expected[prices.index])))
         if wrong := int((~(times <= 1 + tolerance)).sum()):
-            raise Ended(SILENT, f"{form}: {wrong:,} of {len(prices):,} rows differ, up to {times.max():.3f} times")
+            raise Ended(
+                SILENT, f"{form}: {wrong:,} of {len(prices):,} rows differ, up to {times.max():.3f} times"
+            )
 
     def _run_in_torch(self, prices: pd.Series) -> None:
         table = self.tables.folder / "small.parquet"
-        self._equal("from the run", self._predict("../run", table, "--plugin", "../mine.py"), prices)
+        self.require_equal("from the run", self.predict("../run", table, "--plugin", "../mine.py"), prices)
 
     def _keeps_promise(self, prices: pd.Series) -> None:
         promised = json.loads((self.folder / "run" / "run.json").read_text())["metrics"]["smape"]
@@ -360,7 +369,9 @@ class Trial:
         for part, tolerance in (("valid", SAME_ROWS), ("new", OTHER_ROWS)):
             delivered = error[new["part"] == part].mean()
             if not abs(delivered - promised) <= tolerance:
-                raise Ended(SILENT, f"SMAPE {promised:.2f} promised, {delivered:.2f} delivered on {part} rows")
+                raise Ended(
+                    SILENT, f"SMAPE {promised:.2f} promised, {delivered:.2f} delivered on {part} rows"
+                )
         if (aim := self.plugin.coverage) is not None:
             above = (prices >= new["price"])[new["part"] == "new"].mean()
             if abs(above - aim) > COVERAGE:
@@ -407,7 +418,7 @@ def train_for_engines(tables: Tables) -> None:
     train = ("train", tables.folder / "train.csv", "--valid", tables.folder / "valid.csv", *SHORT, *BAG)
     trial.succeed("train", *train, "--no-refit", "--out", "run")
     trial.succeed("export", "export", "run", "--out", tables.bundle)
-    tables.expected = trial._predict(tables.bundle, tables.folder / "new.csv", "--engine", "ort-cpu")
+    tables.expected = trial.predict(tables.bundle, tables.folder / "new.csv", "--engine", "ort-cpu")
 
 
 def outcomes(
@@ -455,7 +466,9 @@ def main() -> None:
     bad = 0
     tried = outcomes(plugins, jobs=options.jobs, all_steps=options.all, only_check=options.check)
     for plugin, end, seconds in tried:
-        label = end.outcome if not plugin.right else "right" if end.outcome == HARMLESS else f"BAD, {end.outcome}"
+        label = (
+            end.outcome if not plugin.right else "right" if end.outcome == HARMLESS else f"BAD, {end.outcome}"
+        )
         reason = " ".join(re.sub(r"\S*/mine.py", "mine.py", end.reason).split())[:300]
         print(f"{plugin.kind:9}{plugin.name:28}{label:20}{seconds:4.0f} s  {reason}", flush=True)
         counts[plugin.kind]["right" if label == "right" else "refused right" if plugin.right else label] += 1
