@@ -279,7 +279,7 @@ class Trial:
             self._prices(self.tables.bundle, "--plugin", "../mine.py", "--engine", self.plugin.name)
             return
         self.succeed("train", *self._train(), "--out", "run")
-        if self.plugin.kind == "policy":
+        if self.plugin.kind in ("loss", "policy"):
             self._resume()
         self.succeed("export", "export", "run", "--out", "bundle", "--plugin", "mine.py")
         needed = ("--plugin", "../mine.py") if self.plugin.kind == "feature" else ()
@@ -345,6 +345,7 @@ class Trial:
         self.require_equal("in a table without the column", bare, large)
 
     def predict(self, model: object, table: Path, *words: object) -> pd.Series:
+        """Return the prices that `predict` writes in another folder, by id."""
         out = self.folder / "elsewhere" / "prices.csv"
         self.succeed("predict", "predict", model, table, *words, "--out", out.name, where="elsewhere")
         return pd.read_csv(out).set_index("sample_id")["price"].astype(np.float64)
@@ -352,6 +353,7 @@ class Trial:
     def require_equal(
         self, form: str, prices: pd.Series, expected: pd.Series, tolerance: float = EQUAL
     ) -> None:
+        """Raise `Ended` if prices, by id, differ from the expected ones."""
         times = np.exp(np.abs(np.log(prices / expected[prices.index])))
         if wrong := int((~(times <= 1 + tolerance)).sum()):
             raise Ended(
@@ -454,7 +456,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names of plugins")
     parser.add_argument("--jobs", type=int, default=1, help="plugins at a time")
     parser.add_argument("--all", action="store_true", help="train also with what the check refuses")
-    parser.add_argument("--check", action="store_true", help="only `plugins check`")
+    parser.add_argument("--check", action="store_true", help="only the check")
     parser.add_argument("--right", action="store_true", help="only correct plugins")
     options = parser.parse_args()
     plugins = [plugin for kind in KINDS if options.kind in (None, kind) for plugin in plugins_of(kind)]
