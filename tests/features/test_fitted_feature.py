@@ -179,8 +179,8 @@ def test_one_process_serves_all_folds(tmp_path, monkeypatch):
         calls.append(arguments)
         return in_new_process(*arguments)
 
-    monkeypatch.setattr("pricekit.features.fitted_feature.in_new_process", counted)
-    monkeypatch.setattr("pricekit.features.fitted_feature._agreed", set())
+    monkeypatch.setattr("pricekit.features.repeated.in_new_process", counted)
+    monkeypatch.setattr("pricekit.features.repeated._agreed", set())
     settings = TINY | {"features": ["right", "column-if-there"], "training": TINY["training"] | {"epochs": 1}}
     settings |= {"columns": {"text": ["catalog_content"], "price": "price"}}
     settings["features"] = ["right"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pricekit.core.contracts import Engine
 from pricekit.errors import BundleError, PluginError
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.progress import use_reporter
@@ -227,7 +228,7 @@ def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines,
 def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
     monkeypatch.setattr(choose, "speeds", None)
     engines(right=lambda graph: load_cpu(graph.model))
-    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", choose.BATCH_TOKENS)):
+    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", Engine.batch_tokens)):
         assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
     assert not (graph.cache / "engine.json").exists()
     assert logged() == ""

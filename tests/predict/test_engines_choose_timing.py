@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pricekit.core.contracts import Graph
-from pricekit.predict import engines
+from pricekit.predict import engines, loaded_engine
 from pricekit.predict.engines import open_engine
 from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.predict.ort import load_cpu
@@ -41,7 +41,8 @@ def lasting(seconds):
 )
 def test_the_batch_size_is_the_fastest_one_of_the_engine(graph, monkeypatch, seconds, best):
     monkeypatch.setattr(engines, "LENGTH", 64)
-    monkeypatch.setattr(engines, "BATCH_SIZE", 512)
+    for module in (engines, loaded_engine):
+        monkeypatch.setattr(module, "BATCH_SIZE", 512)
     monkeypatch.setattr(engines, "REPEATS", 1)
     inputs, done = engines.sample_inputs(graph, VOCABULARY), []
     engine = LoadedEngine("lasting", lasting(seconds)(graph), streams=2)
