@@ -367,9 +367,9 @@ class KeysOfNumbers(Length):
         return column([state.get(len(text), 0.0) for text in table.text])
 
 
-@feature()
+@feature("reads declared columns alone")
 class ColumnIfThere(Length):
-    """Without a declaration there never is one: harmless."""
+    """Without a declaration there never is one, so all values are right, and the author wonders."""
 
     def transform(self, table, state):
         return super().transform(table, state) + column(numbers(table) if "weight" in table.frame else [0.0])

@@ -255,7 +255,6 @@ def each(**features):
         of_a_table=check_feature(Weight, WEIGHTS),
         numeric=Numeric,
         right_beside_mistakes=mistakes.Right,
-        column_if_there=mistakes.ColumnIfThere,
     ),
 )
 def test_a_correct_feature_passes(check):

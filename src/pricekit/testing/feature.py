@@ -6,13 +6,14 @@ import copy
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from operator import attrgetter
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,9 @@ NEAR = 0.85
 CELLS = ("12.5", "3", "", "1999", "0.25", "0", "1000000")
 """Invented cells of a declared column: numbers and nothing, as texts, as a CSV file has them."""
 
+LONGEST_NAME = 60
+"""Characters of a text in a plugin's code that may be the name of a column."""
+
 Rows = Callable[[Any], Table]
 """Makes new rows with the columns that a plugin declares."""
 
@@ -92,6 +96,7 @@ def checks(table: Table | None = None) -> Checks:
         "deterministic": _on(_twice, mixed),
         "the same in a new process": _on(_in_new_process, ordinary),
         "does not modify the table": _on(_leaves_table, mixed),
+        "reads declared columns alone": _on(_declares_all, ordinary),
         "fit does not see the price": _on(_fit_is_blind, ordinary),
         "transform does not see the price": _on(_transform_is_blind, ordinary),
         "update learns from more rows": _on(_updates, ordinary, mixed),
@@ -409,6 +414,55 @@ def _changed(table: Table, before: Table) -> str:
         "price": table.price is None,
     }
     return ", ".join(name for name, same in unchanged.items() if not same)
+
+
+def _declares_all(make: Make, table: Table) -> None:
+    """A column that the plugin does not declare, but names somewhere in its module, makes no difference."""
+    plugin, state, expected = _fitted(make, table)
+    learned = _to_json(_fit(make(), table))
+    cells = np.resize(np.array(CELLS, object), len(table))
+
+    def differs(names: Sequence[str]) -> bool:
+        more = replace(table, frame=table.frame.assign(**dict.fromkeys(names, cells)))
+        try:
+            same = np.array_equal(plugin.transform(more, state), expected)
+            return not (same and _to_json(_fit(make(), more)) == learned)
+        except Exception:  # such cells are wrong for that column
+            return True
+
+    names = sorted(_texts_of(plugin) - {*table.frame, *plugin.names})
+    if not names or not differs(names):
+        return
+    for name in names:
+        if differs([name]):
+            declared = ", ".join(f'"{column}"' for column in (*plugin.columns, name))
+            fail(
+                f"the values change if the table has a column '{name}', which the plugin does not declare",
+                "values from the text and from declared columns alone, because prediction hides all others",
+                f"set columns = ({declared}{',' * (not plugin.columns)}) in the class",
+            )
+
+
+def _texts_of(plugin: Any) -> set[str]:
+    """Return the constant texts of one line in the module of a plugin: those of its functions, and global ones."""
+    module = sys.modules[type(plugin).__module__]
+    codes = [value.__code__ for value in _functions_in(vars(module), module.__name__)]
+    texts = {value for value in [*vars(module).values(), *vars(plugin).values()] if isinstance(value, str)}
+    while codes:
+        constants = codes.pop().co_consts
+        codes += [value for value in constants if isinstance(value, CodeType)]
+        flat = [each for value in constants for each in (value if isinstance(value, tuple) else (value,))]
+        texts |= {value for value in flat if isinstance(value, str)}
+    return {text for text in texts if 0 < len(text) <= LONGEST_NAME and text.isprintable()}
+
+
+def _functions_in(namespace: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    """Yield the functions of a namespace, and those of the classes that the module defines."""
+    for value in namespace.values():
+        if isinstance(value, FunctionType):
+            yield value
+        elif isinstance(value, type) and value.__module__ == module:
+            yield from _functions_in(vars(value), module)
 
 
 def _fit_is_blind(make: Make, table: Table) -> None:
