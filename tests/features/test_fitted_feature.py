@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ from conftest import TINY
 from pricekit.errors import DataError, PluginError, PricekitError
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import FittedFeatures
-from pricekit.features.fitted_feature import FIRST, Guard
+from pricekit.features.fitted_feature import ALONE, FIRST, Guard
 from pricekit.features.preprocess import without_price
 from pricekit.features.repeated import check_in_new_process
 from pricekit.io.cpus import in_threads
 from pricekit.io.new_process import in_new_process
-from pricekit.table import Columns, read_table
+from pricekit.table import Columns, read_table, table_of_texts
 from tests.features import mistakes
 
 COLUMNS = Columns(price="price", id="sample_id")
@@ -200,12 +201,19 @@ def test_a_slow_feature_is_named_once(monkeypatch, logged):
 
 def test_rows_that_are_checked_are_others_each_time_and_few():
     guard, block = Guard("right"), np.arange(200, dtype=np.float32).reshape(100, 2)
-    calls = [guard.calls_to_check(block) for _ in range(FIRST)]
+    dates = ["2024-05-01"] * 99 + ["31/12/2023"]
+    rows = replace(table_of_texts(["tea"] * 100, "text"), frame=pd.DataFrame({"launched": dates}))
+    check = partial(guard.calls_to_check, own=lambda: rows)
+    (*first, one, some), *calls = [check(block) for _ in range(FIRST)]
+    assert all(len(each) == 1 for each in first)
+    assert 16 <= len(first) <= ALONE
+    assert 99 in np.concatenate(first)  # its date has another form
+    calls.append([one, some])
     alone = {int(one[0]) for one, _ in calls}
     assert len(alone) > 1
     assert all(99 in some and 0 in some and len(some) <= 8 for _, some in calls)
     guard.checking, guard.seconds = 1.0, 10.0
-    assert guard.calls_to_check(block) == []
-    assert len(guard.calls_to_check(np.repeat(block, 9, axis=0))) == 2  # another size
+    assert check(block) == []
+    assert len(check(np.repeat(block, 9, axis=0))) == 2  # another size
     guard.seconds = 100.0
-    assert len(guard.calls_to_check(block)) == 2
+    assert len(check(block)) == 2

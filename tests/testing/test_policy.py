@@ -188,7 +188,7 @@ WRONG = {
         giving(lambda m, lr: torch.optim.SGD(m.parameters(), lr, maximize=True)),
         giving(lambda m, lr: NeedsClosure(m.parameters(), lr)),
     ],
-    "works with and without fused": [
+    "works with and without fused and weight decay": [
         NoFused,
         giving(lambda m, lr: torch.optim.SGD(m.parameters(), 1e38, weight_decay=1e9)),
         giving(lambda m, lr: torch.optim.SparseAdam(m.parameters(), lr)),

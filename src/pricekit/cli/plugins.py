@@ -178,7 +178,7 @@ def _check_name(kind: str, name: str, module: str, class_name: str) -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the plugin, such as width=32."
 )
-@click.option("--table", type=TABLE, help="Also check a feature, backbone or loss on the rows of this table.")
+@click.option("--table", type=TABLE, help="Check a feature, backbone or loss on the rows of this table.")
 @options_of(PricedOptions, limit=f"{CHECKED_ROWS:,}")
 def check(
     target: str, kind: str | None, settings: tuple[str, ...], table: str | None, **reading: Any
@@ -231,12 +231,15 @@ def _check_one(entry: Entry, options: dict[str, Any], rows: Table | None) -> Ite
     show_data(f"{entry.kind} {entry.name} of {entry.package} {entry.version}")
     make = partial(registry().create, entry.kind, entry.name, options)
     make()  # a plugin that cannot be created fails here, not in every check
+    first: dict[str, str] = {}
     for run_check in checks_of(entry.kind, make, rows):
         try:
             with spinner(str(run_check)):
                 run_check()
         except CheckFailed as error:
-            show_data(f"  FAILED  {run_check}: {error}")
+            same = first.setdefault(str(error), str(run_check))
+            reason = error if same == str(run_check) else f"for the same reason as '{same}'"
+            show_data(f"  FAILED  {run_check}: {reason}")
             yield False
         else:
             show_data(f"  ok      {run_check}")

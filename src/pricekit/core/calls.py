@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pricekit.core.loader import registry
-from pricekit.core.registry import tracker_name
+from pricekit.core.registry import FILE, tracker_name
 from pricekit.errors import PluginError, PricekitError, is_panic
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.files import is_temporary
 from pricekit.io.log import logger
 from pricekit.io.record import OBSERVERS
 from pricekit.wording import shorten
+
+
+def repair(kind: str, name: str) -> str:
+    """Return, for a sentence, what to do about a faulty plugin: repair the file, or ask the author of its package."""
+    entry = registry().get(kind, name)
+    if entry.version.startswith(FILE):
+        return f"repair it in {entry.package}"
+    return "report it to the plugin's author"
 
 
 @contextmanager
@@ -40,7 +48,7 @@ def plugin_call(kind: str, name: str, action: str) -> Iterator[None]:
         message = shorten(str(error), 300)
         raise PluginError(
             f"the {kind} '{name}' of {entry.package} {entry.version} failed while {action}: "
-            f"{type(error).__name__}: {message}. Choose another {kind}, or report it to the plugin's author",
+            f"{type(error).__name__}: {message.rstrip('.')}. Choose another {kind}, or {repair(kind, name)}",
             kind=kind,
             name=name,
             package=entry.package,

@@ -16,7 +16,15 @@ import numpy as np
 from pricekit.errors import ConfigError, DataError
 from pricekit.features.assets import split_state
 from pricekit.features.fitted import FittedFeatures, local_options, make, plain_state, record_of
-from pricekit.features.fitted_feature import FittedFeature, check_declared, compare, learned, transformed
+from pricekit.features.fitted_feature import (
+    FittedFeature,
+    check_declared,
+    compare,
+    learned,
+    own_table,
+    transformed,
+    unusual_rows,
+)
 from pricekit.features.table_cache import digest_of, read_entry, write_entry
 from pricekit.io.cpus import in_threads, usable_cpus
 from pricekit.io.log import logger
@@ -237,10 +245,6 @@ def threads_for(rows: int, folds: int) -> int:
     return min(len(tasks), usable_cpus(), max(1, allowed))
 
 
-CHECKED_ROWS = 8
-"""Number of rows on which a fitted feature of others is checked row by row."""
-
-
 def fit_features(
     names: Sequence[str],
     options: Mapping[str, dict[str, Any]],
@@ -296,7 +300,7 @@ def fit_features(
             part = fit_one(part, table, None)
         parts[place] = part
         if part.guard is not None:
-            some = table.slice(0, CHECKED_ROWS)
+            some = table.take(unusual_rows(own_table(part, table)))
             compare(part, some, transformed(part, some), np.arange(len(some))[:, None])
     fitted = FittedFeatures(tuple(parts))
     if twice := sorted({c for c in fitted.names if fitted.names.count(c) > 1}):

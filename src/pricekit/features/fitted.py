@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pricekit.core.calls import repair
 from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
@@ -57,7 +58,7 @@ class FittedFeatures:
             if name is not None and name not in part.plugin.names:
                 raise PluginError(
                     f"the feature '{part.name}' sets log_price to {shorten(repr(name))}, which is not one of its "
-                    f"columns {', '.join(part.plugin.names)}; report it to the plugin's author"
+                    f"columns {', '.join(part.plugin.names)}; {repair('feature', part.name)}"
                 )
             if name is not None:
                 return self.names.index(name)
@@ -118,10 +119,20 @@ def plain_state(name: str, state: State) -> State:
         plain: State = json.loads(json.dumps(values, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise PluginError(
-            f"the fitted state of the feature '{name}' is not plain JSON: {error}; expected finite numbers, "
-            "strings, lists and dicts; report it to the plugin's author"
+            f"the fitted state of the feature '{name}' is not plain JSON{key_of(values)}: {error}; expected finite "
+            f"numbers, strings, lists and dicts; {repair('feature', name)}"
         ) from None
     return plain | assets if assets else plain
+
+
+def key_of(state: Any) -> str:
+    """Return where in a state a value is not JSON, for a sentence: its first such key, or ""."""
+    for key, value in state.items() if isinstance(state, dict) else ():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            return f" in its key {shorten(repr(key))}"
+    return ""
 
 
 def record_of(part: FittedFeature) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from pricekit.core.calls import plugin_call
+from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE
@@ -36,6 +36,9 @@ FIRST = 3
 
 SMALL_CALL = 8
 """Rows of a call that are computed again as a call of their own, at most."""
+
+ALONE = 32
+"""Rows of the first call, and of the training rows, that are computed alone, at most."""
 
 CHECKING = 0.02
 """Share of a feature's own time that the checks may take, after the first ones."""
@@ -51,9 +54,10 @@ class Guard:
     """The guard of one feature of others in one process. One thread at a time computes the columns of a feature.
 
     In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
-    their own. Checked are the first `FIRST` calls of about each size (2 to 3 rows, 4 to 7 rows, and so on), because a
-    feature may be wrong in larger calls alone; and each later one that begins while the checks have taken at most
-    `CHECKING` of the feature's own time, which are most windows of a feature that takes some time for each row.
+    their own; in the first call, `ALONE` rows are computed alone. Checked are the first `FIRST` calls of each
+    size (2 to 3 rows, 4 to 7 rows, and so on), because a feature may be wrong in larger calls alone. A later call is checked
+    if the checks took at most `CHECKING` of the feature's own time: most windows of a feature that takes time for
+    each row.
 
     Attributes:
         name: of the feature.
@@ -85,13 +89,14 @@ class Guard:
                 f"the feature '{self.name}' takes most of the time: {self.seconds:.0f} of {passed:.0f} s so far"
             )
 
-    def calls_to_check(self, block: np.ndarray) -> list[np.ndarray]:
+    def calls_to_check(self, block: np.ndarray, own: Callable[[], Table]) -> list[np.ndarray]:
         """Return the numbers of the rows to compute in calls of their own, int64 (M,) each: of one row, of some rows.
 
         The extremes of a column, another one each time, and the last row are among them.
 
         Args:
             block: the columns of a call, float32 (N, K).
+            own: returns its rows, with the columns that the feature declares.
         """
         size = len(block).bit_length()
         if len(block) < 2 or (self._sizes[size] >= FIRST and self.checking > CHECKING * self.seconds):
@@ -102,7 +107,23 @@ class Guard:
         column = block[:, self._checks % block.shape[1]]
         ends = [column.argmax(), column.argmin(), len(block) - 1]
         rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - len(ends))]))
-        return [rows[:1], rows]
+        return [*(unusual_rows(own())[:, None] if self._checks == 1 else ()), rows[:1], rows]
+
+
+def unusual_rows(table: Table) -> np.ndarray:
+    """Return the numbers of up to `ALONE` rows, int64: half of them have unusual cells, such as a date in another form.
+
+    A library may read such a cell alone otherwise than among others, as pandas does that guesses the form of dates from
+    the first one.
+    """
+    rows = np.random.default_rng(0).permutation(len(table))
+    alike = np.full(len(table), len(table))  # the least number of rows with a cell of the same shape
+    for name in table.frame:
+        cells = table.frame[name].astype("str").str.replace(r"\d+", "0", regex=True)
+        shapes = pd.factorize(cells.str.replace(r"[^\W\d_]+", "a", regex=True))[0]
+        alike = np.minimum(alike, np.bincount(shapes + 1)[shapes + 1])
+    unusual = rows[np.argsort(alike[rows], kind="stable")]
+    return np.unique([*unusual[: ALONE // 2], *rows[: ALONE // 2]]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -211,7 +232,7 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
         )
         raise PluginError(
             f"the feature '{part.name}' returned {returned}, expected finite float32 of shape {shape}; "
-            "report it to the plugin's author"
+            f"{repair('feature', part.name)}"
         )
     finite = np.isfinite(block)
     if not finite.all():
@@ -219,7 +240,7 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
         row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
         raise PluginError(
             f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
-            f"{row_of(table, row)}, expected finite float32; report it to the plugin's author",
+            f"{row_of(table, row)}, expected finite float32; {repair('feature', part.name)}",
             feature=part.name,
             column=name,
             row=row,
@@ -269,7 +290,7 @@ def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.nda
         block = checked(part, table, block).copy()  # the next call may use the same memory
         computed = time.perf_counter()
         guard.add(computed - began)
-        if calls := guard.calls_to_check(block):
+        if calls := guard.calls_to_check(block, lambda: own_table(part, table)):
             compare(part, table, block, calls)
             guard.checking += time.perf_counter() - computed
     return block
@@ -296,7 +317,8 @@ def compare(part: FittedFeature, table: Table, block: np.ndarray, calls: Iterabl
             f"the feature {described(part)} returns for {row_of(table, row)} in its column '{name}' "
             f"{after[place, column]} {call}, and {before[place, column]} among {len(table):,} rows; expected the same "
             "value to the bit, whatever else the call contains. What it learned from the training rows belongs into "
-            "the state that fit returns; report it to the plugin's author",
+            "the state that fit returns, and no library may guess from a call how to read it, as pandas guesses the "
+            f"form of dates; {repair('feature', part.name)}",
             feature=part.name,
             column=name,
             row=row,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pricekit.core.calls import repair
 from pricekit.errors import PluginError, PricekitError
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.fitted_feature import Guard, described, row_of, transform_guarded, transformed
@@ -73,7 +74,7 @@ def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None
                     f"'{part.plugin.names[column]}' {new[row, column]} in a new process, and {old[row, column]} in "
                     "this one; expected the same value to the bit. It keeps something outside of the state that fit "
                     "returns, such as in a global variable, or it depends on Python's hash(), which differs in each "
-                    "process; report it to the plugin's author",
+                    f"process; {repair('feature', part.name)}",
                     feature=part.name,
                     column=part.plugin.names[column],
                     row=row,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from pricekit.core.calls import plugin_call
+from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import Batch, Graph
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry, remedy_for
@@ -176,7 +176,7 @@ def _count(entry: Entry, engine: Any, name: str) -> int:
         return int(number)
     raise PluginError(
         f"the engine '{entry.name}' of {entry.package} {entry.version} has {name} = {shorten(repr(number))}; expected "
-        "an int of at least 1. Choose another engine, or report it to the plugin's author",
+        f"an int of at least 1. Choose another engine, or {repair('engine', entry.name)}",
         parameters=("engine",),
         **entry.facts(),
     )

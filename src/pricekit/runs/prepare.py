@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from pricekit.config import RunConfig
-from pricekit.core.calls import plugin_call
+from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, Loss, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
@@ -225,7 +225,7 @@ def _check_link(model: PriceModel, name: str, inputs: Sequence[Tensor], price: n
     if not kept:
         raise PluginError(
             f"the prices of the loss '{name}' change when another instance of it is fitted: it stores what fit learns "
-            "outside of its buffers, where no saved model has it; report it to the plugin's author",
+            f"outside of its buffers, where no saved model has it; {repair('loss', name)}",
             parameters=("loss",),
         )
     if quantile is not None:
@@ -298,9 +298,7 @@ def _require(good: bool, kind: str, name: str, expected: str, value: object) -> 
             if isinstance(value, Tensor)
             else type(value).__name__
         )
-        raise PluginError(
-            f"the {kind} '{name}' returned {shape}, expected {expected}; report it to the plugin's author"
-        )
+        raise PluginError(f"the {kind} '{name}' returned {shape}, expected {expected}; {repair(kind, name)}")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from pricekit.core.contracts import Feature
 from pricekit.core.registry import completed, options_model
 from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
+from pricekit.features.fitted import key_of
 from pricekit.io.new_process import in_new_process
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
@@ -55,8 +56,10 @@ LARGE_TEXT = 1_000
 NEAR = 0.85
 """Similarity from which on the name of an attribute is taken for a misspelt optional member."""
 
-CELLS = ("12.5", "3", "", "1999", "0.25", "0", "1000000")
-"""Invented cells of a declared column: numbers and nothing, as texts, as a CSV file has them."""
+NUMBERS = ("12.5", "3", "", "1999", "0.25", "0", "1000000")
+DATES = ("2024-05-01", "2023-12-31", "", "2019-02-28")
+CELLS = (*NUMBERS, *DATES, "31/12/2023", "red / 38", "Kettlewhim", "2 x 500 ml")
+"""Invented cells of a declared column: numbers, dates, words and nothing, as texts, as a CSV file has them."""
 
 LONGEST_NAME = 60
 """Characters of a text in a plugin's code that may be the name of a column."""
@@ -136,7 +139,7 @@ def _undeclared(error: KeyError | AttributeError) -> str | None:
 def _rows_for(texts: Sequence[str], cells: pd.DataFrame | None, plugin: Any) -> Table:
     """Return rows with texts and with the columns that a plugin declares, whose cells repeat.
 
-    Without cells of the user they are invented: texts, or numbers if the plugin only works with these.
+    Without cells of the user they are invented: of all kinds, or of one if the plugin only works with that.
     """
     columns = _declared(plugin)
     if cells is not None:
@@ -147,13 +150,10 @@ def _rows_for(texts: Sequence[str], cells: pd.DataFrame | None, plugin: Any) -> 
                 "add it to the table, or correct columns",
             )
         return table_of(texts, {name: cells[name] for name in columns})
-    written = dict.fromkeys(columns, CELLS)
-    numbers = dict.fromkeys(columns, pd.to_numeric(pd.Series(CELLS)))
+    kinds: list[Any] = [CELLS, NUMBERS, pd.to_numeric(pd.Series(NUMBERS)), DATES]
     some = ordinary_texts()
-    as_text = (
-        not columns or _works(plugin, table_of(some, written)) or not _works(plugin, table_of(some, numbers))
-    )
-    return table_of(texts, written if as_text else numbers)
+    working = (kind for kind in kinds if _works(plugin, table_of(some, dict.fromkeys(columns, kind))))
+    return table_of(texts, dict.fromkeys(columns, next(working, CELLS) if columns else CELLS))
 
 
 def _works(plugin: Any, table: Table) -> bool:
@@ -560,9 +560,10 @@ def _to_json(state: Any) -> str:
         return json.dumps(values, allow_nan=False)
     except (TypeError, ValueError) as error:
         fail(
-            f"the state that fit returned is not JSON: {error}",
+            f"the state that fit returned is not JSON{key_of(values)}: {error}",
             "finite numbers, strings, lists and dicts, and bytes as values of the state itself",
-            "convert arrays with .tolist() and numpy numbers with float() or int()",
+            "convert arrays with .tolist() and numpy numbers with float() or int(), and think of training rows whose "
+            "cells are all empty or unusable",
         )
 
 

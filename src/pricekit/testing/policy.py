@@ -45,7 +45,7 @@ def checks() -> Checks:
         "follows training.learning_rate": _follows,
         "optimizer leaves the model as it is": _leaves_model,
         "steps lower a convex loss": _lowers,
-        "works with and without fused": _fused,
+        "works with and without fused and weight decay": _fused,
         "each optimizer starts anew": _anew,
         "resuming changes nothing": _resumes,
         "schedule is a number from 0 to 1": partial(_bounded, offset=0),
@@ -77,8 +77,11 @@ def _model(policy: Any) -> PriceModel:
     return small_model(encoder=small_encoder(_config(policy)))
 
 
-def _optimizer(policy: Any, model: PriceModel, *, fused: bool = True) -> Any:
-    return policy.optimizer(model, _config(policy).training, fused=fused)
+def _optimizer(
+    policy: Any, model: PriceModel, *, fused: bool = True, settings: Mapping[str, Any] = {}
+) -> Any:
+    training = _config(policy).training.model_copy(update=dict(settings))
+    return policy.optimizer(model, training, fused=fused)
 
 
 def _defaults(make: Make) -> None:
@@ -192,17 +195,19 @@ def _lowers(make: Make) -> None:
 
 
 def _fused(make: Make) -> None:
-    for fused in (False, True):
+    for fused, decay in ((False, 0.0), (True, 0.0), (True, 0.01)):
         policy = make()
         model = _model(policy)
         try:
-            _train(policy, model, _optimizer(policy, model, fused=fused), range(2))
+            optimizer = _optimizer(policy, model, fused=fused, settings={"weight_decay": decay})
+            _train(policy, model, optimizer, range(2))
         except PricekitError:
             raise
         except Exception as error:
             raise_outside_cause(error)
             fail(
-                f"with fused={fused}, a step on the backbone '{_config(policy).backbone.name}' of its defaults raised "
+                f"with fused={fused} and training.weight_decay={decay}, a step on "
+                f"the backbone '{_config(policy).backbone.name}' of its defaults raised "
                 f"{type(error).__name__}: {shorten(str(error), 300)}",
                 "no error",
                 f"use fused only where the optimizer has it; {SPARSE}",

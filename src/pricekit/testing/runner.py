@@ -179,7 +179,10 @@ def _explained(error: BaseException) -> str:
     missing = (getattr(error, "name", None) or "") if isinstance(error, ModuleNotFoundError) else ""
     if extra := _EXTRAS.get(missing.partition(".")[0]):
         return f"this check needs {missing}, which is not installed: pip install 'pricekit[{extra}]'"
-    return f"{_place(error)} raised {type(error).__name__}: {message}; expected no error. Fix the exception"
+    fix = "Fix the exception"
+    if isinstance(error, AttributeError) and error.name in ("_modules", "_parameters", "_buffers"):
+        fix = "Call super().__init__() first in __init__"
+    return f"{_place(error)} raised {type(error).__name__}: {message}; expected no error. {fix}"
 
 
 def _place(error: BaseException) -> str:
