@@ -27,7 +27,7 @@ from pricekit.metrics import METRICS
 from pricekit.options import Keys, OpenOptions, PathLike
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
-from pricekit.predict.folders import Job, Outcome, Part, Runner
+from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
 from pricekit.predict.intervals import BOUNDS
 from pricekit.predict.keys import Trust, read_trust
 from pricekit.predict.members import BundleReader, read_bundle, table_of
@@ -75,6 +75,7 @@ __all__ = [
     "finish_first",
     "location_of",
     "open_predictor",
+    "parts_of",
     "read_bundle",
     "read_sketch",
     "read_trust",
