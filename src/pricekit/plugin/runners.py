@@ -24,7 +24,7 @@ from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_ske
 from pricekit.io.interrupts import finish_first
 from pricekit.io.storage import Address, Location, fingerprints_below, location_of
 from pricekit.metrics import METRICS
-from pricekit.options import Keys, OpenOptions, PathLike
+from pricekit.options import Keys, PathLike
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
 from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
@@ -55,7 +55,6 @@ __all__ = [
     "Location",
     "LostProcessError",
     "NoRowsError",
-    "OpenOptions",
     "Outcome",
     "Part",
     "PathLike",
