@@ -9,8 +9,9 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,13 @@ from pricekit.cli.main import main
 from pricekit.config import RunConfig
 from pricekit.config.resolve import configure
 from pricekit.core.contracts import Batch
-from pricekit.core.loader import load, registry
+from pricekit.core.loader import load, registry, use_plugins
 from pricekit.core.registry import Registry
 from pricekit.datasets import make_catalog
+from pricekit.errors import DataError
 from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.io import storage
+from pricekit.io.locks import owned
 from pricekit.io.record import Record, write_record
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
@@ -103,6 +106,35 @@ def registered() -> Callable[[str], Registry]:
         return loaded
 
     return load_package
+
+
+INTERRUPTING = """
+from pathlib import Path
+from pricekit.plugin import hookimpl
+
+@hookimpl
+def pricekit_epoch_ended(record):
+    epoch = Path(__file__).with_name("epoch")
+    if epoch.exists() and int(epoch.read_text()) == record["epoch"]:
+        epoch.unlink()
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def interrupt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], None]]:
+    """Interrupt the next training after the events of an epoch, before the checkpoint to resume from."""
+    file = tmp_path_factory.mktemp("plugins") / "interrupting.py"
+    file.write_text(INTERRUPTING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRICEKIT_PLUGIN_FILES", "")
+        use_plugins(file)
+
+        def at(epoch: int) -> None:
+            file.with_name("epoch").write_text(str(epoch))
+
+        yield at
+    registry.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -360,3 +392,86 @@ def pricekit(
         return code, out, err
 
     return run
+
+
+# None in sys.modules would not do for an absent package: scipy takes what it finds there for torch.
+PROGRAM = """
+import runpy, sys
+
+class Absent:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+absent = sys.argv.pop(1).split()
+sys.meta_path.insert(0, Absent)
+try:
+    runpy.run_module("pricekit", run_name="__main__", alter_sys=True)
+finally:
+    print("imported:", *sys.modules)
+"""
+
+
+@pytest.fixture
+def program() -> Callable[..., tuple[str, set[str]]]:
+    """Run the command line in a new process, where some packages are absent; return its output and its imports."""
+
+    def run(
+        *arguments: object, absent: Iterable[str] = (), plugins: str | None = None
+    ) -> tuple[str, set[str]]:
+        chosen = {} if plugins is None else {"PRICEKIT_LOAD_PLUGINS": plugins}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, " ".join(absent), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=os.environ | chosen,
+        )
+        assert done.returncode == 0, done.stderr
+        output, _, imported = (done.stderr + done.stdout).rpartition("imported:")
+        return output, set(imported.split())
+
+    return run
+
+
+STUCK = """
+import json, sys, time
+from contextlib import contextmanager
+from pathlib import Path
+import pricekit as pk
+
+class Stuck:
+    @contextmanager
+    def bar(self, title, total, done):
+        def advance(units, note=""):
+            if title == "pricing":
+                records = Path(out, "_pricekit")
+                print(next(records.rglob("*.json")).relative_to(records).with_suffix(""), flush=True)
+                time.sleep(600)
+        yield advance
+
+bundle, source, out, options = sys.argv[1:]
+with pk.use_reporter(Stuck()):
+    pk.load(bundle, "ort-cpu").predict_file(source, out, **json.loads(options))
+"""
+
+
+@pytest.fixture
+def killed_prediction() -> Callable[..., str]:
+    """Kill the process that predicts a folder when it knows that a file is complete; return the file's name."""
+
+    def run(bundle: Path, source: Path, out: Path, **options: object) -> str:
+        words = [sys.executable, "-c", STUCK, *map(str, (bundle, source, out)), json.dumps(options)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            name = process.stdout.readline().strip()
+            process.kill()
+        return name
+
+    return run
+
+
+@pytest.fixture
+def being_written() -> Callable[[Path], contextlib.AbstractContextManager[None]]:
+    """Let a file be one that another command writes, while a block runs."""
+    return lambda file: owned(file, "sketch", DataError)

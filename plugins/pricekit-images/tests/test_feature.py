@@ -1,5 +1,7 @@
 """What the feature does without its folder; test_images.py tests the rest."""
 
+import logging
+
 import pandas as pd
 import pytest
 from pricekit_images import reading
@@ -8,8 +10,7 @@ from pricekit_images.statistics import NAMES
 from shop import jpeg
 
 import pricekit as pk
-from pricekit.io.log import quiet
-from pricekit.plugin import ConfigError, DataError
+from pricekit.plugin import ConfigError, DataError, logger
 
 STATE = {"medians": [0.0] * len(NAMES)}
 
@@ -40,11 +41,11 @@ def test_a_prediction_needs_no_folder_for_links(shop, elsewhere, logged, root):
 
 
 @pytest.mark.parametrize("root", ["", "sub", "../.."])
-def test_a_prediction_without_the_folder_warns_once(shop, elsewhere, logged, root):
+def test_a_prediction_without_the_folder_warns_once(shop, elsewhere, caplog, logged, root):
     shop.pages["/a.jpg"] = jpeg()
     plugin = Images(Images.Options(root=root))
     table = table_of(["a.jpg", shop.url + "/a.jpg", "b.jpg"])
-    with quiet():
+    with caplog.at_level(logging.ERROR, logger.name):  # as while a bundle is tested
         missing_of(plugin, table)
     for _ in range(3):
         assert missing_of(plugin, table) == [1, 0, 1]

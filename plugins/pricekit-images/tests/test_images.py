@@ -333,24 +333,7 @@ def test_after_a_kill_nothing_is_fetched_twice(shop, folder, tmp_path):
     assert again <= 4  # what was under way when it was killed
 
 
-# None in sys.modules would not do: scipy takes what it finds there for torch.
-PREDICT_WITHOUT_TORCH = """
-import sys
-
-class Absent:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "onnx"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent)
-from pricekit.cli.main import main
-sys.argv = ["pricekit", "predict", *sys.argv[1:]]
-main()
-"""
-
-
-def test_from_a_table_to_prices_where_torch_is_absent(pricekit, shop, folder, weights, tmp_path):
+def test_from_a_table_to_prices_where_torch_is_absent(pricekit, program, shop, folder, weights, tmp_path):
     table, run, bundle = tmp_path / "products.csv", tmp_path / "run", tmp_path / "bundle"
     serve_catalog(shop, 120).to_csv(table, index=False)
     settings = ["backbone.width=8", "backbone.buckets=64", f"feature_options.images.weights={weights}"]
@@ -373,9 +356,7 @@ def test_from_a_table_to_prices_where_torch_is_absent(pricekit, shop, folder, we
     asked = sum(shop.asked.values())
     prices = tmp_path / "run.csv", tmp_path / "bundle.csv"
     assert pricekit("predict", run, new, "--out", prices[0])[0] == 0
-    command = [sys.executable, "-c", PREDICT_WITHOUT_TORCH, bundle, new, "--out", prices[1]]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    program("predict", bundle, new, "--out", prices[1], absent=("torch", "transformers", "onnx"))
     assert sum(shop.asked.values()) == asked + 1
     expected, found = (pd.read_csv(path)["price"].to_numpy() for path in prices)
     assert found == pytest.approx(expected, rel=1e-3)

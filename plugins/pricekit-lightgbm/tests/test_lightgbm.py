@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -95,24 +93,7 @@ def test_nothing_is_printed(products, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-# None in sys.modules would not do: scipy takes what it finds there for torch.
-PREDICT_WITHOUT_TORCH = """
-import sys
-
-class Absent:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent)
-from pricekit.cli.main import main
-sys.argv = ["pricekit", "predict", *sys.argv[1:]]
-main()
-"""
-
-
-def test_from_a_table_to_prices_where_torch_is_absent(pricekit, catalog, tmp_path):
+def test_from_a_table_to_prices_where_torch_is_absent(pricekit, program, catalog, tmp_path):
     run, bundle = tmp_path / "run", tmp_path / "bundle"
     settings = ["backbone.width=8", "backbone.buckets=64", "feature_options.lightgbm.rounds=8"]
     train = ["train", catalog, "--out", run, "--features", "optimized22,lightgbm", "--epochs", 8, "--quiet"]
@@ -121,9 +102,7 @@ def test_from_a_table_to_prices_where_torch_is_absent(pricekit, catalog, tmp_pat
     assert pricekit("export", run, "--out", bundle)[0] == 0
     prices = tmp_path / "run.csv", tmp_path / "bundle.csv"
     assert pricekit("predict", run, catalog, "--out", prices[0])[0] == 0
-    command = [sys.executable, "-c", PREDICT_WITHOUT_TORCH, bundle, catalog, "--out", prices[1]]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    program("predict", bundle, catalog, "--out", prices[1], absent=("torch",))
     expected, found = (pd.read_csv(path)["price"].to_numpy() for path in prices)
     assert len(found) == 400
     assert found == pytest.approx(expected, rel=1e-3)

@@ -4,7 +4,7 @@ import pytest
 from pricekit_minilm.backbone import ALL_MINILM_L6_V2
 from pricekit_minilm.policy import MiniLM
 
-from pricekit.plugin import PretrainedPlugin
+from pricekit.plugin import PretrainedPlugin, encode
 from pricekit.testing import check_backbone, check_policy
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
@@ -47,8 +47,6 @@ def test_the_weights_of_the_package_are_found_and_loaded(registry):
     texts = ["green tea, 12 oz", "a car"]
     tokenizer = backbone.tokenizer(texts)
     assert tokenizer.decode(tokenizer.encode(texts[0]).ids) == "green tea, 12 oz"
-    from pricekit.text.tokens import encode
-
     tokens = encode(tokenizer, texts, 128, 0)
     encoder = backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
     assert encoder.model.embeddings.word_embeddings.weight.std() > 0.03  # trained, not drawn

@@ -1,22 +1,13 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from conftest import tiny_config as tiny_config_of
-from pricekit.core.calls import notify, tracked_by
-from pricekit.core.loader import load
-from pricekit.export.export import export_run
-from pricekit.runs.cross_validation import cross_validate
-from pricekit.runs.split import Source
-from pricekit.runs.train import train
-from pricekit.training import loop
+import pricekit as pk
+from conftest import TINY, tiny_config
 
 pytest.importorskip("mlflow")
 FILE = "observers/mlflow/run_id.json"
@@ -35,12 +26,7 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _observed(monkeypatch, store, tmp_path):
-    """Load this package as the only observer."""
-    found = load([EntryPoint("mlflow", "pricekit_mlflow", "pricekit")])
-    assert not found.failed
-    for name in ("core.calls", "runs.prepare", "runs.folder"):
-        monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
+def _own_settings(monkeypatch, store, tmp_path):
     for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
@@ -55,8 +41,14 @@ def client(store):
     return MlflowClient(store)
 
 
-def tiny_config(*layers):
-    return tiny_config_of({"track": ["mlflow"]}, *layers)
+def train(table, out, **options):
+    """Train a tiny model that MLflow follows."""
+    return pk.train(table, out=out, config=TINY, **{"track": "mlflow", **options})
+
+
+def cross_validate(table, out, **options):
+    """Do so for each fold."""
+    return pk.cross_validate(table, out=out, config=TINY, track="mlflow", **options)
 
 
 def run_id(out):
@@ -75,27 +67,17 @@ def artifacts(client, out, folder=None):
     return {item.path for item in client.list_artifacts(run_id(out), folder)}
 
 
-def interrupt(monkeypatch, epoch):
-    """Kill training before the checkpoint of an epoch, after its validation and its events."""
-
-    def save(self, name, call=loop.Session.save):
-        if self.state.epoch == epoch and name == "last.safetensors":
-            raise KeyboardInterrupt
-        call(self, name)
-
-    monkeypatch.setattr(loop.Session, "save", save)
-
-
 def test_a_run_is_an_mlflow_run(catalog, client, logged):
     out = Path("my run")
-    facts = train(Source(catalog), tiny_config(), out)
+    metrics = train(catalog, out).metrics
     found = client.get_run(run_id(out))
     assert (found.info.status, found.info.run_name) == ("FINISHED", "my run")
     assert client.get_experiment(found.info.experiment_id).name == "pricekit"
     for name in ("loss", "valid_smape", "learning_rate", "rows_per_second"):
         assert history(client, out, name) == [(line["epoch"], line[name]) for line in lines(out)]
-    for name, value in facts["metrics"].items():
-        assert history(client, out, f"final/{name}") == [(facts["best_epoch"], value)]
+    best = json.loads((out / "run.json").read_text())["best_epoch"]
+    for name, value in metrics.items():
+        assert history(client, out, f"final/{name}") == [(best, value)]
     assert found.data.params["backbone.name"] == "bag"
     assert found.data.params["training.learning_rate"] == "0.01"
     assert found.data.params["rows.train"] == "340"
@@ -106,53 +88,50 @@ def test_a_run_is_an_mlflow_run(catalog, client, logged):
 
 def test_the_experiment_is_that_of_mlflows_variable(catalog, client, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "teas")
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    train(catalog, Path("run"), epochs=1)
     experiment = client.get_experiment(client.get_run(run_id(Path("run"))).info.experiment_id)
     assert experiment.name == "teas"
 
 
-def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog, client, monkeypatch):
-    """A run killed before the second epoch's checkpoint trains and logs that epoch again."""
-    out, config = Path("run"), tiny_config({"training": {"epochs": 4}})
-    with monkeypatch.context() as patch:
-        interrupt(patch, epoch=2)
-        with pytest.raises(KeyboardInterrupt):
-            train(Source(catalog), config, out)
+def test_a_resumed_run_continues_its_mlflow_run_without_duplicate_epochs(catalog, client, interrupt):
+    """A run interrupted before the second epoch's checkpoint trains and logs that epoch again."""
+    out = Path("run")
+    interrupt(2)
+    with pytest.raises(KeyboardInterrupt):
+        train(catalog, out, epochs=4)
     first = run_id(out)
     assert client.get_run(first).info.status == "KILLED"
     assert artifacts(client, out) == {"config.toml", "metrics.jsonl"}
-    train(Source(catalog), config, out, mode="resume")
+    pk.train(catalog, out=out, resume=True)
     assert run_id(out) == first
     assert client.get_run(first).info.status == "FINISHED"
     assert history(client, out, "loss") == [(line["epoch"], line["loss"]) for line in lines(out)]
 
 
-def run_through(folder, *, resumed):
-    """Emit the events of a run that ends immediately."""
-    with tracked_by(["mlflow"]):
-        notify("run_started", folder=folder, config={}, rows={}, resumed=resumed)
-        notify("run_ended", folder=folder, outcome="interrupted", facts={})
+def test_a_resumed_run_without_its_mlflow_run_gets_a_new_one(catalog, client, interrupt):
+    out = Path("run")
 
-
-def test_a_resumed_run_without_its_mlflow_run_gets_a_new_one(client, tmp_path):
-    run_through(tmp_path, resumed=False)
-    deleted = run_id(tmp_path)
+    interrupt(1)
+    with pytest.raises(KeyboardInterrupt):
+        train(catalog, out)
+    deleted = run_id(out)
     of_another = client.create_run(client.get_run(deleted).info.experiment_id, tags={"made": "by hand"})
     client.delete_run(deleted)
     forged = [{"run_id": i} for i in (of_another.info.run_id, deleted, "0" * 32, "../../other", 7)]
     for text in [*map(json.dumps, forged), "[]", "no json"]:
-        (tmp_path / FILE).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / FILE).write_text(text)
-        run_through(tmp_path, resumed=True)
-        assert run_id(tmp_path) not in text
-        assert client.get_run(run_id(tmp_path)).info.status == "KILLED"
+        (out / FILE).write_text(text)
+        interrupt(1)
+        with pytest.raises(KeyboardInterrupt):
+            pk.train(catalog, out=out, resume=True)
+        assert run_id(out) not in text
+        assert client.get_run(run_id(out)).info.status == "KILLED"
     assert client.get_run(of_another.info.run_id).info.status == "RUNNING"
 
 
 def test_a_failed_run_has_the_status_failed_in_mlflow(catalog, client, raises):
-    config = tiny_config({"training": {"learning_rate": 1e30, "embedding_learning_rate": 1e30}})
+    rates = {"training.learning_rate": 1e30, "training.embedding_learning_rate": 1e30}
     with raises(Exception, "settings"):
-        train(Source(catalog), config, Path("run"))
+        train(catalog, Path("run"), settings=rates)
     assert client.get_run(run_id(Path("run"))).info.status == "FAILED"
 
 
@@ -160,8 +139,7 @@ def test_a_run_that_does_not_ask_is_not_logged(catalog, logged, monkeypatch):
     """Not even a database appears."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     out = Path("run")
-    train(Source(catalog), tiny_config_of({"training": {"epochs": 1}}), out)
-    export_run(out, Path("bundle"))
+    train(catalog, out, epochs=1, track=()).export("bundle")
     assert sorted(path.name for path in Path().iterdir()) == ["bundle", "run"]
     assert not (out / FILE).exists()
     assert "MLflow" not in logged()
@@ -169,7 +147,7 @@ def test_a_run_that_does_not_ask_is_not_logged(catalog, logged, monkeypatch):
 
 def test_the_runs_of_folds_are_children_of_their_cross_validation(catalog, client):
     out = Path("cv")
-    scores = cross_validate(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, 2)
+    scores = cross_validate(catalog, out, folds=2, epochs=1)
     parent = client.get_run(run_id(out))
     assert parent.info.status == "FINISHED"
     assert parent.data.params["folds"] == "2"
@@ -181,15 +159,14 @@ def test_the_runs_of_folds_are_children_of_their_cross_validation(catalog, clien
     assert {child.info.run_name for child in children} == {"fold-0", "fold-1"}
 
 
-def test_an_interrupted_cross_validation_is_continued(catalog, client, monkeypatch):
-    out, config = Path("cv"), tiny_config({"training": {"epochs": 2}})
-    with monkeypatch.context() as patch:
-        interrupt(patch, epoch=2)
-        with pytest.raises(KeyboardInterrupt):
-            cross_validate(Source(catalog), config, out, 2)
+def test_an_interrupted_cross_validation_is_continued(catalog, client, interrupt):
+    out = Path("cv")
+    interrupt(2)
+    with pytest.raises(KeyboardInterrupt):
+        cross_validate(catalog, out, folds=2, epochs=2)
     parent = run_id(out)
     assert client.get_run(parent).info.status == "KILLED"
-    cross_validate(Source(catalog), config, out, mode="resume")
+    pk.cross_validate(catalog, out=out, resume=True)
     assert run_id(out) == parent
     assert client.get_run(parent).info.status == "FINISHED"
     tag = client.get_run(run_id(out / "fold-1")).data.tags["mlflow.parentRunId"]
@@ -198,8 +175,7 @@ def test_an_interrupted_cross_validation_is_continued(catalog, client, monkeypat
 
 def test_an_exported_bundle_is_a_model_of_its_run(catalog, client):
     out = Path("run")
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
-    export_run(out, Path("teas"))
+    train(catalog, out, epochs=1).export("teas")
     found = client.get_run(run_id(out))
     assert found.data.tags["pricekit.predict.bundle"] == "teas"
     (model,) = client.search_logged_models([found.info.experiment_id], f"source_run_id = '{run_id(out)}'")
@@ -207,11 +183,12 @@ def test_an_exported_bundle_is_a_model_of_its_run(catalog, client):
     assert [output.model_id for output in found.outputs.model_outputs] == [model.model_id]
 
 
-def test_the_bundle_of_an_unlogged_run_is_not_logged_to_mlflow(tmp_path, monkeypatch, logged):
+def test_the_bundle_of_an_unlogged_run_is_not_logged_to_mlflow(catalog, monkeypatch, logged):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://")
-    with tracked_by(["mlflow"]):
-        notify("bundle_exported", folder=tmp_path, bundle=tmp_path, manifest={})
-    assert logged() == ""
+    model = train(catalog, Path("run"), epochs=1)
+    assert "logging of this run to MLflow stopped" in logged()
+    model.export("bundle")
+    assert "mlflow" not in logged().lower()
 
 
 @pytest.fixture
@@ -239,7 +216,7 @@ def silent_server():
 def test_an_unresponsive_server_gets_two_requests(catalog, silent_server, monkeypatch, logged):
     uri, came = silent_server
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    train(Source(catalog), tiny_config(), Path("run"))
+    train(catalog, Path("run"))
     assert len(lines(Path("run"))) == 3
     assert len(came) == 2
     said = logged()
@@ -260,7 +237,7 @@ def test_values_that_the_user_sets_are_kept(catalog, silent_server, monkeypatch)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     before = dict(os.environ)
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    train(catalog, Path("run"), epochs=1)
     assert len(came) == 1
     assert dict(os.environ) == before
 
@@ -270,7 +247,7 @@ def test_an_unavailable_store_does_not_stop_training(catalog, uri, monkeypatch, 
     """MLflow itself would try to open the first one for two minutes."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), Path("run"))
+    train(catalog, Path("run"), epochs=1)
     assert logged().count("logging of this run to MLflow stopped") == 1
 
 
@@ -283,7 +260,7 @@ def test_a_lost_store_is_reported_once(catalog, monkeypatch, logged):
 
     monkeypatch.setattr("mlflow.MlflowClient.log_batch", lost)
     monkeypatch.setattr("pricekit_mlflow.log.parameters", lambda settings: [])
-    train(Source(catalog), tiny_config(), Path("run"))
+    train(catalog, Path("run"))
     assert len(lines(Path("run"))) == 3
     assert len(asked) == 1
     assert logged().count("gone") == 1
@@ -291,10 +268,10 @@ def test_a_lost_store_is_reported_once(catalog, monkeypatch, logged):
 
 def test_a_new_run_that_could_not_be_logged_keeps_nothing_of_the_old_one(catalog, silent_server, monkeypatch):
     out = Path("run")
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
+    train(catalog, out, epochs=1)
     assert run_id(out)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server[0])
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out, mode="overwrite")
+    train(catalog, out, epochs=1, overwrite=True)
     assert not (out / FILE).exists()
 
 
@@ -318,40 +295,18 @@ def test_any_settings_are_parameters_that_mlflow_takes(client, tmp_path):
     assert len(params) == 234
 
 
-CLI = """
-import sys
-from pricekit.cli.main import main
-try:
-    main()
-finally:
-    print("imported:", *(n for n in ("pricekit_mlflow", "mlflow", "sqlalchemy", "torch") if n in sys.modules))
-"""
+def test_listing_plugins_does_not_import_it(program):
+    names, plugins = {"pricekit_mlflow", "mlflow", "sqlalchemy", "torch"}, "pricekit-mlflow"
+    assert not names & program("--help", plugins=plugins)[1]
+    assert names & program("plugins", "list", plugins=plugins)[1] == {"pricekit_mlflow"}
+    assert not names & program("plugins", "list", plugins="")[1]
 
 
-def cli(*arguments, plugins="pricekit-mlflow"):
-    """Run the command line in a separate process; return its output and its imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", CLI, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PRICEKIT_LOAD_PLUGINS": plugins},
-    )
-    assert done.returncode == 0, done.stderr
-    said, _, imported = (done.stderr + done.stdout).rpartition("imported:")
-    return said, imported.split()
-
-
-def test_listing_plugins_does_not_import_it():
-    assert cli("--help")[1] == []
-    assert cli("plugins", "list")[1] == ["pricekit_mlflow"]
-    assert cli("plugins", "list", plugins="")[1] == []
-
-
-def test_the_installed_plugin_is_found(catalog, monkeypatch):
+def test_the_installed_plugin_is_found(catalog, monkeypatch, program):
     from mlflow import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///new/mlflow.db")
-    Path("tiny.toml").write_text(tiny_config().to_toml())
-    said, _ = cli("train", catalog, "--config", "tiny.toml", "--out", "run")
+    Path("tiny.toml").write_text(tiny_config({"track": ["mlflow"]}).to_toml())
+    said, _ = program("train", catalog, "--config", "tiny.toml", "--out", "run", plugins="pricekit-mlflow")
     assert [line[:12] for line in said.splitlines() if "mlflow" in line.lower()] == ["MLflow: run "], said
     assert MlflowClient("sqlite:///new/mlflow.db").get_run(run_id(Path("run"))).info.status == "FINISHED"

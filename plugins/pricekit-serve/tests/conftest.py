@@ -10,18 +10,15 @@ from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from conftest import tiny_config
-from pricekit.export.export import export_run
+from conftest import TINY
 from pricekit.plugin.runners import Predictor
-from pricekit.runs.split import Source
-from pricekit.runs.train import train
 
 
 @pytest.fixture(scope="session")
 def served(run, catalog, tmp_path_factory) -> Path:
     """A bundle with intervals and comparables; read only."""
     out = tmp_path_factory.mktemp("served") / "shop"
-    export_run(run, out, comparables=catalog)
+    pk.load(run).export(out, with_comparables=catalog)
     return out
 
 
@@ -33,8 +30,7 @@ def wide(tmp_path_factory) -> Path:
     titles = made["catalog_content"].str.split("\n").str[0].str.removeprefix("Item Name: ")
     sizes = [f"{n % 9 + 1} kg" for n in range(200)]
     table = pd.DataFrame({"title": titles, "size": sizes, "price": made["price"]})
-    train(Source(table), tiny_config({"columns": {"text": ["title", "size"]}}), folder / "run")
-    export_run(folder / "run", folder / "wide")
+    pk.train(table, text=["title", "size"], config=TINY).export(folder / "wide")
     return folder / "wide"
 
 

@@ -17,6 +17,7 @@ from pricekit_serve.requests.rows import Rows
 from starlette.testclient import TestClient
 
 from pricekit.plugin import BundleError, ConfigError
+from pricekit.plugin.runners import Predictor
 from tests.predict.hostile import change, write_manifest
 
 ROWS = {"rows": [{"catalog_content": "Green Tea, 20 Count"}]}
@@ -202,7 +203,7 @@ def test_an_unexpected_error_of_a_new_bundle_is_refused_too(link, served, monkey
     def fail(reader, engine):
         raise ZeroDivisionError("odd")
 
-    monkeypatch.setattr("pricekit.predict.predictor.Predictor.from_bundle", fail)
+    monkeypatch.setattr(Predictor, "from_bundle", fail)
     models.reload()
     assert models.get("m") is old
     assert "is refused: ZeroDivisionError: odd" in logged()

@@ -4,6 +4,7 @@ import itertools
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -19,12 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import pricekit as pk
-from pricekit.insight import counts as count_module
-from pricekit.insight import priced_rows as priced_module
-from pricekit.insight.priced_rows import add_to_file, read_priced_rows
-from pricekit.io.locks import owned
 from pricekit.plugin import ConfigError, DataError
-from pricekit.plugin.runners import BusyError
+from pricekit.plugin.runners import BusyError, PricedRows
 
 
 def _drift(client):
@@ -37,6 +34,10 @@ def _drift(client):
         for each in samples
         if each.name.startswith(start) and each.name.endswith(end)
     }
+
+
+def _priced(file):
+    return PricedRows.model_validate_json(file.read_text())
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_replaced_model_writes_its_own_sketch(served, bundle, folder, tmp_path
         if len(files := [*folder.glob("shop-*.json")]) == 2:
             break
         time.sleep(0.02)
-    assert sorted(read_priced_rows(file).rows for file in files) == [2, 3]
+    assert sorted(_priced(file).rows for file in files) == [2, 3]
 
 
 def test_a_model_that_ends_writes_for_the_last_time(served, folder, monkeypatch):
@@ -115,10 +116,10 @@ def test_of_many_rows_some_are_drawn(predictor, tmp_path, texts, monkeypatch):
         some = texts[start : start + 200]
         recorder.add(Rows({"catalog_content": some}), np.ones(200, np.float32))
     recorder.write()
-    found = read_priced_rows(tmp_path / "s.json")
+    found = _priced(tmp_path / "s.json")
     assert (found.rows, found.counts.rows) == (400, 20)
     recorder.write()
-    assert read_priced_rows(tmp_path / "s.json") == found
+    assert _priced(tmp_path / "s.json") == found
 
 
 def test_rows_with_other_columns_are_counted_apart(predictor, tmp_path):
@@ -126,7 +127,7 @@ def test_rows_with_other_columns_are_counted_apart(predictor, tmp_path):
     recorder.add(Rows({"catalog_content": ["tea", "lamp"]}), np.ones(2, np.float32))
     recorder.add(Rows({"catalog_content": ["tea"], "unit": ["g"]}), np.ones(1, np.float32))
     recorder.write()
-    assert read_priced_rows(tmp_path / "s.json").counts.rows == 3
+    assert _priced(tmp_path / "s.json").counts.rows == 3
 
 
 def test_a_failure_is_logged_once_and_loses_nothing(predictor, tmp_path, logged):
@@ -139,7 +140,7 @@ def test_a_failure_is_logged_once_and_loses_nothing(predictor, tmp_path, logged)
     assert logged().count("the sketch of the model shop is kept in memory: ") == 1
     file.rmdir()
     recorder.write()
-    assert read_priced_rows(file).rows == 3
+    assert _priced(file).rows == 3
 
 
 def _tea(recorder, rows=1):
@@ -164,7 +165,7 @@ def test_an_unexpected_error_loses_no_row_and_is_logged_once(predictor, tmp_path
     found = logged()
     assert found.count("the sketch of the model shop") == found.count(said) == 1
     recorder.write()
-    found = read_priced_rows(file)
+    found = _priced(file)
     assert (found.rows, found.counts.rows) == (48, 20)
 
 
@@ -183,7 +184,7 @@ def test_rows_of_a_part_that_fails_are_not_counted_twice(predictor, tmp_path, mo
         broken.setattr(Recorder, "_counts_of", fail)
         recorder.write()
     recorder.write()
-    found = read_priced_rows(tmp_path / "s.json")
+    found = _priced(tmp_path / "s.json")
     assert (found.rows, found.counts.rows) == (3, 3)
 
 
@@ -194,57 +195,65 @@ def test_any_number_of_words_is_counted(served, folder):
     with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
         assert client.post("/predict", json={"rows": rows}).status_code == 200
     (file,) = folder.iterdir()
-    assert read_priced_rows(file).rows == 300
+    assert _priced(file).rows == 300
 
 
-def test_new_values_are_counted_however_many_they_are(predictor, tmp_path, monkeypatch):
-    monkeypatch.setattr(count_module, "MOST_NEW_VALUES", 3)
+def test_new_values_are_counted_however_many_they_are(predictor, tmp_path):
+    """A sketch names at most 1,000 new ones of a field."""
     metrics = Metrics()
     recorder = Recorder(tmp_path / "s.json", "shop", predictor, metrics)
-    texts = [f"Item Name: Tea\nUnit: bushel{row}" for row in range(10)]
-    recorder.add(Rows({"catalog_content": texts}), np.ones(10, np.float32))
+    texts = [f"Item Name: Tea\nUnit: bushel{row}" for row in range(1010)]
+    recorder.add(Rows({"catalog_content": texts}), np.ones(1010, np.float32))
     recorder.write()
-    assert set(read_priced_rows(tmp_path / "s.json").counts.fields["Unit"].values) == set()
-    assert 'pricekit_drift_unseen_values_total{model="shop"} 10.0' in metrics.text().decode()
+    assert set(_priced(tmp_path / "s.json").counts.fields["Unit"].values) == set()
+    assert 'pricekit_drift_unseen_values_total{model="shop"} 1010.0' in metrics.text().decode()
 
 
-def test_another_process_is_worth_a_warning_at_the_second_time(predictor, tmp_path, logged):
+def test_another_process_is_worth_a_warning_at_the_second_time(predictor, tmp_path, logged, being_written):
     file = tmp_path / "s.json"
     recorder = _recorder(predictor, file)
     for times in (1, 2):
         _tea(recorder)
-        with owned(file, "sketch", DataError):
+        with being_written(file):
             recorder.write()
             assert "another thread of this process" not in logged()
             if times == 2:
                 recorder.write()
         assert ("is kept in memory: another thread of this process" in logged()) == (times == 2)
         recorder.write()
-        assert read_priced_rows(file).rows == times
+        assert _priced(file).rows == times
 
 
-def test_the_last_write_waits_for_another_process(served, folder, rows, monkeypatch, logged):
-    tries = []
+def test_the_last_write_waits_for_another_process(served, folder, rows, monkeypatch, logged, being_written):
+    refused, busy, twice = [], threading.Event(), threading.Event()
 
-    def add(*arguments):
-        tries.append(arguments)
-        if len(tries) < 3:
-            raise BusyError("another process")
-        add_to_file(*arguments)
+    def refuse(self, *arguments, init=BusyError.__init__, **facts):
+        init(self, *arguments, **facts)
+        refused.append(self)
+        if len(refused) == 2:
+            twice.set()
 
-    monkeypatch.setattr(priced_module, "add_to_file", add)
-    monkeypatch.setattr(priced_module, "_PAUSE_SECONDS", 0.0)
-    with TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+    def write(file):
+        with being_written(file):
+            busy.set()
+            assert twice.wait(60)
+
+    monkeypatch.setattr(BusyError, "__init__", refuse)
+    with ThreadPoolExecutor(1) as other, TestClient(app(served, engine="ort-cpu", sketches=folder)) as client:
+        version = client.get("/models").json()["models"][0]["version"]
+        writing = other.submit(write, folder / f"shop-{version}.json")
+        assert busy.wait(60)
         client.post("/predict", json={"rows": rows(3)})
+    writing.result()
     (file,) = folder.iterdir()
-    assert (read_priced_rows(file).rows, len(tries)) == (3, 3)
+    assert _priced(file).rows == 3
     assert "the sketch of the model" not in logged()
 
 
-def test_rows_that_are_lost_at_the_end_are_told_once(predictor, tmp_path, logged):
+def test_rows_that_are_lost_at_the_end_are_told_once(predictor, tmp_path, logged, being_written):
     file = tmp_path / "s.json"
     recorder = _recorder(predictor, file)
-    with owned(file, "sketch", DataError):
+    with being_written(file):
         _tea(recorder, 4)
         recorder.write()
         _tea(recorder)

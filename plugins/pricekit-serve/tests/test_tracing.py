@@ -6,6 +6,8 @@ import pytest
 from pricekit_serve import app
 from starlette.testclient import TestClient
 
+from pricekit.plugin.runners import Predictor
+
 trace = pytest.importorskip("opentelemetry.trace")
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
 export = pytest.importorskip("opentelemetry.sdk.trace.export")
@@ -52,7 +54,7 @@ def test_errors_are_marked(spans, served, monkeypatch, rows):
         assert spans()["POST /predict"].status.is_unset
         assert client.get("/models/none").status_code == 404
         assert spans()["GET"].attributes["http.response.status_code"] == 404
-        monkeypatch.setattr("pricekit.predict.predictor.Predictor.predict", fail)
+        monkeypatch.setattr(Predictor, "predict", fail)
         assert client.post("/models/shop/predict", json={"rows": rows(1)}).status_code == 500
     failed = spans()["POST /models/{name}/predict"]
     assert failed.status.status_code is trace.StatusCode.ERROR

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -13,8 +11,7 @@ from pricekit_spark.session import session_of
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError
-from pricekit.plugin.runners import Job, open_predictor
-from pricekit.predict.folders import parts_of
+from pricekit.plugin.runners import Job, open_predictor, parts_of
 
 NAMES = ["day=1/a.parquet", "day=1/b.parquet", "day=2/a.parquet"]
 
@@ -68,31 +65,11 @@ def test_another_address_than_that_of_the_active_session_is_refused(spark, raise
         pass
 
 
-KILLED = """
-import sys, time
-import pricekit as pk
-from pricekit.predict import folders
-follow = folders._follow
-def slowly(outcomes, *others):
-    def each():
-        for outcome in outcomes:
-            yield outcome
-            print(outcome.name, flush=True)
-            time.sleep(600)
-    return follow(each(), *others)
-folders._follow = slowly
-pk.load(sys.argv[1], "ort-cpu").predict_file(*sys.argv[2:], runner="spark", processes=1)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")  # skipped like the others
-def test_what_a_killed_driver_finished_is_kept(bundle, source, tmp_path):
+def test_what_a_killed_driver_finished_is_kept(bundle, source, tmp_path, killed_prediction):
     out = tmp_path / "out"
-    words = [sys.executable, "-c", KILLED, bundle, source, out]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        name = process.stdout.readline().strip()
-        process.kill()
+    name = killed_prediction(bundle, source, out, runner="spark", processes=1)
     before = (out / name).stat().st_mtime_ns
     assert pk.load(bundle, engine="ort-cpu").predict_file(source, out, runner="spark", resume=True) == 60
     assert (out / name).stat().st_mtime_ns == before

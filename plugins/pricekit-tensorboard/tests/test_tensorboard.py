@@ -1,32 +1,22 @@
 import json
-import os
-import subprocess
-import sys
-from importlib.metadata import EntryPoint
 
 import pytest
 
-from conftest import tiny_config as tiny_config_of
-from pricekit.core.loader import load
-from pricekit.runs.split import Source
-from pricekit.runs.train import train
-from pricekit.training import loop
+import pricekit as pk
+from conftest import TINY, tiny_config
 
 pytest.importorskip("tensorboard")
 FOLDER = "observers/tensorboard"
 
 
-@pytest.fixture(autouse=True)
-def _observed(monkeypatch):
-    """Load this package as the only observer."""
-    found = load([EntryPoint("tensorboard", "pricekit_tensorboard", "pricekit")])
-    assert not found.failed
-    for name in ("core.calls", "runs.prepare", "runs.folder"):
-        monkeypatch.setattr(f"pricekit.{name}.registry", lambda: found)
+def train(table, out, **options):
+    """Train a tiny model that TensorBoard follows; return the facts about its run."""
+    pk.train(table, out=out, config=TINY, track="tensorboard", **options)
+    return facts_of(out)
 
 
-def tiny_config(*layers):
-    return tiny_config_of({"track": ["tensorboard"]}, *layers)
+def facts_of(out):
+    return json.loads((out / "run.json").read_text())
 
 
 def events(out):
@@ -45,7 +35,7 @@ def lines(out):
 
 def test_each_epoch_is_written_at_its_number(catalog, tmp_path, logged):
     out = tmp_path / "my run"
-    train(Source(catalog), tiny_config(), out)
+    train(catalog, out)
     written = lines(out)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2, 3]
     for tag, key in {
@@ -73,7 +63,7 @@ def test_the_end_has_the_final_metrics_and_all_settings(catalog, tmp_path):
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     out = tmp_path / "run"
-    facts = train(Source(catalog), tiny_config(), out)
+    facts = train(catalog, out)
     for name, value in facts["metrics"].items():
         assert scalars(out, f"final/{name}") == [(facts["best_epoch"], pytest.approx(value))]
     start, end = (
@@ -89,21 +79,15 @@ def test_the_end_has_the_final_metrics_and_all_settings(catalog, tmp_path):
     assert end.session_end_info.status == 1  # success
 
 
-def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_path, monkeypatch):
-    """A run killed before the second epoch's checkpoint trains and logs that epoch again."""
-    out, config = tmp_path / "run", tiny_config({"training": {"epochs": 4}})
-
-    def save(self, name, call=loop.Session.save):
-        if self.state.epoch == 2 and name == "last.safetensors":
-            raise KeyboardInterrupt
-        call(self, name)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Session, "save", save)
-        with pytest.raises(KeyboardInterrupt):
-            train(Source(catalog), config, out)
+def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_path, interrupt):
+    """A run interrupted before the second epoch's checkpoint trains and logs that epoch again."""
+    out = tmp_path / "run"
+    interrupt(2)
+    with pytest.raises(KeyboardInterrupt):
+        train(catalog, out, epochs=4)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
-    facts = train(Source(catalog), config, out, mode="resume")
+    pk.train(catalog, out=out, resume=True)
+    facts = facts_of(out)
     assert len(list((out / FOLDER).iterdir())) == 2
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2, 3, 4]
     assert [value for _, value in scalars(out, "loss/train")] == pytest.approx(
@@ -115,12 +99,12 @@ def test_a_resumed_run_continues_its_log_without_duplicate_epochs(catalog, tmp_p
 
 def test_a_new_run_in_the_same_folder_leaves_no_event_of_the_old_one(catalog, tmp_path):
     out = tmp_path / "run"
-    train(Source(catalog), tiny_config(), out)
+    train(catalog, out)
     other = out / FOLDER / "events.out.tfevents.1700000000.host.1.0"
     kept = [other, out / FOLDER / "notes.txt", out / "events.out.tfevents.1.h.1.0.pricekit"]
     for path in kept:
         path.write_bytes(b"")
-    train(Source(catalog), tiny_config({"training": {"epochs": 2}}), out, mode="overwrite")
+    train(catalog, out, epochs=2, overwrite=True)
     assert [step for step, _ in scalars(out, "loss/train")] == [1, 2]
     assert all(path.exists() for path in kept)
     assert len(list((out / FOLDER).iterdir())) == 3
@@ -128,49 +112,29 @@ def test_a_new_run_in_the_same_folder_leaves_no_event_of_the_old_one(catalog, tm
 
 def test_an_unwritable_log_does_not_stop_training(catalog, tmp_path, caplog):
     out = tmp_path / "run"
-    train(Source(catalog), tiny_config({"training": {"epochs": 1}}), out)
+    train(catalog, out, epochs=1)
     for path in (out / FOLDER).iterdir():
         path.unlink()
     (out / FOLDER).rmdir()
     (out / FOLDER).write_text("a file")
     caplog.clear()
-    train(Source(catalog), tiny_config(), out, mode="overwrite")
+    train(catalog, out, overwrite=True)
     assert len(lines(out)) == 3
     assert (out / FOLDER).read_text() == "a file"
     assert caplog.text.count("failed to observe") == 1
 
 
-CLI = """
-import sys
-from pricekit.cli.main import main
-try:
-    main()
-finally:
-    print("imported:", *(n for n in ("pricekit_tensorboard", "tensorboard", "torch") if n in sys.modules))
-"""
+def test_listing_plugins_does_not_import_it(program):
+    names = {"pricekit_tensorboard", "tensorboard", "torch"}
+    plugins = "pricekit-tensorboard"
+    assert not names & program("--help", plugins=plugins)[1]
+    assert names & program("plugins", "list", plugins=plugins)[1] == {"pricekit_tensorboard"}
+    assert not names & program("plugins", "list", plugins="")[1]
 
 
-def cli(*arguments, plugins="pricekit-tensorboard"):
-    """Run the command line in a separate process; return its output and its imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", CLI, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PRICEKIT_LOAD_PLUGINS": plugins},
-    )
-    assert done.returncode == 0, done.stderr
-    said, _, imported = (done.stderr + done.stdout).rpartition("imported:")
-    return said, imported.split()
-
-
-def test_listing_plugins_does_not_import_it():
-    assert cli("--help")[1] == []
-    assert cli("plugins", "list")[1] == ["pricekit_tensorboard"]
-    assert cli("plugins", "list", plugins="")[1] == []
-
-
-def test_the_installed_plugin_is_found(catalog, tmp_path):
-    (tmp_path / "tiny.toml").write_text(tiny_config().to_toml())
-    said, _ = cli("train", catalog, "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run")
+def test_the_installed_plugin_is_found(catalog, tmp_path, program):
+    (tmp_path / "tiny.toml").write_text(tiny_config({"track": ["tensorboard"]}).to_toml())
+    words = ["train", catalog, "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run"]
+    said, _ = program(*words, plugins="pricekit-tensorboard")
     assert said.count("tensorboard --logdir") == 1
     assert [step for step, _ in scalars(tmp_path / "run", "loss/train")] == [1, 2, 3]

@@ -169,7 +169,15 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
     from pricekit.text.labelled_lines import (
         numpy_of as numpy_of,
     )
-    from pricekit.text.tokens import train_bpe as train_bpe
+    from pricekit.text.tokens import (
+        Tokens as Tokens,
+    )
+    from pricekit.text.tokens import (
+        encode as encode,
+    )
+    from pricekit.text.tokens import (
+        train_bpe as train_bpe,
+    )
     from pricekit.training.optimizers import (
         RowwiseAdagrad as RowwiseAdagrad,
     )

@@ -24,10 +24,10 @@ from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_ske
 from pricekit.io.interrupts import finish_first
 from pricekit.io.storage import Address, Location, fingerprints_below, location_of
 from pricekit.metrics import METRICS
-from pricekit.options import Keys, OpenOptions, PathLike
+from pricekit.options import Keys, PathLike
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
-from pricekit.predict.folders import Job, Outcome, Part, Runner
+from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
 from pricekit.predict.intervals import BOUNDS
 from pricekit.predict.keys import Trust, read_trust
 from pricekit.predict.members import BundleReader, read_bundle, table_of
@@ -55,7 +55,6 @@ __all__ = [
     "Location",
     "LostProcessError",
     "NoRowsError",
-    "OpenOptions",
     "Outcome",
     "Part",
     "PathLike",
@@ -75,6 +74,7 @@ __all__ = [
     "finish_first",
     "location_of",
     "open_predictor",
+    "parts_of",
     "read_bundle",
     "read_sketch",
     "read_trust",

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from pricekit.plugin.commands import FOLDER, begin, options_of
-from pricekit.plugin.runners import OpenOptions
+from pricekit.plugin.commands import FOLDER, OpenOptions, begin, options_of
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")
