@@ -13,9 +13,9 @@ from pricekit.io.interrupts import end_soon
 from pricekit.training.launched import launched_rank, quiet_torch
 from pricekit.training.time_budget import count_from_process_start
 
-INTERRUPTED = 130
+INTERRUPTED, PLUGIN_FAILED = 130, 3
 
-THREAD_SECONDS = 10
+THREAD_SECONDS = 60
 """How long the program waits for threads of plugins at its end, after it has named them."""
 
 
@@ -66,7 +66,7 @@ def _end_without_threads(code: int | str | None) -> None:
     for thread in threads:
         thread.join(max(0, deadline - time.monotonic()))
     if _running_threads():
-        _leave(code if isinstance(code, int) else int(code is not None))
+        _leave(PLUGIN_FAILED if not code else code if isinstance(code, int) else 1)
 
 
 def _described(thread: threading.Thread) -> str:

@@ -95,11 +95,12 @@ def test_in_one_process_python_prints_go_to_stderr(pricekit, tmp_path):
 
 def test_a_thread_that_does_not_end_is_named_and_left(program):
     more = THREAD.format(body="threading.Event().wait()", daemon=False)
-    done = program("plugins", "show", "nobody", "--log-format", "json", more=more)
-    assert done.returncode == 3  # as without the thread
+    more += "\nimport __main__\n__main__.THREAD_SECONDS = 2\n"
+    done = program("plugins", "list", "--log-format", "json", more=more)
+    assert done.returncode == 3  # a plugin failed
     message = json.loads(done.stderr.splitlines()[-1])["message"]
     assert "these threads do not end: 'beat' (poll in " in message
-    assert "noisy.py). The program ends without them in 10 seconds" in message
+    assert "noisy.py). The program ends without them in 2 seconds" in message
 
 
 def test_a_slow_thread_is_waited_for(program):

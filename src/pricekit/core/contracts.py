@@ -81,6 +81,9 @@ class Feature:
     Such a feature is never taken from a cache, because the files may have changed.
     """
 
+    parallel: bool = False
+    """True if several threads may call `transform` at the same time; windows of a large table then are computed so."""
+
     log_price: str | None = None
     """The name of the column that is a complete estimate of the log price.
 
@@ -254,7 +257,7 @@ class Loss:
     """False if the loss aims at another price than a central one, such as a high quantile. Then no feature's own
     estimate of the price is mixed in, and a model is compared with the constant price at which the loss aims.
 
-    A loss that aims outside of the quantiles 0.25 to 0.75 of the price, and does not say so, is refused."""
+    A loss that aims outside of the quantiles 0.2 to 0.8 of the price, and does not say so, is refused."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Reject the other order of base classes, in which the empty `forward` of torch would come first."""

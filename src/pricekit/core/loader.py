@@ -48,6 +48,10 @@ def registry() -> Registry:
         PluginError: a plugin file cannot be loaded; with PRICEKIT_STRICT_PLUGINS, any plugin cannot be loaded.
     """
     files = [Path(name).absolute() for name in plugin_files()]
+    if files:
+        os.environ[FILES] = os.pathsep.join(
+            map(str, files)
+        )  # also for processes that start in another folder
     return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
 
 
@@ -158,19 +162,30 @@ def _load_one(
     return None
 
 
+_importing: set[str] = set()
+"""The plugin files that are being imported, by the names of their modules."""
+
+
 def _import_file(path: Path) -> ModuleType:
     """Import a module from a path under a unique name, which is its `__name__`."""
     stem = re.sub(r"\W", "_", path.stem)
     name = f"pricekit_file_{stem}_{zlib.crc32(os.fsencode(path)):08x}"
+    if name in _importing:
+        raise PluginError(
+            f"{path} loads itself; put what the script does below the line if __name__ == '__main__':"
+        )
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} is not a Python file; expected a name that ends in .py")
     module = sys.modules[name] = module_from_spec(spec)
+    _importing.add(name)
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _importing.remove(name)
     return module
 
 
@@ -198,7 +213,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, package: str, v
                     )
                 register = _collector(entries, kind, package, version)
                 impl.function(*[register] * len(impl.argnames))  # a hook may omit the argument
-    for value in vars(module).values():
+    for value in {id(value): value for value in vars(module).values()}.values():
         if isinstance(value, type) and value.__module__ == module.__name__ and NAMED in vars(value):
             kind, name = getattr(value, NAMED)
             _check_base(value, kind, name)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -46,18 +47,26 @@ CHECKING = 0.02
 SLOW_SECONDS = 5.0
 """A feature that takes less is not called slow."""
 
+ROUNDING = "Sums in float32 round otherwise in larger calls: compute in float64, and convert at the end"
+_DEPENDS = (
+    "What it learned from the training rows belongs into the state that fit returns, and no library may guess from a "
+    "call how to read it, as pandas guesses the form of dates"
+)
+"""Advice about values that differ."""
+
 _SHOWN_TEXT = 60
 
 
 @dataclass
 class Guard:
-    """The guard of one feature of others in one process. One thread at a time computes the columns of a feature.
+    """The guard of one feature of others in one process.
+
+    One thread at a time computes the columns of a feature, unless it says that it is `parallel`.
 
     In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
-    their own; in the first call, `ALONE` rows are computed alone. Checked are the first `FIRST` calls of each
-    size (2 to 3 rows, 4 to 7 rows, and so on), because a feature may be wrong in larger calls alone. A later call is checked
-    if the checks took at most `CHECKING` of the feature's own time: most windows of a feature that takes time for
-    each row.
+    their own. Checked are the first `FIRST` calls of each size (2 to 3 rows, 4 to 7 rows, and so on), because a feature
+    may be wrong in larger calls alone, and the first call of all most thoroughly. A later call is checked if the checks
+    took at most `CHECKING` of the feature's own time: most windows of a feature that takes time for each row.
 
     Attributes:
         name: of the feature.
@@ -92,22 +101,25 @@ class Guard:
     def calls_to_check(self, block: np.ndarray, own: Callable[[], Table]) -> list[np.ndarray]:
         """Return the numbers of the rows to compute in calls of their own, int64 (M,) each: of one row, of some rows.
 
-        The extremes of a column, another one each time, and the last row are among them.
+        The last row and the extremes of a column, another one each time, are among them; early ones of many columns.
 
         Args:
             block: the columns of a call, float32 (N, K).
             own: returns its rows, with the columns that the feature declares.
         """
         size = len(block).bit_length()
-        if len(block) < 2 or (self._sizes[size] >= FIRST and self.checking > CHECKING * self.seconds):
-            return []
-        self._sizes[size] += 1
-        self._checks += 1
-        draw = np.random.default_rng(self._checks)
-        column = block[:, self._checks % block.shape[1]]
-        ends = [column.argmax(), column.argmin(), len(block) - 1]
-        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - len(ends))]))
-        return [*(unusual_rows(own())[:, None] if self._checks == 1 else ()), rows[:1], rows]
+        with self.lock:
+            early = self._sizes[size] < FIRST
+            if len(block) < 2 or not (early or self.checking <= CHECKING * self.seconds):
+                return []
+            self._sizes[size] += 1
+            self._checks += 1
+            number = self._checks
+        draw = np.random.default_rng(number)
+        seen = block[:, :ALONE] if early else block[:, [number % block.shape[1]]]
+        ends = [*seen.argmax(0), *seen.argmin(0), len(block) - 1]
+        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - 3)]))
+        return [*(unusual_rows(own())[:, None] if number == 1 else ()), rows[:1], rows]
 
 
 def unusual_rows(table: Table) -> np.ndarray:
@@ -158,6 +170,11 @@ def check_declared(part: FittedFeature, hidden: str | None = None) -> None:
         raise PluginError(
             f"the feature {described(part)} has columns = {shorten(repr(columns))}; expected a tuple of names, such "
             'as ("weight",); report it to the plugin\'s author'
+        )
+    if not part.plugin.names:
+        raise PluginError(
+            f"the feature {described(part)} has no names; expected one for each column that it computes; "
+            f"{repair('feature', part.name)}"
         )
     if hidden is not None and hidden in columns:
         raise PluginError(
@@ -278,7 +295,7 @@ def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.nda
         DataError: the table lacks a column.
         PluginError: the plugin breaks its contract.
     """
-    with guard.lock:
+    with nullcontext() if part.plugin.parallel else guard.lock:
         own, began = own_table(part, table), time.perf_counter()
         try:
             block = _computed(part, own)
@@ -292,7 +309,8 @@ def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.nda
         guard.add(computed - began)
         if calls := guard.calls_to_check(block, lambda: own_table(part, table)):
             compare(part, table, block, calls)
-            guard.checking += time.perf_counter() - computed
+            with guard.lock:
+                guard.checking += time.perf_counter() - computed
     return block
 
 
@@ -313,12 +331,11 @@ def compare(part: FittedFeature, table: Table, block: np.ndarray, calls: Iterabl
         place, column = np.argwhere(before != after)[0]
         row, name = int(rows[place]), part.plugin.names[column]
         call = "alone" if len(rows) == 1 else f"in a call of {len(rows)} rows"
+        advice = ROUNDING if np.allclose(before, after, rtol=1e-5) else _DEPENDS
         raise PluginError(
             f"the feature {described(part)} returns for {row_of(table, row)} in its column '{name}' "
             f"{after[place, column]} {call}, and {before[place, column]} among {len(table):,} rows; expected the same "
-            "value to the bit, whatever else the call contains. What it learned from the training rows belongs into "
-            "the state that fit returns, and no library may guess from a call how to read it, as pandas guesses the "
-            f"form of dates; {repair('feature', part.name)}",
+            f"value to the bit, whatever else the call contains. {advice}; {repair('feature', part.name)}",
             feature=part.name,
             column=name,
             row=row,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pricekit.core.calls import repair
+from pricekit.core.loader import registry
 from pricekit.errors import PluginError, PricekitError
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.fitted_feature import Guard, described, row_of, transform_guarded, transformed
@@ -58,7 +60,8 @@ def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None
     stored = [(own.to_json(), own.assets(), table) for own, table in cases]
     names = ", ".join(sorted({part.name for own, _ in cases for part in own.parts}))
     try:
-        again = in_new_process(f"{__name__}:fresh_columns", stored)
+        here = any(part.plugin.reads_files for own, _ in cases for part in own.parts)
+        again = in_new_process(f"{__name__}:fresh_columns", stored, elsewhere=not here)
     except PricekitError as error:
         raise type(error)(
             f"the features {names} cannot be computed in a new process, as prediction does: {error}",
@@ -94,4 +97,9 @@ def _some(table: Table) -> Table:
 def fresh_columns(stored: Sequence[tuple[Any, Any, Table]]) -> list[list[np.ndarray]]:
     """Return the columns of each feature of each model, in the new process."""
     restored = [(FittedFeatures.from_json(records, assets), table) for records, assets, table in stored]
+    for features, table in restored:
+        for part in features.parts:  # what another instance learns must change nothing
+            with suppress(Exception):
+                learn = registry().create("feature", part.name, part.options).fit
+                learn(table, np.geomspace(1, 1000, len(table))) if part.plugin.uses_price else learn(table)
     return [[transformed(part, table) for part in features.parts] for features, table in restored]

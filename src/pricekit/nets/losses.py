@@ -183,7 +183,7 @@ def _mape(d: Tensor) -> Tensor:
     return near.expm1().abs() + (d - near) * near.detach().exp()
 
 
-CENTRAL = 0.25, 0.75
+CENTRAL = 0.2, 0.8
 """Quantiles of the price between which a loss aims, unless it says `central = False`."""
 
 _SAMPLE = 999

@@ -21,6 +21,9 @@ from pricekit.testing.runner import ByHand, Checks, Make, fail, is_float32, requ
 from pricekit.wording import shorten
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
+CALLS = 1_000
+"""Calls after which a loss has the same values, because an interrupted training begins to count anew."""
+
 EXPORT_TOLERANCE = 1e-4
 NEIGHBOURS = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0)
 MANY = 512
@@ -88,12 +91,15 @@ def _twice(make: Make, prices: Tensor) -> None:
     loss, (raw, price) = _fitted(make, prices), _example(6, 3)
     before, results = raw.clone(), []
     with torch.no_grad():
-        for training in (True, True, False):
+        for calls, training in ((0, True), (0, True), (0, False), (CALLS, True)):
             loss.train(training)
+            for _ in range(calls):
+                loss(raw, price)
             results.append((loss.terms(raw, price), loss(raw, price), loss.to_price(raw[:, 0])))
     if not torch.equal(raw, before):
         fail("the loss changes the raw outputs that it gets", "no change", "use no operation in place on raw")
-    for again, when in ((results[1], "the second call"), (results[2], "evaluation mode")):
+    places = ("the second call", "evaluation mode", f"call {CALLS:,}")
+    for again, when in zip(results[1:], places, strict=True):
         for name, value, first in zip(("terms", "forward", "to_price"), again, results[0], strict=True):
             if not torch.equal(value, first):
                 fail(

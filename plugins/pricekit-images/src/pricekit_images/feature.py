@@ -35,6 +35,7 @@ class Images(Feature):
     """
 
     reads_files = True
+    parallel = True
 
     class Options(Section):
         """Options of `images`."""

@@ -32,6 +32,7 @@ class LightGbm(Feature):
 
     names = ("lightgbm_log_price",)
     uses_price = True
+    parallel = True
     log_price = "lightgbm_log_price"
 
     class Options(Section):
