@@ -176,9 +176,9 @@ def test_the_command_line_prices_a_csv_with_the_column_and_refuses_one_without(
 def test_one_process_serves_all_folds(tmp_path, monkeypatch):
     calls = []
 
-    def counted(*arguments):
+    def counted(*arguments, **where):
         calls.append(arguments)
-        return in_new_process(*arguments)
+        return in_new_process(*arguments, **where)
 
     monkeypatch.setattr("pricekit.features.repeated.in_new_process", counted)
     monkeypatch.setattr("pricekit.features.repeated._agreed", set())
