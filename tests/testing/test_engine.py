@@ -151,7 +151,7 @@ class OneRowFails(FailsFor):
 
 class LongestFails(FailsFor):
     def refuses(self, rows, length):
-        return length == 70
+        return length == 300
 
 
 class ManyRowsFail(FailsFor):

@@ -22,6 +22,7 @@ from pricekit.core.contracts import Batch
 from pricekit.nets.inference import to_tensors, torch_engine
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
+from pricekit.predict.limits import check_graph
 from pricekit.predict.ort import load_cpu
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, FEATURES, difference, ordinary_texts
@@ -508,7 +509,9 @@ def _exports(make: Make, texts: Sequence[str]) -> None:
     _spread(model, _resized(built, ROWS, longest, padded=True))
     # torch.export treats a length of 1 as a constant.
     example = _resized(built, 3, max(2, min(17, longest)), padded=True)
-    reference, graph = torch_engine(model), load_cpu(export_bytes(model, example))
+    content = export_bytes(model, example)
+    check_graph(content, "the graph")
+    reference, graph = torch_engine(model), load_cpu(content)
     for rows, length in SHAPES:
         for padded in (True, False):
             batch = _resized(built, rows, min(length, longest), padded=padded)
