@@ -2,7 +2,7 @@
 
     python benchmarks/plugin_guards.py [--rows 32768] [--window 8192] [--rounds 9]
 
-Features compute windows of rows, as in prediction; an engine, ONNX Runtime under another name, prices a bundle of `bag`.
+Features compute windows of rows, as in prediction. An engine, ONNX Runtime by another name, prices a bundle of `bag`.
 Both forms alternate in each round. The target is a ratio of 1.05.
 """
 

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from pricekit.config import RunConfig, SpeedConfig, build_config
-from pricekit.core.contracts import Policy
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.features.fit import fit_features
@@ -28,6 +27,7 @@ from pricekit.training.batches import PricedInputs, epoch_batches
 from pricekit.training.loop import Job, Session, start_session, train_epoch
 from pricekit.training.machine import DTYPES, choose_precision, fast_math, torch_threads
 from pricekit.training.parallel import Processes
+from pricekit.training.policies import Policy
 from speed.timing import synchronize
 
 INVENTED = 4000

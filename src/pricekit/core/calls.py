@@ -21,8 +21,8 @@ from pricekit.wording import shorten
 
 def repair(kind: str, name: str) -> str:
     """Return, for a sentence, what to do about a faulty plugin: repair the file, or ask the author of its package."""
-    entry = registry().get(kind, name)
-    if entry.version.startswith(FILE):
+    entry = registry().entries.get((kind, name))
+    if entry is not None and entry.version.startswith(FILE):
         return f"repair it in {entry.package}"
     return "report it to the plugin's author"
 

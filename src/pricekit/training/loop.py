@@ -231,8 +231,11 @@ class Session:
             TrainingError: the file cannot be written, or a value is not finite.
             PluginError: a checkpoint cannot store the optimizer's state.
         """
-        with plugin_call("policy", self.config.policy.name, "saving the state of its optimizer"):
+        try:
             self._save(name)
+        except (TypeError, ValueError, RuntimeError):  # of a value that no checkpoint can hold
+            with plugin_call("policy", self.config.policy.name, "saving the state of its optimizer"):
+                raise
 
     def _save(self, name: str) -> None:
         self.check_values()
