@@ -196,7 +196,7 @@ WRONG = {
         on_bag(lambda m, lr, fused: torch.optim.SGD(m.parameters(), lr, fused=fused)),
         on_bag(lambda m, lr, fused: torch.optim.SparseAdam(m.parameters(), lr)),
     ],
-    "each optimizer starts anew": [
+    "optimizers share no state": [
         giving(lambda m, lr: Shares(m.parameters(), lr)),
         Alike,
     ],

@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from pricekit.core.calls import repair
 from pricekit.core.loader import registry
-from pricekit.errors import PluginError, PricekitError
+from pricekit.errors import PluginError
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.fitted_feature import Guard, described, row_of, transform_guarded, transformed
-from pricekit.io.new_process import in_new_process
+from pricekit.io.new_process import Arrays, in_new_process
 from pricekit.table import Table
 
 NEW_PROCESS_ROWS = 64
@@ -54,22 +56,23 @@ def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None
     ]
     if not cases:
         return
-    expected = [
-        [transform_guarded(part, Guard(part.name), table) for part in own.parts] for own, table in cases
-    ]
-    stored = [(own.to_json(), own.assets(), table) for own, table in cases]
     names = ", ".join(sorted({part.name for own, _ in cases for part in own.parts}))
+    facts = [own.to_json() for own, _ in cases]
+    arrays = {
+        name: np.frombuffer(asset, np.uint8) for own, _ in cases for name, asset in own.assets().items()
+    }
+    arrays |= {f"rows of {number}": to_array(table) for number, (_, table) in enumerate(cases)}
+    here = any(part.plugin.reads_files for own, _ in cases for part in own.parts)
     try:
-        here = any(part.plugin.reads_files for own, _ in cases for part in own.parts)
-        again = in_new_process(f"{__name__}:fresh_columns", stored, elsewhere=not here)
-    except PricekitError as error:
-        raise type(error)(
-            f"the features {names} cannot be computed in a new process, as prediction does: {error}",
-            parameters=error.parameters,
-            **error.facts,
+        _, again = in_new_process(f"{__name__}:fresh_columns", facts, arrays, elsewhere=not here)
+    except PluginError as error:
+        raise PluginError(
+            f"the features {names} cannot be computed in a new process, as prediction does: {error}"
         ) from None
-    for (own, table), before, after in zip(cases, expected, again, strict=True):
-        for part, old, new in zip(own.parts, before, after, strict=True):
+    for number, (own, table) in enumerate(cases):
+        rows = from_array(arrays[f"rows of {number}"])
+        for place, part in enumerate(own.parts):
+            old, new = transform_guarded(part, Guard(part.name), rows), again[f"{place} of {number}"]
             if not np.array_equal(old, new):
                 row, column = (int(place) for place in np.argwhere(old != new)[0])
                 raise PluginError(
@@ -94,12 +97,41 @@ def _some(table: Table) -> Table:
     return replace(table.take(np.sort(rows)), price=None)
 
 
-def fresh_columns(stored: Sequence[tuple[Any, Any, Table]]) -> list[list[np.ndarray]]:
+def to_array(table: Table) -> np.ndarray:
+    """Return the texts and the columns of rows as one array of bytes, for a new process."""
+    columns = [table.text, *(table.frame.iloc[:, place] for place in range(table.frame.shape[1]))]
+    content = pa.table([_to_arrow(column) for column in columns], names=["", *map(str, table.frame)])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, content.schema) as writer:
+        writer.write_table(content)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _to_arrow(column: pd.Series) -> pa.Array:
+    try:
+        return pa.array(column)
+    except pa.ArrowException:  # of several types
+        return pa.array(column.astype("str"))
+
+
+def from_array(content: np.ndarray) -> Table:
+    """Return the rows of `to_array`, numbered from 0."""
+    text, *columns = pa.ipc.open_stream(content.tobytes()).read_all().itercolumns()
+    names = pa.ipc.open_stream(content.tobytes()).schema.names[1:]
+    frame = pd.DataFrame({name: column.to_pandas() for name, column in zip(names, columns, strict=True)})
+    texts = text.to_pandas().astype("str")
+    return Table(pd.Series(np.arange(len(texts)), name="row"), texts, None, frame)
+
+
+def fresh_columns(facts: Any, arrays: Arrays) -> tuple[None, dict[str, np.ndarray]]:
     """Return the columns of each feature of each model, in the new process."""
-    restored = [(FittedFeatures.from_json(records, assets), table) for records, assets, table in stored]
-    for features, table in restored:
-        for part in features.parts:  # what another instance learns must change nothing
-            with suppress(Exception):
+    assets = {name: array.tobytes() for name, array in arrays.items()}
+    results = {}
+    for number, records in enumerate(facts):
+        table = from_array(arrays[f"rows of {number}"])
+        for place, part in enumerate(FittedFeatures.from_json(records, assets).parts):
+            with suppress(Exception):  # what another instance learns must change nothing
                 learn = registry().create("feature", part.name, part.options).fit
                 learn(table, np.geomspace(1, 1000, len(table))) if part.plugin.uses_price else learn(table)
-    return [[transformed(part, table) for part in features.parts] for features, table in restored]
+            results[f"{place} of {number}"] = transformed(part, table)
+    return None, results

@@ -26,7 +26,8 @@ from pricekit.errors import PluginError
 from pricekit.features.assets import check_assets, file_of, split_state
 from pricekit.features.fitted import key_of
 from pricekit.features.fitted_feature import ROUNDING
-from pricekit.io.new_process import in_new_process
+from pricekit.features.repeated import from_array, to_array
+from pricekit.io.new_process import Arrays, in_new_process
 from pricekit.table import Table
 from pricekit.testing.data import DIFFICULT_TEXTS, ordinary_prices, ordinary_texts, table_of, with_price
 from pricekit.testing.runner import (
@@ -322,11 +323,15 @@ def _in_new_process(make: Make, table: Table) -> None:
         return
     options = _options_of(plugin)
     path = str(sys.modules[kind.__module__].__file__)
-    own = _create(kind, options)
-    _, state, expected = _fitted(lambda: own, table)
-    plan = (kind.__module__, path, kind.__qualname__, options, table, state)
+    own, content = _create(kind, options), to_array(table)
+    _, state, expected = _fitted(lambda: own, from_array(content))
+    values, assets = split_state(state)
+    facts = [kind.__module__, path, kind.__qualname__, options, values, list(assets)]
+    arrays = {f"asset {key}": np.frombuffer(asset, np.uint8) for key, asset in assets.items()}
     target = f"{__name__}:fitted_in_new_process"
-    after, columns = in_new_process(target, plan, elsewhere=not plugin.reads_files)
+    after, results = in_new_process(
+        target, facts, arrays | {"rows": content}, elsewhere=not plugin.reads_files
+    )
     if _to_json(state) != after:
         fail(
             "fit returned a different state in a new process",
@@ -338,15 +343,19 @@ def _in_new_process(make: Make, table: Table) -> None:
         "store what fit learns in the state, not in a global variable, and use hashlib or zlib.crc32 instead of "
         "hash(), which differs in each process"
     )
-    _require_equal(columns, expected, plugin, problem, fix)
+    _require_equal(results["columns"], expected, plugin, problem, fix)
 
 
-def fitted_in_new_process(plan: tuple[str, str, str, Any, Table, Any]) -> tuple[str, np.ndarray]:
-    """Return the state of a fit as JSON, and the columns by the state of the plan, in the new process.
+def fitted_in_new_process(facts: Any, arrays: Arrays) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the state of a fit as JSON, and the columns by the stored state, in the new process.
 
     The module of the plugin is loaded by its path.
     """
-    name, path, kind, options, table, state = plan
+    name, path, kind, options, values, assets = facts
+    table, state = (
+        from_array(arrays["rows"]),
+        values | {key: arrays[f"asset {key}"].tobytes() for key in assets},
+    )
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -360,7 +369,7 @@ def fitted_in_new_process(plan: tuple[str, str, str, Any, Table, Any]) -> tuple[
     plugin = _create(attrgetter(kind)(import_module(name)), options)
     order = np.arange(len(table))[::-1]  # what it remembers of earlier rows differs
     columns = plugin.transform(_taken(table, order), state)[order]  # before this process has learned anything
-    return _to_json(_fit(plugin, table)), columns
+    return _to_json(_fit(plugin, table)), {"columns": columns}
 
 
 def _own_class(plugin: Any) -> type[Any] | None:
@@ -414,7 +423,7 @@ def _leaves_table(make: Make, table: Table) -> None:
 
 
 def _changed(table: Table, before: Table) -> str:
-    """Return what of a table has changed, in words; "" if nothing has."""
+    """Return the names of the changed parts of a table, separated by commas."""
     unchanged = {
         "frame": table.frame.equals(before.frame) and list(table.frame.columns) == list(before.frame.columns),
         "text": table.text.equals(before.text),

@@ -22,7 +22,7 @@ from pricekit.wording import shorten
 
 WIDE = torch.logspace(-2, 6, 33, dtype=torch.float64)
 CALLS = 1_000
-"""Calls after which a loss has the same values, because an interrupted training begins to count anew."""
+"""Calls that must not change the values of a loss: a resumed training would count from 0 again."""
 
 EXPORT_TOLERANCE = 1e-4
 NEIGHBOURS = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0)

@@ -46,7 +46,7 @@ def checks() -> Checks:
         "optimizer leaves the model as it is": _leaves_model,
         "steps lower a convex loss": _lowers,
         "works with and without fused and weight decay": _fused,
-        "each optimizer starts anew": _anew,
+        "optimizers share no state": _separate,
         "resuming changes nothing": _resumes,
         "schedule is a number from 0 to 1": partial(_bounded, offset=0),
         "schedule accepts fractional steps": partial(_bounded, offset=0.5),
@@ -230,7 +230,7 @@ def _train(policy: Any, model: PriceModel, optimizer: torch.optim.Optimizer, ste
         optimizer.step()
 
 
-def _anew(make: Make) -> None:
+def _separate(make: Make) -> None:
     policy = make()
     new = _model(policy)
     first, *others = (copy.deepcopy(new) for _ in range(3))
