@@ -111,7 +111,7 @@ class HashedMean(pk.plugin.Encoder, torch.nn.Module):
 class Tiny(pk.plugin.Backbone):
     """a tokenizer of 4,000 tokens, and the mean of 512 hashed embeddings"""
 
-    weights_source = None  # they are random at first
+    weights_source = None  # training starts from random weights
 
     def tokenizer(self, texts):
         """Train a tokenizer on the texts."""

@@ -59,8 +59,8 @@ def _end_without_threads(code: int | str | None) -> None:
     if not (threads := _running_threads()):
         return
     warn_at_end(
-        f"the command is done, but these threads do not end: {', '.join(map(_described, threads))}. The program ends "
-        f"without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with daemon=True"
+        f"the command has finished, but these threads are still running: {', '.join(map(_described, threads))}. "
+        f"The program ends without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with daemon=True"
     )
     deadline = time.monotonic() + THREAD_SECONDS
     for thread in threads:

@@ -367,7 +367,7 @@ class KeysOfNumbers(Length):
         return column([state.get(len(text), 0.0) for text in table.text])
 
 
-@feature("reads declared columns alone")
+@feature("reads only declared columns")
 class ColumnIfThere(Length):
     """Without a declaration there never is one, so all values are right, and the author wonders."""
 

@@ -1,4 +1,4 @@
-"""Features of others that are wrong are refused, or do no harm: in training, export and prediction."""
+"""Third-party features that are wrong are refused, or do no harm: in training, export and prediction."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from conftest import TINY
 from pricekit.errors import DataError, PluginError, PricekitError
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import FittedFeatures
-from pricekit.features.fitted_feature import ALONE, FIRST, Guard
+from pricekit.features.fitted_feature import CALLS_PER_SIZE, ROWS_ALONE, Guard
 from pricekit.features.preprocess import without_price
 from pricekit.features.repeated import check_in_new_process
 from pricekit.io.cpus import in_threads
@@ -115,7 +115,7 @@ def test_a_call_of_which_no_row_fails_alone_is_described(training, new, monkeypa
         return 1 / (len(table) < 100)
 
     monkeypatch.setattr(features.parts[0].plugin, "transform", transform)
-    with pytest.raises(PluginError, match="a call of 3,000 rows, of which none fails alone: ZeroDivision"):
+    with pytest.raises(PluginError, match="a call of 3,000 rows, though smaller calls work: ZeroDivision"):
         features.transform(new)
 
 
@@ -204,9 +204,9 @@ def test_rows_that_are_checked_are_others_each_time_and_few():
     dates = ["2024-05-01"] * 99 + ["31/12/2023"]
     rows = replace(table_of_texts(["tea"] * 100, "text"), frame=pd.DataFrame({"launched": dates}))
     check = partial(guard.calls_to_check, own=lambda: rows)
-    (*first, one, some), *calls = [check(block) for _ in range(FIRST)]
+    (*first, one, some), *calls = [check(block) for _ in range(CALLS_PER_SIZE)]
     assert all(len(each) == 1 for each in first)
-    assert 16 <= len(first) <= ALONE
+    assert 16 <= len(first) <= ROWS_ALONE
     assert 99 in np.concatenate(first)  # its date has another form
     calls.append([one, some])
     alone = {int(one[0]) for one, _ in calls}

@@ -151,7 +151,9 @@ def test_a_limit_is_noticed_even_if_the_first_price_beyond_it_is_nearly_right(bu
     predictor = Predictor.load(bundle, "limited")
     predict_each(predictor, [FEW[row] for row in (*within, nearly)])
     with pytest.raises(PluginError, match="the engine 'limited'"):
-        predict_each(predictor, [FEW[beyond]] * (2 + loaded_engine.EVERY // loaded_engine.AT_LIMIT))
+        predict_each(
+            predictor, [FEW[beyond]] * (2 + loaded_engine.ROWS_BETWEEN // loaded_engine.EXTREME_COUNTS_AS)
+        )
 
 
 def inexact(prices, batch):

@@ -174,7 +174,7 @@ WRONG = {
         changed(defaults={"loss": {"name": "focal-smape", "gama": 1}}),
         changed(defaults={"backbone": {"name": "bagg"}}),
     ],
-    "defaults stay as they are": [ChangesDefaults],
+    "training leaves the defaults unchanged": [ChangesDefaults],
     "every trainable parameter once": [
         giving(lambda m, lr: torch.optim.SGD(m.heads.parameters(), lr)),
         giving(lambda m, lr: torch.optim.SGD([*m.parameters(), next(m.parameters())], lr)),
@@ -220,7 +220,7 @@ WRONG = {
         scheduled(lambda step, w, t: [1.0] * t and ([1.0] * t)[step]),
         scheduled(lambda step, w, t: (step + 1) / w if step < w else 1.0),
     ],
-    "schedule depends on its arguments alone": [Counts, Adaptive],
+    "schedule depends only on its arguments": [Counts, Adaptive],
     "schedule warms up": [
         scheduled(lambda step, w, t: 1.0),
         scheduled(lambda step, w, t: 1 - step / t),

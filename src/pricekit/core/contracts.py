@@ -1,4 +1,4 @@
-"""The base class of each plugin kind, but of policies, which `pricekit.training.policies` has.
+"""The base classes of plugins; that of policies is in `pricekit.training.policies`.
 
 Shapes: N rows of a table, B rows of a batch, L tokens, H hidden size, K features, M members.
 
@@ -92,7 +92,7 @@ class Feature:
     """
 
     update: Callable[[Table, np.ndarray, State], State] | None = None
-    """A method, for features that use prices: return the state after it has learned from more rows, too.
+    """A method, for features that use prices: return the state, updated with more rows.
 
     A warm start on new rows alone calls it with these rows, their prices and the state; without it the state stays.
     """
@@ -363,7 +363,7 @@ class Engine:
         """Return a function that prices batches of any size, and of any length up to `graph.max_length`.
 
         It returns a new array for each batch, float32 (B,), in the order of the rows, and does not change the batch.
-        Several processes may load the same graph at the same time; all files belong into `graph.cache`.
+        Several processes may load the same graph at the same time; all files belong in `graph.cache`.
 
         Raises:
             PluginError: a library or a device is missing; names it, and for a library the line `pip install ...`.

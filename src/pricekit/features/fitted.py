@@ -42,7 +42,7 @@ class FittedFeatures:
         """The columns of the table that the features declare."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.plugin.columns))
 
-    def of_others(self) -> FittedFeatures:
+    def third_party(self) -> FittedFeatures:
         """Return the features that are not built in."""
         return FittedFeatures(tuple(part for part in self.parts if part.guard is not None))
 

@@ -1,6 +1,6 @@
-"""A fitted feature. One of others, which could price wrongly in silence, has a guard; a built-in one does without.
+"""A fitted feature, and the guard of a third-party one, because a wrong one would misprice silently.
 
-What a feature of others gets, and what is compared:
+What a third-party feature gets, and what is compared:
 
 - It gets a copy of the rows, with the columns that it declares and no others. So it cannot change what others see, and
   a table without one of these columns is refused.
@@ -32,25 +32,27 @@ from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.wording import did_you_mean, nearest, shorten
 
-FIRST = 3
+CALLS_PER_SIZE = 3
 """Calls of about each size that are always checked."""
 
-SMALL_CALL = 8
-"""Rows of a call that are computed again as a call of their own, at most."""
+RECOMPUTED_ROWS = 8
+"""Maximum number of rows of a call that are computed again, as a call of their own."""
 
-ALONE = 32
+ROWS_ALONE = 32
 """Rows of the first call, and of the training rows, that are computed alone, at most."""
 
-CHECKING = 0.02
+CHECKING_SHARE = 0.02
 """Share of a feature's own time that the checks may take, after the first ones."""
 
 SLOW_SECONDS = 5.0
 """A feature that takes less is not called slow."""
 
-ROUNDING = "Sums in float32 round otherwise in larger calls: compute in float64, and convert at the end"
+ROUNDING = (
+    "Sums in float32 are rounded differently in larger calls: compute in float64, and convert at the end"
+)
 _DEPENDS = (
-    "What it learned from the training rows belongs into the state that fit returns, and no library may guess from a "
-    "call how to read it, as pandas guesses the form of dates"
+    "Keep what fit learned in the state that it returns, and name formats: pandas guesses that of dates from the "
+    "first row of a call"
 )
 """Advice about values that differ."""
 
@@ -59,18 +61,19 @@ _SHOWN_TEXT = 60
 
 @dataclass
 class Guard:
-    """The guard of one feature of others in one process.
+    """The guard of one third-party feature in one process.
 
     One thread at a time computes the columns of a feature, unless it says that it is `parallel`.
 
     In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
-    their own. Checked are the first `FIRST` calls of each size (2 to 3 rows, 4 to 7 rows, and so on), because a feature
-    may be wrong in larger calls alone, and the first call of all most thoroughly. A later call is checked if the checks
-    took at most `CHECKING` of the feature's own time: most windows of a feature that takes time for each row.
+    their own. The first `CALLS_PER_SIZE` calls of each size (2 to 3 rows, 4 to 7 rows, and so on) are checked, because a
+    feature may be wrong only in larger calls; the very first call is checked most thoroughly. A later call is checked if
+    the checks took at most `CHECKING_SHARE` of the feature's own time, as for most windows of a feature that takes time
+    for each row.
 
     Attributes:
         name: of the feature.
-        seconds: that the feature took so far.
+        seconds: that the feature has taken.
         checking: seconds of the checks so far.
         lock: for a call and its checks.
     """
@@ -109,24 +112,23 @@ class Guard:
         """
         size = len(block).bit_length()
         with self.lock:
-            early = self._sizes[size] < FIRST
-            if len(block) < 2 or not (early or self.checking <= CHECKING * self.seconds):
+            early = self._sizes[size] < CALLS_PER_SIZE
+            if len(block) < 2 or not (early or self.checking <= CHECKING_SHARE * self.seconds):
                 return []
             self._sizes[size] += 1
             self._checks += 1
             number = self._checks
         draw = np.random.default_rng(number)
-        seen = block[:, :ALONE] if early else block[:, [number % block.shape[1]]]
+        seen = block[:, :ROWS_ALONE] if early else block[:, [number % block.shape[1]]]
         ends = [*seen.argmax(0), *seen.argmin(0), len(block) - 1]
-        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=SMALL_CALL - 3)]))
+        rows = draw.permutation(np.unique([*ends, *draw.integers(len(block), size=RECOMPUTED_ROWS - 3)]))
         return [*(unusual_rows(own())[:, None] if number == 1 else ()), rows[:1], rows]
 
 
 def unusual_rows(table: Table) -> np.ndarray:
-    """Return the numbers of up to `ALONE` rows, int64: half of them have unusual cells, such as a date in another form.
+    """Return the numbers of up to `ROWS_ALONE` rows, int64, half with unusual cells, such as another date format.
 
-    A library may read such a cell alone otherwise than among others, as pandas does that guesses the form of dates from
-    the first one.
+    Pandas guesses the format of dates from the first cell, so it may read such a cell differently when it is alone.
     """
     rows = np.random.default_rng(0).permutation(len(table))
     alike = np.full(len(table), len(table))  # the least number of rows with a cell of the same shape
@@ -135,7 +137,7 @@ def unusual_rows(table: Table) -> np.ndarray:
         shapes = pd.factorize(cells.str.replace(r"[^\W\d_]+", "a", regex=True))[0]
         alike = np.minimum(alike, np.bincount(shapes + 1)[shapes + 1])
     unusual = rows[np.argsort(alike[rows], kind="stable")]
-    return np.unique([*unusual[: ALONE // 2], *rows[: ALONE // 2]]).astype(np.int64)
+    return np.unique([*unusual[: ROWS_ALONE // 2], *rows[: ROWS_ALONE // 2]]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ _slow: set[str] = set()
 
 
 def guard_of(name: str) -> Guard | None:
-    """Return a guard for a feature of others, None for a built-in one."""
+    """Return a guard for a third-party feature, None for a built-in one."""
     return None if registry().get("feature", name).package == "pricekit" else Guard(name)
 
 
@@ -188,7 +190,7 @@ def check_declared(part: FittedFeature, hidden: str | None = None) -> None:
 def own_table(
     part: FittedFeature, table: Table, rows: np.ndarray | None = None, *, fitting: bool = False
 ) -> Table:
-    """Return what a feature of others gets: a copy of rows, numbered from 0, with the columns that it declares.
+    """Return what a third-party feature gets: a copy of rows, numbered from 0, with the columns that it declares.
 
     Args:
         part: the feature.
@@ -266,7 +268,7 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
 
 
 def learned(part: FittedFeature, table: Table, action: str, learn: Callable[[Table], Any]) -> Any:
-    """Return what a feature learns from training rows; features of others get a copy of them.
+    """Return what a feature learns from training rows; third-party features get a copy of them.
 
     Args:
         part: the feature.
@@ -289,7 +291,7 @@ def learned(part: FittedFeature, table: Table, action: str, learn: Callable[[Tab
 
 
 def transform_guarded(part: FittedFeature, guard: Guard, table: Table) -> np.ndarray:
-    """Return the columns of a feature of others, float32 (N, K), and compare some rows.
+    """Return the columns of a third-party feature, float32 (N, K), and compare some rows.
 
     Raises:
         DataError: the table lacks a column.
@@ -386,7 +388,7 @@ def _name_row(part: FittedFeature, table: Table, cause: BaseException) -> NoRetu
         else:
             break
     alone = stop - start == 1 and (len(table) == 1 or fails(start, stop))
-    where = row_of(table, start) if alone else f"a call of {len(table):,} rows, of which none fails alone"
+    where = row_of(table, start) if alone else f"a call of {len(table):,} rows, though smaller calls work"
     with plugin_call("feature", part.name, f"computing its columns of {where}"):
         raise cause
     raise AssertionError

@@ -1,4 +1,4 @@
-"""Features of others in a new process: what they compute there from the stored state must equal what they do here."""
+"""Third-party features in a new process: what they compute there from the stored state must equal what they do here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_after_fit(features: FittedFeatures, table: Table) -> None:
         features: fitted.
         table: training rows, with prices.
     """
-    facts = [str({**record, "state": None}) for record in features.of_others().to_json()]
+    facts = [str({**record, "state": None}) for record in features.third_party().to_json()]
     if not {*facts} <= _agreed:
         check_in_new_process([(features, table)])
         _agreed.update(facts)
@@ -44,7 +44,7 @@ def check_after_fit(features: FittedFeatures, table: Table) -> None:
 def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None:
     """Raise PluginError unless a new process computes the same columns, to the bit, from what runs and bundles store.
 
-    The process has another seed of Python's `hash`. There is none without features of others.
+    The process has another seed of Python's `hash`. There is none without third-party features.
 
     Args:
         fitted: features, and rows with prices; the cheapest and the dearest of them are among `NEW_PROCESS_ROWS`.
@@ -52,7 +52,7 @@ def check_in_new_process(fitted: Sequence[tuple[FittedFeatures, Table]]) -> None
     cases = [
         (own, _some(table))
         for features, table in fitted
-        if len(table) and (own := features.of_others()).parts
+        if len(table) and (own := features.third_party()).parts
     ]
     if not cases:
         return

@@ -33,7 +33,7 @@ MAX_LOG_PRICE = 40.0
 
 
 class LogPrice(Loss, nn.Module):
-    """A loss whose raw output is the standardised log price; `terms` is left to define."""
+    """A loss whose raw output is the standardised log price; subclasses define `terms`."""
 
     mean: Tensor
     std: Tensor

@@ -9,7 +9,6 @@ Example:
 """
 
 from pricekit.answers.insight import comparables_of, explain_prices
-from pricekit.errors import LostProcessError, NoRowsError
 from pricekit.insight.counts import Counts
 from pricekit.insight.drift import require_sketch
 from pricekit.insight.fields import TEXT_FIELDS
@@ -53,8 +52,6 @@ __all__ = [
     "Job",
     "Keys",
     "Location",
-    "LostProcessError",
-    "NoRowsError",
     "Outcome",
     "Part",
     "PathLike",

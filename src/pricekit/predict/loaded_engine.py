@@ -1,7 +1,7 @@
 """An engine with a loaded model, and the guard of an engine of another package, which compares its prices.
 
-It compares them with the reference's on the rows that are priced: bundles contain no training rows, so no comparison
-ahead of a prediction sees real ones.
+It compares them with the reference's on the rows that are priced: bundles contain no training rows, so no earlier
+check can use real rows.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ Engines repeat themselves to the bit, or, if a GPU adds in another order each ti
 compute products in bfloat16 add them in float32.
 """
 
-WHOLE, TOKENS = 4, 4096
+FIRST_BATCHES, REFERENCE_TOKENS = 4, 4096
 """The number of batches that are compared at first; the maximum number of tokens that the reference prices of each."""
 
 LARGER = 1.5
@@ -148,7 +148,7 @@ LARGER = 1.5
 BEYOND = 1.05
 """A price is compared if it is higher or lower, by this factor, than those compared before."""
 
-EVERY, AT_LIMIT = 1000, 50
+ROWS_BETWEEN, EXTREME_COUNTS_AS = 1000, 50
 """The number of rows after which three are compared, whatever their prices; what a call adds to that number if one of
 its prices is at least as high, or as low, as those compared before. So a cap shows soon, even if a server prices single
 rows, and a product that is asked for all the time costs little."""
@@ -170,10 +170,10 @@ class Guard:
         self._lock = threading.Lock()
         self._failure: PluginError | None = None
         self._random = np.random.default_rng()
-        self._whole = WHOLE  # batches still to compare
-        self._most = self._longest = 0  # rows and tokens of compared batches
+        self._batches_left = FIRST_BATCHES  # batches still to compare
+        self._largest_batch = self._longest_batch = 0  # rows and tokens of compared batches
         self._lowest, self._highest = np.inf, 0.0  # of compared prices
-        self._due = 0
+        self._rows_since = 0
 
     def require_prices(self, prices: Any, rows: int) -> np.ndarray:
         """Return an engine's prices of a batch; raise PluginError unless they are a float32 array (rows,)."""
@@ -218,16 +218,21 @@ class Guard:
         places = (len(batches) - 1, 0, int(np.argmax([*map(len, batches)])), len(batches) // 2)
         for batch in (batches[place] for place in dict.fromkeys(places)):
             length = int(inputs.tokens.lengths[batch].max())
-            if self._whole or len(batch) > LARGER * self._most or length > LARGER * self._longest:
+            if (
+                self._batches_left
+                or len(batch) > LARGER * self._largest_batch
+                or length > LARGER * self._longest_batch
+            ):
                 self._compare_whole(engine, inputs, batch, prices)
-                self._whole = max(0, self._whole - 1)
-                self._most, self._longest = max(self._most, len(batch)), max(self._longest, length)
+                self._batches_left = max(0, self._batches_left - 1)
+                self._largest_batch = max(self._largest_batch, len(batch))
+                self._longest_batch = max(self._longest_batch, length)
 
     def _compare_whole(
         self, engine: LoadedEngine, inputs: Inputs, batch: np.ndarray, prices: np.ndarray
     ) -> None:
         tokens = len(batch) * int(inputs.tokens.lengths[batch].max())
-        self._compare(inputs, batch[:: -max(1, tokens // TOKENS)], prices, [batch])
+        self._compare(inputs, batch[:: -max(1, tokens // REFERENCE_TOKENS)], prices, [batch])
         again = engine.price_rows(inputs, batch)
         usable = is_price(prices[batch])  # where they are not, the reference's are not, either
         first, again = prices[batch][usable], again[usable]
@@ -241,10 +246,12 @@ class Guard:
         rows = np.concatenate(batches)
         some = prices[rows]
         low, high = some.min(), some.max()  # NaN if any is
-        self._due += len(rows) + (0 if self._lowest < low <= high < self._highest else AT_LIMIT)
+        self._rows_since += len(rows) + (
+            0 if self._lowest < low <= high < self._highest else EXTREME_COUNTS_AS
+        )
         within = self._lowest / BEYOND <= low <= high <= self._highest * BEYOND
-        if self._due >= EVERY or not within:
-            self._due = 0
+        if self._rows_since >= ROWS_BETWEEN or not within:
+            self._rows_since = 0
             places = {int(some.argmin()), int(some.argmax()), int(self._random.integers(len(rows)))}
             self._compare(inputs, rows[sorted(places)], prices, batches)
 
@@ -308,7 +315,7 @@ def _most_different(prices: np.ndarray, expected: np.ndarray, most: float) -> in
 
 
 def relative_differences(prices: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return |price - expected| / expected, float64 (N,); infinite where it is no number."""
+    """Return |price - expected| / expected, float64 (N,); infinity where it is undefined."""
     with np.errstate(all="ignore"):
         differences = np.abs(prices.astype(np.float64) - expected) / expected
     return np.where(np.isnan(differences), np.inf, differences)

@@ -78,9 +78,6 @@ from pricekit.training.parallel import Processes
 from pricekit.training.policies import Policy, Quick, rate_factor
 from pricekit.training.time_budget import feature_seconds
 
-_SAMPLE_ROWS = 64
-"""Number of rows whose features are recomputed with shuffled values of a leaking column."""
-
 _CHECKED_ROWS = 1 << 16
 """Rows whose features are checked at once."""
 
@@ -102,28 +99,13 @@ def check_rates(config: RunConfig, backbone: Backbone) -> None:
         )
 
 
-def check_feature_leaks(features: FittedFeatures, table: Table, leaks: tuple[str, ...]) -> None:
-    """Raise DataError if a feature changes with a column that leaks the price.
-
-    Args:
-        features: fitted.
-        table: training rows as features see them.
-        leaks: columns that leak the price.
-    """
-    sample = table.slice(0, _SAMPLE_ROWS)
+def check_feature_leaks(features: FittedFeatures, leaks: tuple[str, ...]) -> None:
+    """Raise DataError if a feature declares a column that leaks the price."""
     for name in leaks:
-        if name not in sample.frame:
-            continue
-        other = sample.frame.copy()
-        other[name] = np.roll(sample.frame[name].to_numpy(object), 1)
-        other = other.astype({name: sample.frame[name].dtype})
-        before, after = (features.transform(replace(sample, frame=frame)) for frame in (sample.frame, other))
-        changed = (before != after).any(axis=0)
-        if changed.any():
-            names = ", ".join(np.array(features.names)[changed])
+        if reading := [part.name for part in features.parts if name in part.plugin.columns]:
             raise DataError(
-                f"the column '{name}' leaks the price, and the features {names} are computed from it. "
-                f"Leave them out or drop the column, {ALLOW_LEAK}",
+                f"the column '{name}' leaks the price, and the features {', '.join(reading)} read it. Leave them out "
+                f"or drop the column, {ALLOW_LEAK}",
                 parameters=("features", "allow_leak"),
                 column=name,
             )
@@ -166,7 +148,7 @@ _SCHEDULE_STEPS = 101
 def check_plugins(job: Job) -> None:
     """Run encoder, loss and optimizer on a few training rows; the model's weights and buffers stay the same.
 
-    A loss and a policy of others are also tried as a training uses them later. That keeps the random numbers, too.
+    A loss and a third-party policy are also tried as a training uses them later. That keeps the random numbers, too.
 
     Raises:
         PluginError: a plugin breaks its contract; names the plugin.
@@ -201,16 +183,16 @@ def check_plugins(job: Job) -> None:
         optimizer = job.policy.optimizer(model, config.training, fused=True)
         optimizer.step()
     with torch.random.fork_rng(devices=[]):
-        if is_of_others("loss", name):
+        if is_third_party("loss", name):
             _check_link(model.eval(), name, inputs, train.price)
-        if is_of_others("policy", config.policy.name):
+        if is_third_party("policy", config.policy.name):
             _check_state(job, optimizer, lambda: model.train().training_loss(*inputs, price, weight))
             _check_schedule(job)
     model.zero_grad(set_to_none=True)
     model.load_state_dict(saved)
 
 
-def is_of_others(kind: str, name: str) -> bool:
+def is_third_party(kind: str, name: str) -> bool:
     """Return whether a plugin is not a built-in one."""
     return registry().get(kind, name).package != "pricekit"
 
@@ -671,6 +653,6 @@ def _fit(
             part = replace(part, setup=replace(part.setup, config=config))
         fitted = fit_parts(part.setup, sample, known, cache)
     preprocessor = fitted.preprocessor
-    check_feature_leaks(preprocessor.features, without_price(rows, preprocessor.columns), part.split.leaks)
+    check_feature_leaks(preprocessor.features, part.split.leaks)
     check_after_fit(preprocessor.features, visible_rows(rows, preprocessor.columns))
     return part, fitted

@@ -46,8 +46,7 @@ ALONE = len(DIFFICULT_TEXTS) + 8
 
 
 LARGE, PIECE = 8_192, 256
-"""Rows of the large calls, in which some mistakes show that do not in small ones, as many as prediction computes at a
-time; and of smaller calls."""
+"""Rows of a large call, as many as prediction computes at a time, and of a small one; some mistakes show only there."""
 
 QUICK = 0.5
 """Seconds that a feature may take for `PIECE` rows; for one that is slower, a quarter of the large calls is enough."""
@@ -104,7 +103,7 @@ def checks(table: Table | None = None) -> Checks:
         "deterministic": _on(_twice, mixed),
         "the same in a new process": _on(_in_new_process, ordinary),
         "does not modify the table": _on(_leaves_table, mixed),
-        "reads declared columns alone": _on(_declares_all, ordinary),
+        "reads only declared columns": _on(_declares_all, ordinary),
         "fit does not see the price": _on(_fit_is_blind, ordinary),
         "transform does not see the price": _on(_transform_is_blind, ordinary),
         "update learns from more rows": _on(_updates, ordinary, mixed),
@@ -579,8 +578,8 @@ def _to_json(state: Any) -> str:
         fail(
             f"the state that fit returned is not JSON{key_of(values)}: {error}",
             "finite numbers, strings, lists and dicts, and bytes as values of the state itself",
-            "convert arrays with .tolist() and numpy numbers with float() or int(), and think of training rows whose "
-            "cells are all empty or unusable",
+            "convert arrays with .tolist() and numpy numbers with float() or int(), and handle training "
+            "rows without a usable cell",
         )
 
 

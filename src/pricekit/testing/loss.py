@@ -105,7 +105,7 @@ def _twice(make: Make, prices: Tensor) -> None:
                 fail(
                     f"{name} gives another value in {when} than in the first call, in training mode",
                     "equal values",
-                    "use no random numbers, nothing that a call before has stored, and not self.training",
+                    "do not use random numbers, self.training or anything that an earlier call stored",
                 )
 
 

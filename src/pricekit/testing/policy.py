@@ -40,7 +40,7 @@ def checks() -> Checks:
     return {
         "has defaults, optimizer and schedule": _is_made,
         "defaults are a valid configuration": _defaults,
-        "defaults stay as they are": _stays,
+        "training leaves the defaults unchanged": _stays,
         "every trainable parameter once": _every_parameter,
         "follows training.learning_rate": _follows,
         "optimizer leaves the model as it is": _leaves_model,
@@ -50,7 +50,7 @@ def checks() -> Checks:
         "resuming changes nothing": _resumes,
         "schedule is a number from 0 to 1": partial(_bounded, offset=0),
         "schedule accepts fractional steps": partial(_bounded, offset=0.5),
-        "schedule depends on its arguments alone": _stateless,
+        "schedule depends only on its arguments": _stateless,
         "schedule warms up": _warms_up,
         "schedule ends at its minimum": _ends,
     }

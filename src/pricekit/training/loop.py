@@ -231,20 +231,17 @@ class Session:
             TrainingError: the file cannot be written, or a value is not finite.
             PluginError: a checkpoint cannot store the optimizer's state.
         """
-        try:
-            self._save(name)
-        except (TypeError, ValueError, RuntimeError):  # of a value that no checkpoint can hold
-            with plugin_call("policy", self.config.policy.name, "saving the state of its optimizer"):
-                raise
-
-    def _save(self, name: str) -> None:
         self.check_values()
         if self.processes.main:
             path = self.folder / name
             record = asdict(self.state) | {"seconds": self.elapsed()} | self.stepper.state_dict()
             if name == LAST:
                 keep = self.config.training.keep_checkpoints
-                save_checkpoint(path, self.parts, record, run=self.job.run, keep=keep)
+                try:
+                    save_checkpoint(path, self.parts, record, run=self.job.run, keep=keep)
+                except (TypeError, ValueError, RuntimeError):  # of a value that no checkpoint can hold
+                    with plugin_call("policy", self.config.policy.name, "saving the state of its optimizer"):
+                        raise
             else:
                 del record["history"]
                 save_checkpoint(path, Parts(self.scored_model), record, run=self.job.run)
