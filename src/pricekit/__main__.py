@@ -60,7 +60,8 @@ def _end_without_threads(code: int | str | None) -> None:
         return
     warn_at_end(
         f"the command has finished, but these threads are still running: {', '.join(map(_described, threads))}. "
-        f"The program ends without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with daemon=True"
+        f"The program ends without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with "
+        "daemon=True"
     )
     deadline = time.monotonic() + THREAD_SECONDS
     for thread in threads:

@@ -66,10 +66,10 @@ class Guard:
     One thread at a time computes the columns of a feature, unless it says that it is `parallel`.
 
     In a call that is checked, one row, another each time, is computed alone as well, and then a few rows as a call of
-    their own. The first `CALLS_PER_SIZE` calls of each size (2 to 3 rows, 4 to 7 rows, and so on) are checked, because a
-    feature may be wrong only in larger calls; the very first call is checked most thoroughly. A later call is checked if
-    the checks took at most `CHECKING_SHARE` of the feature's own time, as for most windows of a feature that takes time
-    for each row.
+    their own. The first `CALLS_PER_SIZE` calls of each size (2 to 3 rows, 4 to 7 rows, and so on) are checked, because
+    a feature may be wrong only in larger calls; the very first one is checked most thoroughly. A later call is checked
+    if the checks took at most `CHECKING_SHARE` of the feature's own time, as for most windows of a feature that takes
+    time for each row.
 
     Attributes:
         name: of the feature.
