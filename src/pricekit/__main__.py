@@ -1,10 +1,12 @@
 """The program: `pricekit`, `python -m pricekit`, and `torchrun -m pricekit`."""
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
@@ -58,10 +60,12 @@ def _end_without_threads(code: int | str | None) -> None:
     time.sleep(1)
     if not (threads := _running_threads()):
         return
+    running = Counter(map(_described, threads))
+    listed = ", ".join(one + f" × {count}" * (count > 1) for one, count in running.items())
     warn_at_end(
-        f"the command has finished, but these threads are still running: {', '.join(map(_described, threads))}. "
-        f"The program ends without them in {THREAD_SECONDS} seconds. A plugin must end its threads, or start them with "
-        "daemon=True"
+        "the command has finished, but threads of a plugin are still running. It must end them, or start them with "
+        f"daemon=True. The program ends without them in {THREAD_SECONDS} seconds, with exit code "
+        f"{PLUGIN_FAILED}: {listed}"
     )
     deadline = time.monotonic() + THREAD_SECONDS
     for thread in threads:
@@ -73,7 +77,9 @@ def _end_without_threads(code: int | str | None) -> None:
 def _described(thread: threading.Thread) -> str:
     function = getattr(thread, "_target", None) or thread.run
     code = getattr(function, "__code__", None)
-    return f"'{thread.name}'" + (f" ({function.__qualname__} in {code.co_filename})" if code else "")
+    return f"'{re.sub(r'-[0-9]+', '', thread.name)}'" + (
+        f" ({function.__qualname__} in {code.co_filename})" if code else ""
+    )
 
 
 def _leave(code: int) -> NoReturn:

@@ -107,7 +107,7 @@ def test_a_plugin_is_tried_on_the_rows_of_a_table(pricekit, brittle):
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (("quick", "--table", "shop.csv"), 2, "the checks of a policy read no table; leave it out"),
+        (("quick", "--table", "shop.csv"), 2, "no check of this kind (policy) reads a table; leave it out"),
         (("fast15", "--price", "eur"), 2, "price is an option for reading a table, but no table is given"),
         (("fast15", "--table", "gone.csv"), 1, "gone.csv"),
         (("fast15", "--table", "shop.csv", "--text", "titel"), 1, "titel"),

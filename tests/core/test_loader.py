@@ -115,6 +115,7 @@ WRONG = {
     "a wrong name": DECORATED.replace('"squares"', '"Squared Error"'),
     "a function": "from pricekit import plugin\n@plugin.feature('mine')\ndef mine(table): pass\n",
     "no name": "from pricekit import plugin\n@plugin.feature\nclass Mine(plugin.Feature): pass\n",
+    "no name in brackets": "from pricekit import plugin\n@plugin.feature()\nclass Mine(plugin.Feature): pass\n",
     "empty parentheses": "from pricekit import plugin\n@plugin.engine()\nclass Mine(plugin.Engine): pass\n",
     "another kind": "from pricekit import plugin\n@plugin.loss('mine')\nclass Mine(plugin.Feature): pass\n",
     "two kinds": "from pricekit import plugin\n@plugin.engine('mine')\nclass Mine(plugin.Loss): pass\n",

@@ -215,7 +215,7 @@ def _rows_for(entries: list[Entry], table: str | None, reading: dict[str, Any]) 
     if not any(entry.kind in KINDS_OF_ROWS for entry in entries):
         kinds = " and ".join(sorted({entry.kind for entry in entries}))
         raise ConfigError(
-            f"the checks of a {kinds} read no table; leave it out. It is for a {', '.join(KINDS_OF_ROWS)}",
+            f"no check of this kind ({kinds}) reads a table; leave it out. These kinds do: {', '.join(KINDS_OF_ROWS)}",
             parameters=("table",),
         )
     import pricekit as pk

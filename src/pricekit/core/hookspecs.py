@@ -53,7 +53,7 @@ NAMED = "pricekit_plugin"
 
 
 def _named(kind: str, name: str) -> Callable[[_Class], _Class]:
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not name:
         raise PluginError(
             f'the decorator of a {kind} needs a name: write @plugin.{kind}("name") above the class'
         )
@@ -71,13 +71,13 @@ def _named(kind: str, name: str) -> Callable[[_Class], _Class]:
     return note
 
 
-def feature(name: str) -> Callable[[_Class], _Class]:
+def feature(name: str = "") -> Callable[[_Class], _Class]:
     """Register the class below as a feature; the first line of its docstring is the summary.
 
     It registers the classes of a plugin file, and of the module that an entry point names.
 
     Args:
-        name: in lower case with hyphens.
+        name: required, in lower case with hyphens.
 
     Example:
         >>> from pricekit import plugin
@@ -91,11 +91,11 @@ def feature(name: str) -> Callable[[_Class], _Class]:
     return _named("feature", name)
 
 
-def backbone(name: str) -> Callable[[_Class], _Class]:
+def backbone(name: str = "") -> Callable[[_Class], _Class]:
     """Register the class below as a backbone, as `feature` does.
 
     Args:
-        name: in lower case with hyphens.
+        name: required, in lower case with hyphens.
 
     Example:
         >>> from pricekit import plugin
@@ -107,11 +107,11 @@ def backbone(name: str) -> Callable[[_Class], _Class]:
     return _named("backbone", name)
 
 
-def loss(name: str) -> Callable[[_Class], _Class]:
+def loss(name: str = "") -> Callable[[_Class], _Class]:
     """Register the class below as a loss, as `feature` does.
 
     Args:
-        name: in lower case with hyphens.
+        name: required, in lower case with hyphens.
 
     Example:
         >>> from pricekit import plugin
@@ -124,11 +124,11 @@ def loss(name: str) -> Callable[[_Class], _Class]:
     return _named("loss", name)
 
 
-def policy(name: str) -> Callable[[_Class], _Class]:
+def policy(name: str = "") -> Callable[[_Class], _Class]:
     """Register the class below as a policy, as `feature` does.
 
     Args:
-        name: in lower case with hyphens.
+        name: required, in lower case with hyphens.
 
     Example:
         >>> from pricekit import plugin
@@ -140,11 +140,11 @@ def policy(name: str) -> Callable[[_Class], _Class]:
     return _named("policy", name)
 
 
-def engine(name: str) -> Callable[[_Class], _Class]:
+def engine(name: str = "") -> Callable[[_Class], _Class]:
     """Register the class below as an engine, as `feature` does.
 
     Args:
-        name: in lower case with hyphens.
+        name: required, in lower case with hyphens.
 
     Example:
         >>> from pricekit import plugin
