@@ -15,6 +15,7 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HELD_OUT, read_held_out
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, read_frame
+from pricekit.text.normal import normal_text
 
 CELLS = st.sampled_from(["", "tea", "a\nb", "name", "x: y", "stars:", "\n", " mild \n"]).map(
     lambda cell: cell if cell.strip() else ""
@@ -37,7 +38,8 @@ def test_texts_are_divided_into_the_cells_that_they_were_joined_from(given_cells
     names = ("name", "notes", "stars")
     table = read_frame(pd.DataFrame(given_cells, columns=names), Columns(names, None, None))
     found = cells_of(table.text.tolist(), names)
-    assert pd.DataFrame(found).to_numpy().tolist() == [list(cells) for cells in given_cells]
+    expected = [list(map(normal_text, cells)) for cells in given_cells]
+    assert pd.DataFrame(found).to_numpy().tolist() == expected
 
 
 def test_held_out_rows_of_several_columns_have_the_prices_of_their_run(tmp_path, logged):

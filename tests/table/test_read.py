@@ -27,6 +27,7 @@ from pricekit.table import (
     read_table,
     write_rejected,
 )
+from pricekit.text.normal import normal_text
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 DEFAULT = Columns()
@@ -67,7 +68,8 @@ def test_any_text_survives_the_file(tmp_path: Path, suffix: str, texts: list[str
     numbers = [str(i) for i in range(len(texts))]
     path = save(tmp_path / f"t.{suffix}", {"sample_id": numbers, "catalog_content": texts})
     table = read_table(path, Columns(price=None), notices=silent)
-    assert table.text.tolist() == texts
+    assert table.frame["catalog_content"].tolist() == texts
+    assert table.text.tolist() == list(map(normal_text, texts))
     assert table.ids.tolist() == numbers
     assert table.price is None
     assert table.text.dtype == "str"
@@ -416,7 +418,8 @@ def test_any_line_end_is_accepted(tmp_path: Path, end: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(f'catalog_content,price{end}"a{end}b",1{end}{end}c,2'.encode())
     table = read_table(path, Columns(id=None), notices=silent)
-    assert table.text.tolist() == [f"a{end}b", "c"]
+    assert table.frame["catalog_content"].tolist() == [f"a{end}b", "c"]
+    assert table.text.tolist() == ["a\nb", "c"]
 
 
 @pytest.mark.parametrize("suffix", ["CSV", "Tsv", "PQ", "NDJSON"])

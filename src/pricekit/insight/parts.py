@@ -148,11 +148,8 @@ class Cells:
         if single and columns.text[0] not in table.frame:  # the text was read from other columns
             table = replace(table, frame=table.frame.assign(**{columns.text[0]: table.text}))
         self._table, self._columns, self._others = table, columns, tuple(others)
-        self._texts = (
-            {columns.text[0]: table.text.tolist()}
-            if single
-            else {name: texts_of(table.frame[name]) for name in columns.text}
-        )
+        names = columns.text[:1] if single else columns.text
+        self._texts = {name: texts_of(table.frame[name]) for name in names}
 
     def __len__(self) -> int:
         return len(self._table)
@@ -242,7 +239,7 @@ def joined_texts(texts: Mapping[str, Sequence[str]]) -> pd.Series:
 
 
 def texts_of(cells: pd.Series) -> list[str]:
-    """Return the cells of a text column as models read them."""
+    """Return the cells of a text column as they are written."""
     texts: list[str] = as_model_text(pa.array(cells, from_pandas=True)).to_pylist()
     return texts
 

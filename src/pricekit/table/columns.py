@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.table import MAX_TEXT_CHARS
+from pricekit.text.normal import normal_texts
 from pricekit.wording import shorten
 
 _NULLABLE = {
@@ -314,10 +315,14 @@ def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
 
 
 def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: ReadWarnings) -> pa.Array:
-    """Join columns into one text per row: a line "name: cell" for each cell that is not blank."""
-    if len(columns) == 1:
-        return columns[0]
-    lines = [_labelled(name, cells) for name, cells in zip(names, columns, strict=True)]
+    """Return the text of each row as models read it: a line "name: cell" for each cell that is not blank.
+
+    A single column has no labels. Each cell is in the form of `normal_text`.
+    """
+    cells = [normal_texts(as_model_text(column)) for column in columns]
+    if len(cells) == 1:
+        return cells[0]
+    lines = [_labelled(name, each) for name, each in zip(names, cells, strict=True)]
     joined = pc.binary_join_element_wise(*lines, pa.scalar("", pa.large_string()))
     return clean(pc.utf8_slice_codeunits(joined, 1), read_warnings)
 
@@ -325,7 +330,7 @@ def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: 
 def _labelled(name: str, cells: pa.Array) -> pa.Array:
     # Each line begins with its preceding line break. Nulls for blank cells would be shorter, but pyarrow's join with
     # null_handling="skip" loses rows of nulls only.
-    blank = pc.equal(pc.utf8_trim_whitespace(cells), "")
+    blank = pc.equal(cells, "")
     label = pa.scalar(f"\n{name}: ", pa.large_string())
     line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
     return pc.if_else(blank, pa.scalar("", pa.large_string()), line)

@@ -25,7 +25,6 @@ from pricekit.table.columns import (
     ReadWarnings,
     as_frame,
     as_ids,
-    as_model_text,
     clean,
     flat,
     is_text,
@@ -373,7 +372,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
     arrays = {
         name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
     }
-    text = join_text(columns.text, [as_model_text(arrays[name]) for name in columns.text], read_warnings)
+    text = join_text(columns.text, [arrays[name] for name in columns.text], read_warnings)
     rows = np.arange(start, start + len(raw.columns), dtype=np.int64)
     return Table(
         ids=pd.Series(rows, name="row") if columns.id is None else as_ids(columns.id, arrays[columns.id]),
@@ -391,6 +390,7 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
     """Return a table with one text column called `name`, without prices, with row numbers as ids.
 
     NUL bytes are removed and texts are cut to `MAX_TEXT_CHARS` characters, as `read_table` does; a warning counts both.
+    The text is in the form of `normal_text`; the frame has it as it is written.
 
     Args:
         texts: strings, (N,): a list, a numpy array, or a pandas, Arrow or polars column.
@@ -414,12 +414,13 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
             type=type(cells[wrong]).__name__,
         )
     read_warnings = ReadWarnings()
-    column = pd.array(clean(text_array(cells), read_warnings), dtype="str")
+    column = clean(text_array(cells), read_warnings)
     for sentence in read_warnings.sentences("the texts"):
         logger.warning(sentence)
-    text = pd.Series(column, name="text")
+    text = pd.Series(pd.array(join_text([name], [column], read_warnings), dtype="str"), name="text")
     rows = np.arange(len(text), dtype=np.int64)
-    return Table(pd.Series(rows, name="row"), text, None, text.to_frame(name), rows=rows)
+    written = pd.Series(pd.array(column, dtype="str"), name=name)
+    return Table(pd.Series(rows, name="row"), text, None, written.to_frame(), rows=rows)
 
 
 def _cells(texts: Any) -> list[Any]:

@@ -1,0 +1,134 @@
+"""One form for texts that look equal: NFC, one kind of space, no format characters, ASCII digits.
+
+Tables from spreadsheets and web pages have no-break and double spaces, full-width or Persian digits, letters that are
+followed by their accents (NFD), and zero-width characters. Every text is brought into one form when it is read, before
+features, tokens, near-duplicates and comparables see it.
+
+- Unicode's canonical composition, NFC (Unicode Standard Annex 15).
+- Characters of the category Cf (format) are removed.
+- Decimal digits of all scripts (category Nd) become ASCII digits.
+- Spaces, tabs and their kin become one space; those at the ends of a line are removed. Lines stay.
+
+Of ASCII texts, only spaces and the ends of lines change.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+
+from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of
+
+_FEW = 32
+"""Texts up to which Python is faster than numpy."""
+
+_BLANKS = re.compile(r"[ \t\v\f\x1c-\x1f]+")
+_ODD_BLANKS = re.compile(r"  |[\t\v\f\r\x1c-\x1f]|(?: (?:\n|\Z))|(?:(?:\A|\n) )")
+_BREAK = ord("\n")
+
+
+class _Characters(dict[int, str]):
+    """A table for `str.translate`, filled as characters come."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        digit = unicodedata.decimal(character, None)
+        category = unicodedata.category(character)
+        plain = character
+        if digit is not None:
+            plain = str(digit)
+        elif category == "Cf":
+            plain = ""
+        elif category in ("Zl", "Zp"):
+            plain = "\n"
+        elif category == "Zs" or character == "\x85":
+            plain = " "
+        self[code] = plain
+        return plain
+
+
+_CHARACTERS = _Characters()
+_KNOWN, _ODD = 1, 2
+_kind = np.zeros(0x110000, np.uint8)
+"""Of the characters that occurred, `_KNOWN`, and `_ODD` if a text with one may change."""
+
+
+def normal_text(text: str) -> str:
+    """Return a text in the one form of texts that look equal; it is itself its own form.
+
+    Example:
+        >>> normal_text("Te\\u0301  vert\\u00a0: \\uff12\\u200b kg "), normal_text("USB 3.0")
+        ('Té vert : 2 kg', 'USB 3.0')
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.translate(_CHARACTERS))
+    if not _ODD_BLANKS.search(text):
+        return text
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(_BLANKS.sub(" ", line).strip(" ") for line in lines)
+
+
+def normal_texts(texts: Strings) -> Strings:
+    """Return texts, (N,) large strings without nulls, each as `normal_text` returns it.
+
+    Only texts that may change are looked at one by one.
+    """
+    if len(texts) <= _FEW:
+        written = texts.to_pylist()
+        plain = list(map(normal_text, written))
+        return texts if plain == written else pa.array(plain, pa.large_string())
+    offset, data = bytes_of(texts)
+    odd = _rows_of(offset, np.concatenate([_odd_blanks(data, offset), _odd_characters(data)]))
+    if not len(odd):
+        return texts
+    changed = pa.array(map(normal_text, texts.take(pa.array(odd)).to_pylist()), pa.large_string())
+    place = np.arange(len(texts))
+    place[odd] = len(texts) + np.arange(len(odd))
+    return pa.concat_arrays([texts, changed]).take(pa.array(place))
+
+
+def _rows_of(offset: Ints, position: Ints) -> Ints:
+    """Return the texts in which some bytes are, ascending, of texts that begin and end at `offset`, (N + 1,)."""
+    return np.unique(np.searchsorted(offset, position, side="right") - 1)
+
+
+def _odd_blanks(data: Bytes, offset: Ints) -> Ints:
+    """Return where bytes of N texts are blanks that may change: all but line breaks and single spaces between words."""
+    blank = data <= ord(" ")
+    pair = np.flatnonzero(blank[1:] & blank[:-1])
+    pair = pair[(data[pair] != _BREAK) | (data[pair + 1] != _BREAK)]
+    control = np.flatnonzero((data - np.uint8(ord("\t")) < ord(" ") - ord("\t")) & (data != _BREAK))
+    filled = np.flatnonzero(np.diff(offset))
+    ends = np.concatenate([offset[filled], offset[filled + 1] - 1])
+    return np.concatenate([pair, control, ends[data[ends] == ord(" ")]])
+
+
+def _odd_characters(data: Bytes) -> Ints:
+    """Return where characters beyond ASCII are that may change."""
+    start = np.flatnonzero(data >= 0xC0)
+    if not len(start):
+        return start
+    padded = np.append(data, np.zeros(3, np.uint8))
+    lead = data[start].astype(np.int32)
+    code = np.where(lead >= 0xF0, lead & 0x07, np.where(lead >= 0xE0, lead & 0x0F, lead & 0x1F))
+    for place, least in ((1, 0xC0), (2, 0xE0), (3, 0xF0)):
+        code = np.where(lead >= least, code << 6 | (padded[start + place] & 0x3F), code)
+    kinds = _kind[code]
+    if not kinds.all():
+        for new in np.unique(code[kinds == 0]).tolist():
+            _kind[new] = _KNOWN | (_ODD if _may_change(chr(new)) else 0)
+        kinds = _kind[code]
+    return start[kinds & _ODD > 0]
+
+
+def _may_change(character: str) -> bool:
+    """Return whether a text with a character may change: it does itself, or may join the character before it."""
+    plain = unicodedata.normalize("NFC", _CHARACTERS[ord(character)])
+    joins = unicodedata.combining(character) or unicodedata.category(character)[0] == "M"
+    hangul = (
+        "\u1160" <= character <= "\u11ff"
+    )  # vowels and final consonants that compose with what precedes them
+    return plain != character or bool(joins) or hangul
