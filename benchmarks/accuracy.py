@@ -5,7 +5,7 @@
     python benchmarks/accuracy.py cv/bag cv/minilm
 
 All folders must use the same table, --folds and --seed. The peers are fitted on the training rows of the same folds,
-and select their settings on them. Peers with features use `optimized22` and `numbers` like the models, fitted on those
+and select their settings on them. Peers with features use `optimized22` and `columns` like the models, fitted on those
 rows. Means and standard deviations are over the folds. With several folders, the last line is their ensemble, as from
 `pricekit ensemble`: weights fitted on the other folds predict each fold.
 """
@@ -97,7 +97,7 @@ def _peers(rows: HeldOut, *, minilm: bool) -> dict[str, Peer]:
 
     def with_features(train: np.ndarray, held: np.ndarray) -> np.ndarray:
         tables = [table_of_texts(of(part)) for part in (train, held)]
-        fitted, _ = fit_features(["optimized22", "numbers"], {}, tables[0])
+        fitted, _ = fit_features(["optimized22", "columns"], {}, tables[0])
         features = fitted.transform(tables[0]), fitted.transform(tables[1])
         return peers.svd_lightgbm(of(train), price[train], of(held), features)
 

@@ -9,7 +9,6 @@ def pricekit_register_features(register: Register) -> None:
     for size, name in ((15, "Fast15"), (20, "Balanced20"), (22, "Optimized22"), (25, "Ultra25")):
         register(name.lower(), f"pricekit.features.catalog:{name}", f"{size} features of catalogue text")
     others = {
-        "numbers": ("numbers:Numbers", "labelled numbers, such as 'year: 2004'"),
         "columns": ("cells:CellNumbers", "numbers and amounts in any column, such as 3 x 200 g"),
         "trees": (
             "trees:Trees",

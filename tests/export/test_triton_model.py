@@ -160,7 +160,7 @@ def test_every_column_is_an_input(log, pricekit, catalog, tmp_path):
         "--text",
         "catalog_content,grams",
         "--set",
-        'features=["numbers"]',
+        'features=["columns"]',
         "--set",
         "training.epochs=1",
         *("--no-refit", "--set", "backbone.buckets=64", "--set", "backbone.width=8"),

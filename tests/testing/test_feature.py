@@ -10,7 +10,6 @@ import pytest
 
 from pricekit.features import catalog
 from pricekit.features.neighbours import Neighbours
-from pricekit.features.numbers import Numbers
 from pricekit.plugin import Columns, read_frame
 from pricekit.testing import CheckFailed, check_feature
 from tests.features import mistakes
@@ -217,7 +216,6 @@ def each(**features):
         "balanced20",
         "optimized22",
         "ultra25",
-        "numbers",
         "blind",
         "uses_price",
         "continues",
@@ -245,7 +243,6 @@ def each(**features):
         balanced20=catalog.Balanced20,
         optimized22=catalog.Optimized22,
         ultra25=catalog.Ultra25,
-        numbers=lambda: Numbers(Numbers.Options(columns=2)),
         neighbours=lambda: Neighbours(Neighbours.Options(k=2)),
         right=Right,
         blind=Blind,

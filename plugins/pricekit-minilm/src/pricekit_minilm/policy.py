@@ -20,7 +20,7 @@ class MiniLM(Policy):
     defaults: Mapping[str, Any] = MappingProxyType(
         {
             "backbone": {"name": "minilm", "pooling": "lead"},
-            "features": ["optimized22", "numbers"],
+            "features": ["optimized22", "columns"],
             "loss": {"name": "smape"},
             "head": {
                 "widths": [128],
