@@ -41,6 +41,19 @@ def test_other_texts_stay_as_they_are(text):
     assert normal_text(text) == text
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("123\u202f456\u202f789,5 km", "123456789,5 km"),
+        ("1\u00a0500 W, 12\u00a05 cm, 12\u00a01500", "1500 W, 12 5 cm, 12 1500"),
+        ("iPhone 12 128 GB", "iPhone 12 128 GB"),
+        ("۱\u00a0۲۳۴", "1234"),
+    ],
+)
+def test_a_space_between_groups_of_digits_separates_thousands(written, expected):
+    assert normal_text(written) == expected
+
+
 @given(st.lists(TEXTS, min_size=1, max_size=50))
 def test_many_texts_become_what_each_becomes_alone(texts):
     many = (texts * 40)[:40]

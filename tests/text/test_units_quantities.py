@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.text.labelled_lines import join_texts
+from pricekit.text.numbers import marks_code, plain_bytes, read_numbers
 from pricekit.text.units import KINDS, MOST_TOTAL, measure, totals
-from pricekit.text.written import marks_code, plain_bytes, read_numbers
 
 
 def amounts(cells: list[str]) -> list[tuple[str, float, float]]:

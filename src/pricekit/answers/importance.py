@@ -33,6 +33,7 @@ from pricekit.options import ImportanceOptions, columns_over, refuse_reading_opt
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
+from pricekit.table.formats import cells_of
 from pricekit.wording import counted, printable, shorten
 
 SHOWN = 15
@@ -246,32 +247,6 @@ def table_of(rows: HeldOut, columns: Columns) -> Table:
         rows=rows.rows,
         weight=rows.weight,
     )
-
-
-def cells_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Divide texts that consist of lines "column: cell" into the cells of their columns; "" for a blank cell.
-
-    Args:
-        texts: as the table reader joins several text columns, (N,).
-        names: the columns, in their order.
-
-    Example:
-        >>> cells_of(["name: Tea\\nnotes: Mild\\nFresh"], ["name", "category", "notes"])
-        {'name': ['Tea'], 'category': [''], 'notes': ['Mild\\nFresh']}
-    """
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    for text in texts:
-        cells: dict[str, list[str]] = {name: [] for name in names}
-        left, current = list(names), names[0]
-        for line in text.split("\n"):
-            begun = next((name for name in left if line.startswith(f"{name}: ")), None)
-            if begun is not None:
-                left, current = left[left.index(begun) + 1 :], begun
-                line = line.removeprefix(f"{begun}: ")
-            cells[current].append(line)
-        for name, lines in cells.items():
-            columns[name].append("\n".join(lines))
-    return columns
 
 
 @dataclass(frozen=True)

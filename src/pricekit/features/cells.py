@@ -39,8 +39,8 @@ from pricekit.text.labelled_lines import (
     shared,
     slices,
 )
+from pricekit.text.numbers import marks_code, plain_bytes, read_numbers
 from pricekit.text.units import NONE, Totals, measure, totals
-from pricekit.text.written import marks_code, plain_bytes, read_numbers
 from pricekit.wording import counted
 
 LABEL_BYTES = 80
@@ -211,7 +211,7 @@ class Column:
     Attributes:
         label: the name of the column; "" for text before the first label.
         share: the share of texts that have the cell.
-        dot_groups, comma_groups: see `written.marks_code`.
+        dot_groups, comma_groups: see `numbers.marks_code`.
         places: how many numbers of a cell are read, at most `PLACES`.
         measured: cells state amounts with units.
         cells: frequent whole cells, most frequent first.

@@ -24,6 +24,7 @@ from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import rows_read
 from pricekit.table import Columns, Table
+from pricekit.table.table import Formats
 from pricekit.text.tokens import Tokens, WordCache, encode, pad_rows
 from pricekit.wording import shorten
 
@@ -139,7 +140,12 @@ class Preprocessor:
         `portable` leaves out what only this machine can use, see `FittedFeatures.to_json`.
         """
         record = {
-            "columns": {"text": self.columns.text, "price": self.columns.price, "id": self.columns.id},
+            "columns": {
+                "text": self.columns.text,
+                "price": self.columns.price,
+                "id": self.columns.id,
+                "formats": (self.columns.formats or Formats()).model_dump(),
+            },
             "max_length": self.max_length,
             "pad_id": self.pad_id,
             "facts_first": self.facts_first,
@@ -184,6 +190,7 @@ class _ColumnNames(BaseModel):
     text: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS)
     price: _Name | None
     id: _Name | None
+    formats: Formats
 
 
 class _Feature(BaseModel):
@@ -228,6 +235,7 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
         raise BundleError(
             f"{where}: tokenizer.json or preprocess.json is damaged{reason}; train or export it again"
         ) from None
-    columns = Columns(record.columns.text, record.columns.price, record.columns.id)
+    named = record.columns
+    columns = Columns(named.text, named.price, named.id, formats=named.formats)
     features = FittedFeatures.from_json([dict(part) for part in record.features], files)
     return Preprocessor(columns, tokenizer, record.max_length, record.pad_id, features, record.facts_first)

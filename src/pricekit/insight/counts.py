@@ -16,7 +16,7 @@ from pricekit.features.fit import some_rows
 from pricekit.features.preprocess import Preprocessor
 from pricekit.insight.domain import Domain, vectors_of
 from pricekit.insight.fields import BRAND, TEXT_FIELDS, Documents, brands_of, documents_of, fields_of
-from pricekit.insight.parts import joined_texts, texts_of
+from pricekit.insight.parts import formats_of, joined_texts, texts_of
 from pricekit.insight.sketch import (
     BINS,
     HASHES,
@@ -112,7 +112,8 @@ def read_rows(
     table, count = _drawn(tables, size)
     if missing:  # of all text columns, those are empty
         frame = table.frame.reindex(columns=[*table.frame, *missing], fill_value="")
-        text = joined_texts({name: texts_of(frame[name]) for name in columns.text})
+        texts = {name: texts_of(frame[name]) for name in columns.text}
+        text = joined_texts(texts, formats_of(frame, columns))
         table = replace(table, frame=frame, text=text)
     lacking = (*missing, *(name for name in others if name not in names))
     return ComparedRows(table, count, lacking, bool(present))

@@ -15,7 +15,9 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.table import Columns, Table
-from pricekit.table.columns import ReadWarnings, as_model_text, join_text
+from pricekit.table.columns import ReadWarnings, as_model_text
+from pricekit.table.formats import join_text
+from pricekit.table.table import ColumnFormat
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
 _BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")
@@ -150,6 +152,7 @@ class Cells:
         self._table, self._columns, self._others = table, columns, tuple(others)
         names = columns.text[:1] if single else columns.text
         self._texts = {name: texts_of(table.frame[name]) for name in names}
+        self._formats = formats_of(table.frame[list(names)], columns)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -196,7 +199,7 @@ class Cells:
             if places:
                 frame[name] = _changed(frame[name], list(places), texts.get(name))
         changed = replace(taken, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
-        return replace(changed, text=joined_texts(texts))
+        return replace(changed, text=joined_texts(texts, self._formats))
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -223,19 +226,30 @@ class Cells:
         if column not in self._texts:
             return changed
         texts = [self._texts[column][donor] for donor in donors.tolist()]
-        return replace(changed, text=joined_texts(self._texts | {column: texts}))
+        return replace(changed, text=joined_texts(self._texts | {column: texts}, self._formats))
 
     def with_texts(self, texts: Sequence[str]) -> Table:
         """Return all rows with other texts, (N,), for a model of a single text column."""
         (name,) = self._texts
         frame = self._table.frame.assign(**{name: pd.array(texts, dtype="str")})
-        return replace(self._table, frame=frame, text=joined_texts({name: texts}))
+        return replace(self._table, frame=frame, text=joined_texts({name: texts}, self._formats))
 
 
-def joined_texts(texts: Mapping[str, Sequence[str]]) -> pd.Series:
-    """Return the texts of a model, (N,), from those of its columns."""
+def formats_of(frame: pd.DataFrame, columns: Columns) -> dict[str, ColumnFormat]:
+    """Return the formats of the columns of a frame that are text; numbers are written in one way."""
+    known = {} if columns.formats is None else columns.formats.columns
+    return {
+        name: form
+        for name, form in known.items()
+        if name in frame and isinstance(frame[name].dtype, pd.StringDtype)
+    }
+
+
+def joined_texts(texts: Mapping[str, Sequence[str]], formats: Mapping[str, ColumnFormat]) -> pd.Series:
+    """Return the texts of a model, (N,), from those of its columns; see `formats_of`."""
     columns = [pa.array(cells, pa.large_string()) for cells in texts.values()]
-    return pd.Series(pd.array(join_text(list(texts), columns, ReadWarnings()), dtype="str"), name="text")
+    joined = join_text(list(texts), columns, formats, ReadWarnings())
+    return pd.Series(pd.array(joined, dtype="str"), name="text")
 
 
 def texts_of(cells: pd.Series) -> list[str]:

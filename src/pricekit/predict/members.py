@@ -19,6 +19,7 @@ from pricekit.predict.engines import open_engine
 from pricekit.predict.keys import Trust
 from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.table import Columns, Table, TableSource, check_labelled, is_frame, read_frame, table_of_texts
+from pricekit.table.formats import cells_of
 from pricekit.table.source import ArrowStream
 
 Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray | Sequence[str]"
@@ -32,11 +33,14 @@ def table_of(rows: Rows, columns: Columns) -> Table:
     columns = replace(columns, price=None)
     if is_frame(rows):
         return read_frame(cast(TableSource, rows), columns)
-    table = table_of_texts(cast(Sequence[str], rows), columns.text[0])
-    check_labelled(table.text.tolist(), columns)
-    if len(columns.text) > 1:  # no column has the cells of one of them
-        table = replace(table, frame=table.frame[[]])
-    return table
+    name = columns.text[0]
+    table = table_of_texts(cast(Sequence[str], rows), name)
+    written = table.frame[name].tolist()
+    check_labelled(written, columns)
+    if len(columns.text) > 1:
+        return read_frame(pd.DataFrame(cells_of(written, columns.text)), columns)
+    has_numbers = columns.formats is not None and columns.formats.columns[name].kind == "number"
+    return read_frame(table.frame, columns) if has_numbers else table
 
 
 @dataclass(frozen=True)

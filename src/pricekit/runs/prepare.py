@@ -425,7 +425,7 @@ def fit_parts(setup: Setup, sample: Sample, known: Mapping[str, np.ndarray], cac
     with plugin_call("backbone", config.backbone.name, "making its tokenizer"):
         tokenizer = backbone.tokenizer(train.text.tolist())
         architecture = backbone.architecture(tokenizer)
-    columns = replace(columns_of(config), id_required=False)
+    columns = replace(columns_of(config), id_required=False, formats=train.formats)
     features, out_of_fold = fit_features(
         config.features,
         config.feature_options,

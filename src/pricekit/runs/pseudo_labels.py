@@ -73,7 +73,7 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
             "pseudo-labels need unpriced tables and a teacher that prices their rows; set both or neither",
             parameters=("unpriced", "teacher"),
         )
-    columns = columns_of(config)
+    columns = columns_of(config, split.train.formats)
     teachers = [load_model(path) for path in source.teachers]
     for path, teacher in zip(source.teachers, teachers, strict=True):
         require_same_currency(split.train.currency, teacher.currency, f"of the teacher {path}")

@@ -16,8 +16,8 @@ import pandas as pd
 
 from pricekit.errors import TrainingError
 from pricekit.io.files import write_parquet
-from pricekit.io.record import check_intact
-from pricekit.table.table import texts_in_parts
+from pricekit.io.record import check_intact, read_intact
+from pricekit.table.table import Formats, texts_in_parts
 
 SEEN = "seen.parquet"
 
@@ -100,8 +100,19 @@ def earlier_texts(init: str | None, resumed: Iterable[Path]) -> Seen | None:
         return None
     if begun := [folder for folder in resumed if (folder / SEEN).is_file()]:
         return read_seen(begun[0])
-    members = sorted((Path(init) / "members").glob("*"))
-    return read_seen(members[0] if members else Path(init)).as_earlier()
+    return read_seen(_run_of(Path(init))).as_earlier()
+
+
+def earlier_formats(init: str | None) -> Formats | None:
+    """Return how the table of the run to continue from writes its columns; None without one."""
+    if init is None:
+        return None
+    return Formats.model_validate(read_intact(_run_of(Path(init)), "preprocess.json")["columns"]["formats"])
+
+
+def _run_of(init: Path) -> Path:
+    """Return the folder of a run, or of the first member of an ensemble: all were trained on the same rows."""
+    return min((init / "members").glob("*"), default=init)
 
 
 def write_seen(folder: Path, seen: Seen) -> None:

@@ -17,7 +17,7 @@ from pricekit.evaluation.duplicates import find_duplicates, joined_groups, split
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.runs.seen import Seen, earlier_texts
+from pricekit.runs.seen import Seen, earlier_formats, earlier_texts
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -30,7 +30,7 @@ from pricekit.table import (
 )
 from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
-from pricekit.table.table import texts_in_parts
+from pricekit.table.table import Formats, texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text.likeness import equal_texts
 from pricekit.wording import counted
@@ -133,10 +133,10 @@ def digest_of(*parts: Table) -> str:
     return digest.hexdigest()
 
 
-def columns_of(config: RunConfig) -> Columns:
-    """Return the columns of the table that training reads."""
-    named = config.columns.id
-    return Columns(tuple(config.columns.text), config.columns.price, named or Columns().id, named is not None)
+def columns_of(config: RunConfig, formats: Formats | None = None) -> Columns:
+    """Return the columns of the table that training reads, with known formats or those that the table decides."""
+    text, price, named = tuple(config.columns.text), config.columns.price, config.columns.id
+    return Columns(text, price, named or Columns().id, named is not None, formats)
 
 
 def load_split(
@@ -161,7 +161,7 @@ def load_split(
     """
     if source.split is not None:
         return source.split
-    table, rejected = load_rows(source, config, folder)
+    table, rejected = load_rows(source, config, folder, earlier_formats(config.init))
     leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
@@ -171,7 +171,7 @@ def load_split(
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
-    valid, more = _read(source.valid, source, config, folder)
+    valid, more = _read(source.valid, source, config, folder, table.formats)
     require_same_currency(table.currency, valid.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
@@ -215,10 +215,13 @@ def _log_split(split: Split) -> None:
     logger.info(f"{part} of {len(train) + len(valid):,} rows are held out to validate on{more}")
 
 
-def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> tuple[Table, pd.DataFrame]:
+def load_rows(
+    source: Source, config: RunConfig, folder: Path | None = None, formats: Formats | None = None
+) -> tuple[Table, pd.DataFrame]:
     """Read the table of a source; return its usable rows and the rejected ones.
 
-    The texts of a large table are stored in a file in `folder`, unless it is None.
+    The texts of a large table are stored in a file in `folder`, unless it is None. The table decides how its columns
+    are written, unless an earlier run has decided the `formats`.
 
     Raises:
         DataError: the table cannot be read, or too few rows are usable.
@@ -230,7 +233,7 @@ def load_rows(source: Source, config: RunConfig, folder: Path | None = None) -> 
             "group and time both decide which rows are held out; name one of them",
             parameters=("group", "time"),
         )
-    table, rejected = _read(source.table, source, config, folder)
+    table, rejected = _read(source.table, source, config, folder, formats)
     table = with_row_info(table, None, columns.group, columns.time)
     if len(table) < MIN_ROWS:
         raise DataError(
@@ -301,12 +304,12 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(
-    table: TableSource, source: Source, config: RunConfig, folder: Path | None
+    table: TableSource, source: Source, config: RunConfig, folder: Path | None, formats: Formats | None
 ) -> tuple[Table, pd.DataFrame]:
     with progress(f"reading {source_name(table)}", 1):
         usable, rejected = read_usable(
             table,
-            columns_of(config),
+            columns_of(config, formats),
             limit=config.limit,
             read_options=source.read_options,
             folder=folder,

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.table import MAX_TEXT_CHARS
-from pricekit.text.normal import normal_texts
 from pricekit.wording import shorten
 
 _NULLABLE = {
@@ -49,6 +48,30 @@ class RawChunk:
 
 
 @dataclass
+class Contradictions:
+    """The cells of a column that contradict its format.
+
+    Attributes:
+        filled: cells that are not blank.
+        unreadable: cells that are no numbers, and count as missing.
+        other_mark: numbers that show the other decimal mark, and are read with it.
+        example: the first of these cells.
+        row: its number, from 0.
+    """
+
+    filled: int = 0
+    unreadable: int = 0
+    other_mark: int = 0
+    example: str = ""
+    row: int = 0
+
+    @property
+    def count(self) -> int:
+        """All of these cells."""
+        return self.unreadable + self.other_mark
+
+
+@dataclass
 class ReadWarnings:
     """The repairs made while a table was read.
 
@@ -66,6 +89,7 @@ class ReadWarnings:
         new_key_rows: JSON objects with keys that the first chunk lacks.
         first_new_key: the first such key.
         duplicate_names: column names that the header has more than once.
+        contradictions: cells that contradict the formats of their columns, by column.
     """
 
     ragged: int = 0
@@ -81,6 +105,7 @@ class ReadWarnings:
     new_key_rows: int = 0
     first_new_key: str = ""
     duplicate_names: tuple[str, ...] = ()
+    contradictions: dict[str, Contradictions] = field(default_factory=dict)
 
     def sentences(self, name: str) -> list[str]:
         """Return one sentence for each kind of repair; `name` is that of the table."""
@@ -118,6 +143,14 @@ class ReadWarnings:
             yield f"cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}."
         if self.not_utf8:
             yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
+        for column, cells in self.contradictions.items():
+            if cells.count:
+                yield (
+                    f"cells of the column {shorten(column)!r} that contradict the training table: "
+                    f"{cells.unreadable:,} are no numbers and count as missing, {cells.other_mark:,} show another "
+                    f"decimal mark and are read with it. The first is {shorten(cells.example)!r} in row "
+                    f"{cells.row:,}, counted from 0."
+                )
 
 
 @contextmanager
@@ -168,6 +201,11 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether a column of this Arrow type contains text."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether a column of this Arrow type contains numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def keeps_type(kind: pa.DataType) -> bool:
@@ -312,25 +350,3 @@ def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
         read_warnings.cut_cells += pc.sum(pc.greater(pc.utf8_length(cells), MAX_TEXT_CHARS)).as_py()
         cells = pc.utf8_slice_codeunits(cells, 0, MAX_TEXT_CHARS)
     return cells
-
-
-def join_text(names: Sequence[str], columns: Sequence[pa.Array], read_warnings: ReadWarnings) -> pa.Array:
-    """Return the text of each row as models read it: a line "name: cell" for each cell that is not blank.
-
-    A single column has no labels. Each cell is in the form of `normal_text`.
-    """
-    cells = [normal_texts(as_model_text(column)) for column in columns]
-    if len(cells) == 1:
-        return cells[0]
-    lines = [_labelled(name, each) for name, each in zip(names, cells, strict=True)]
-    joined = pc.binary_join_element_wise(*lines, pa.scalar("", pa.large_string()))
-    return clean(pc.utf8_slice_codeunits(joined, 1), read_warnings)
-
-
-def _labelled(name: str, cells: pa.Array) -> pa.Array:
-    # Each line begins with its preceding line break. Nulls for blank cells would be shorter, but pyarrow's join with
-    # null_handling="skip" loses rows of nulls only.
-    blank = pc.equal(cells, "")
-    label = pa.scalar(f"\n{name}: ", pa.large_string())
-    line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
-    return pc.if_else(blank, pa.scalar("", pa.large_string()), line)

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
-from pricekit.table.columns import ReadWarnings, as_text, flat, readable
+from pricekit.table.columns import ReadWarnings, as_text, flat, is_numeric, readable
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
-from pricekit.table.price_columns import is_numeric
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.table.columns import as_text
+from pricekit.table.columns import as_text, is_numeric
 from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.source import ReadOptions
@@ -254,11 +254,6 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
 
 def _count(cells: pa.Array, pattern: str) -> int:
     return int(_matches(cells, pattern).sum())
-
-
-def is_numeric(kind: pa.DataType) -> bool:
-    """Return whether a column of this Arrow type contains numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:

@@ -5,6 +5,7 @@ Training and prediction both read tables only by this module.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,6 @@ from pricekit.table.columns import (
     clean,
     flat,
     is_text,
-    join_text,
     keeps_type,
     readable,
     text_array,
@@ -36,6 +36,7 @@ from pricekit.table.columns import (
     unreadable_values,
 )
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
+from pricekit.table.formats import FormatEvidence, check_formats, join_text
 from pricekit.table.guess import describe_guess, guess_columns
 from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
 from pricekit.table.source import (
@@ -46,7 +47,7 @@ from pricekit.table.source import (
     no_rows,
     open_table,
 )
-from pricekit.table.table import RAGGED, Columns, Notices, Table, concat_tables
+from pricekit.table.table import RAGGED, Columns, Formats, Notices, Table, concat_tables
 from pricekit.wording import did_you_mean, nearest, shorten
 
 _SHOWN_COLUMNS = 30
@@ -163,7 +164,8 @@ def iter_with_facts(
     else:
         check_width(file, first, read_warnings)
     columns = resolve(file, first.columns.column_names, columns, notices)
-    facts = Facts(file, columns, _prices(file, priced, columns, read_options, notices))
+    columns, prices = _decided(file, priced, columns, read_options, notices)
+    facts = Facts(file, columns, prices)
     return _tables(facts, chunks, read_warnings, notices), facts
 
 
@@ -174,6 +176,7 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     if file.origin.num_rows:
         return read_table(file, columns)
     chunk = RawChunk(no_cells(file.origin.schema), None, 0)
+    columns = replace(columns, formats=columns.formats or Formats())
     return next(_tables(Facts(file, columns, PriceFormat()), [chunk], ReadWarnings(), logger.debug))
 
 
@@ -249,22 +252,29 @@ def _limited(
                 return
 
 
-def _prices(
+def _decided(
     file: OpenedTable,
     raws: Iterable[RawChunk],
     columns: Columns,
     read_options: ReadOptions,
     notices: Notices,
-) -> PriceFormat | None:
-    """Determine the format of a table's prices, and report it."""
-    if columns.price is None:
-        return None
-    name = columns.price
-    with readable(file.name, name):
-        prices = price_format((flat(raw.columns.column(name)) for raw in raws), read_options)
-    if description := describe_prices(prices):
-        notices(f"{file.name}: {description}")
-    return prices
+) -> tuple[Columns, PriceFormat | None]:
+    """Determine the formats of a table's columns, unless they are known, and of its prices, and report the latter.
+
+    All cells of a column decide. A table that is not in memory is read once for both.
+    """
+    evidence = FormatEvidence(file.name, columns.text if columns.formats is None else ())
+    prices, name = None, columns.price
+    if name is not None:
+        with readable(file.name, name):
+            prices = price_format((flat(part.column(name)) for part in evidence.add(raws)), read_options)
+        if description := describe_prices(prices):
+            notices(f"{file.name}: {description}")
+    elif columns.formats is None:
+        deque(evidence.add(raws), 0)
+    if columns.formats is None:
+        columns = replace(columns, formats=evidence.formats())
+    return columns, prices
 
 
 def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Notices) -> Columns:
@@ -353,6 +363,7 @@ def _tables(
             if keeps_type(kind) and not is_text(kind):  # ids in other chunks would not become text
                 reason = ValueError("times before the year 1 or after 9999")
                 raise unreadable_values(file.name, id_name, reason)
+        check_formats(file.name, facts.columns, read_warnings)
         yield table
         start += len(table)
     for sentence in read_warnings.sentences(file.name):
@@ -372,7 +383,9 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
     arrays = {
         name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
     }
-    text = join_text(columns.text, [arrays[name] for name in columns.text], read_warnings)
+    assert columns.formats is not None
+    cells = [arrays[name] for name in columns.text]
+    text = join_text(columns.text, cells, columns.formats.columns, read_warnings, start)
     rows = np.arange(start, start + len(raw.columns), dtype=np.int64)
     return Table(
         ids=pd.Series(rows, name="row") if columns.id is None else as_ids(columns.id, arrays[columns.id]),
@@ -383,6 +396,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
         rows=rows,
         position=raw.position,
         currency=None if prices is None else prices.currency,
+        formats=columns.formats,
     )
 
 
@@ -417,7 +431,7 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
     column = clean(text_array(cells), read_warnings)
     for sentence in read_warnings.sentences("the texts"):
         logger.warning(sentence)
-    text = pd.Series(pd.array(join_text([name], [column], read_warnings), dtype="str"), name="text")
+    text = pd.Series(pd.array(join_text([name], [column], {}, read_warnings), dtype="str"), name="text")
     rows = np.arange(len(text), dtype=np.int64)
     written = pd.Series(pd.array(column, dtype="str"), name=name)
     return Table(pd.Series(rows, name="row"), text, None, written.to_frame(), rows=rows)

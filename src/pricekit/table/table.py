@@ -8,13 +8,14 @@ it in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
 
 from pricekit.io.mapped import map_file, release_pages, scratch_file
 
@@ -46,6 +47,39 @@ Notices = Callable[[str], None]
 """Receives one sentence at a time that the user should read."""
 
 
+MOST_WORDS, LONGEST_WORD = 20, 60
+
+
+class ColumnFormat(BaseModel):
+    """How the cells of a column are written.
+
+    Attributes:
+        kind: "number": each cell is one number, perhaps with a unit; "text": anything.
+        decimal: the decimal mark of numbers that do not show theirs.
+        words: cells of a column of numbers that are none, and stay as they are.
+        reason: why.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["text", "number"] = "text"
+    decimal: Literal[".", ","] = "."
+    words: tuple[str, ...] = Field((), max_length=MOST_WORDS)
+    reason: str = Field("", max_length=200)
+
+
+class Formats(BaseModel):
+    """What the training decided about the columns of its table.
+
+    Attributes:
+        columns: the formats of the text columns.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: dict[str, ColumnFormat] = {}
+
+
 @dataclass(frozen=True)
 class Columns:
     """The roles of a table's columns.
@@ -55,6 +89,7 @@ class Columns:
         price: the price column; None reads no prices.
         id: the id column; None numbers the rows from 0.
         id_required: the user named this id column, so a table without it is an error.
+        formats: how the training table writes its columns; None: a table that is read decides.
 
     Example:
         >>> from pricekit import Columns
@@ -66,6 +101,7 @@ class Columns:
     price: str | None = "price"
     id: str | None = "sample_id"
     id_required: bool = False
+    formats: Formats | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.text, str):
@@ -89,6 +125,7 @@ class Table:
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
         currency: the currency of the prices; None if no price shows one.
+        formats: how its columns are written.
         cluster: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
@@ -112,6 +149,7 @@ class Table:
     rows: np.ndarray | None = None
     position: int = 0
     currency: str | None = None
+    formats: Formats | None = None
     cluster: np.ndarray | None = None
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
@@ -190,6 +228,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         rows=np.concatenate([table.row_numbers for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
+        formats=tables[0].formats,
         cluster=_joined_groups(tables, "cluster"),
         weight=_joined(tables, "weight", 1.0),
         group=_joined_groups(tables, "group"),

@@ -7,7 +7,8 @@ features, tokens, near-duplicates and comparables see it.
 - Unicode's canonical composition, NFC (Unicode Standard Annex 15).
 - Characters of the category Cf (format) are removed.
 - Decimal digits of all scripts (category Nd) become ASCII digits.
-- Spaces, tabs and their kin become one space; those at the ends of a line are removed. Lines stay.
+- A space that breaks no line, or a thin one, between groups of three digits is removed: it separates thousands.
+- Other spaces, tabs and their kin become one space; those at the ends of a line are removed. Lines stay.
 
 Of ASCII texts, only spaces and the ends of lines change.
 """
@@ -25,6 +26,8 @@ from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of
 _FEW = 32
 """Texts up to which Python is faster than numpy."""
 
+_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)")
+_BETWEEN_GROUPS = re.compile("[\u00a0\u2009\u202f]")
 _BLANKS = re.compile(r"[ \t\v\f\x1c-\x1f]+")
 _ODD_BLANKS = re.compile(r"  |[\t\v\f\r\x1c-\x1f]|(?: (?:\n|\Z))|(?:(?:\A|\n) )")
 _BREAK = ord("\n")
@@ -60,10 +63,11 @@ def normal_text(text: str) -> str:
     """Return a text in the one form of texts that look equal; it is itself its own form.
 
     Example:
-        >>> normal_text("Te\\u0301  vert\\u00a0: \\uff12\\u200b kg "), normal_text("USB 3.0")
-        ('Té vert : 2 kg', 'USB 3.0')
+        >>> [normal_text(text) for text in ("Te\\u0301  vert\\u00a0: \\uff12 kg ", "1\\u00a0500 W", "USB 3.0")]
+        ['Té vert : 2 kg', '1500 W', 'USB 3.0']
     """
     if not text.isascii():
+        text = _GROUPS.sub(lambda number: _BETWEEN_GROUPS.sub("", number[0]), text)
         text = unicodedata.normalize("NFC", text.translate(_CHARACTERS))
     if not _ODD_BLANKS.search(text):
         return text

@@ -24,7 +24,7 @@ from pricekit.text.labelled_lines import (
     numpy_of,
     slices,
 )
-from pricekit.text.written import Numbers
+from pricekit.text.numbers import Numbers
 
 COMMON = {
     "none": "",
@@ -205,8 +205,8 @@ def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
     """Read the units of numbers.
 
     Args:
-        plain: of `written.plain_bytes`.
-        numbers: of `written.read_numbers`.
+        plain: of `numbers.plain_bytes`.
+        numbers: of `numbers.read_numbers`.
         end: of the cells, int64 (C,).
     """
     beyond = np.concatenate([plain, np.zeros(4, np.uint8)])

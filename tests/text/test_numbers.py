@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.text.labelled_lines import join_texts
-from pricekit.text.written import marks_code, parse, plain_bytes, read_numbers
+from pricekit.text.numbers import marks_code, parse, plain_bytes, read_numbers
 
 
 def numbers_of(cells: list[str], *, dot: bool = False, comma: bool = True) -> list[list[float]]:

@@ -1,6 +1,7 @@
-"""Numbers as people write them: "123 456 km", "1.234,50", "2.0 l / 163 hp", "1 1/2", "20 x 30 cm".
+"""Numbers as people write them: "123 456 km", "1.234,50", "1,20,000", "1e+05", "2.0 l / 163 hp", "1 1/2", "20 x 30 cm".
 
-All cells are read together, on their bytes, so that many cells are fast and one cell gives the same result alone.
+`read_number` reads a cell that is one number. `read_numbers` reads all numbers of many cells together, on their bytes,
+so that many cells are fast and one cell gives the same result alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ MOST_RUNS = 24
 _UNIT_BYTES = 16
 """A number and its unit may stand alone in a cell: at most this many bytes follow."""
 
+MOST_POWER_DIGITS = 2
+
 MOST_DIGITS = 15
 """A longer run of digits is a code."""
 
@@ -50,8 +53,10 @@ _ODD = {
     "’": b"\x01\x01\x01",
 }
 _GROUPED = re.compile(
-    r"(?P<whole>[1-9][0-9]{0,2}(?P<sign>[,. ']|\x01+)[0-9]{3}(?:(?P=sign)[0-9]{3})*)(?:(?P<mark>[.,])(?P<rest>[0-9]+))?"
+    r"(?P<whole>[1-9][0-9]{0,2}(?P<sign>[,. ']|\x01+)(?:[0-9]{3}(?:(?P=sign)[0-9]{3})*|(?:[0-9]{2}(?P=sign))+[0-9]{3}))"
+    r"(?:(?P<mark>[.,])(?P<rest>[0-9]+))?"
 )
+"""Groups of three digits, or as in India: "1,20,000"."""
 _DECIMAL = re.compile(r"(?P<whole>[0-9]+)(?P<mark>[.,])(?P<rest>[0-9]+)")
 _SHARES = (2, 3, 4, 5, 8, 16)
 _SPACE, _DOT, _COMMA, _DASH, _SLASH = map(ord, " .,-/")
@@ -134,7 +139,7 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
     numbers = numbers.take(np.argsort(numbers.start, kind="stable"))
     numbers = numbers.take(np.isfinite(numbers.value))
     numbers.value[_behind(_DASH, plain, numbers, start)] *= -1  # the dash of "10-20" is no sign
-    return _with_fractions(plain, numbers)
+    return _with_fractions(plain, _with_powers(plain, numbers))
 
 
 def _runs(plain: Bytes, start: Ints, end: Ints) -> Numbers:
@@ -243,6 +248,32 @@ def _groups(match: re.Match[str], dot_groups: bool, comma_groups: bool) -> bool:
     return {".": dot_groups, ",": comma_groups}.get(match["sign"], True)
 
 
+def _with_powers(plain: Bytes, numbers: Numbers) -> Numbers:
+    """Read "1e+05" and "2.5e3" as one number each; "1E5" may be a code."""
+    if len(numbers) < 2:
+        return numbers
+    beyond = np.append(plain, np.zeros(2, np.uint8))
+    value, start, end, cell = numbers.value, numbers.start, numbers.end, numbers.cell
+    power = np.flatnonzero(((beyond[end[:-1]] | 0x20) == ord("e")) & (cell[1:] == cell[:-1]))
+    sign = beyond[end[power] + 1]
+    signed = (sign == ord("+")) | (sign == _DASH)
+    power, sign = (each[signed | (value[power] % 1 != 0)] for each in (power, sign))
+    signed = (sign == ord("+")) | (sign == _DASH)
+    digits = end[power + 1] - start[power + 1]
+    fits = (
+        (start[power + 1] == end[power] + 1 + signed)
+        & (digits <= MOST_POWER_DIGITS)
+        & (value[power + 1] % 1 == 0)
+    )
+    power, sign = power[fits], sign[fits]
+    value, end = value.copy(), end.copy()
+    value[power] *= 10.0 ** np.where(sign == _DASH, -value[power + 1], value[power + 1])
+    end[power] = end[power + 1]
+    kept = np.ones(len(numbers), bool)
+    kept[power + 1] = False
+    return Numbers(cell, start, end, value).take(kept)
+
+
 def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
     """Read "3/4" and "1 1/2" as one number each; "1/2/2013" is a date."""
     if len(numbers) < 2:
@@ -271,3 +302,137 @@ def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
     start[mixed] = start[mixed - 1]
     dropped[mixed - 1] = True
     return Numbers(cell, start, end, value).take(~dropped)
+
+
+MULTIPLIERS = {
+    name: power
+    for power, names in {
+        2: "hundred",
+        3: "k thousand tsd tys tis mila тыс тис ribu rb nghìn ngàn",
+        5: "lakh lakhs lac lacs",
+        6: "million millions mio mln millionen juta jt triệu",
+        7: "crore crores cr",
+        9: "billion billions mrd mld milliarde milliarden miliar tỷ",
+    }.items()
+    for name in names.split()
+}
+"""Powers of ten by their words, in lower case."""
+
+_ONE_NUMBER = re.compile(
+    r"(?P<sign>[-+]?) ?"
+    r"(?P<digits>[0-9]{1,3}(?P<gap>[ '])[0-9]{3}(?:(?P=gap)[0-9]{3})*(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)*|[.,][0-9]+)"
+    r"(?:[eE](?P<power>[-+]?[0-9]{1,2})(?![0-9.,])|\.(?![^ ]))?"
+    r"(?P<unit>(?: ?[^\W\d_]| ?[%°\"″'′²³])[^0-9]*[23²³]?)?"
+)
+_WORD = re.compile(r"[^\W\d_]+(?![^\W_])\.?")
+_TO_ASCII = str.maketrans({"’": "'", "−": "-", "–": "-"})
+LONGEST_UNIT = 16
+"""Characters behind a number that may be its unit."""
+_MOST_ZEROS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class OneNumber:
+    """A cell that is one number, perhaps with a unit.
+
+    Attributes:
+        negative: it is below 0.
+        digits: with their marks: digits, "." and "," only.
+        mark: the decimal mark that the number itself shows, else "".
+        either: "." or "," if that precedes the last three digits, and may be a decimal mark or separate thousands.
+        power: the power of ten that multiplies the number.
+        unit: what follows the number, "" if nothing does.
+    """
+
+    negative: bool
+    digits: str
+    mark: str
+    either: str
+    power: int
+    unit: str
+
+    def written(self, decimal: str) -> str:
+        """Return the number in the one way in which equal numbers are written, and its unit behind a space.
+
+        Args:
+            decimal: the decimal mark of the column, "." or ",", unless the number itself shows another.
+
+        Example:
+            >>> [read_number(cell).written(".") for cell in ("2011.0", "2,011", "2.011e3", "1,20,000km", "-0.50")]
+            ['2011', '2011', '2011', '120000 km', '-0.5']
+        """
+        whole, _, rest = self.digits.partition(self.mark or decimal)
+        digits = re.sub("[.,]", "", whole) + rest
+        point = len(digits) - len(rest) + self.power
+        digits = "0" * -min(point, 0) + digits + "0" * (point - len(digits))
+        point = max(point, 0)
+        plain, rest = digits[:point].lstrip("0") or "0", digits[point:].rstrip("0")
+        number = f"{plain}.{rest}" if rest else plain
+        sign = "-" if self.negative and number != "0" else ""
+        return f"{sign}{number} {self.unit}" if self.unit else sign + number
+
+
+@lru_cache(maxsize=1 << 16)
+def read_number(cell: str) -> OneNumber | None:
+    """Return the number of a cell that is one number, perhaps with a unit; None for any other cell.
+
+    Args:
+        cell: in the form of `normal_text`.
+
+    Example:
+        >>> read_number("1.234 km"), read_number("2 x 4"), read_number("1E5")
+        (OneNumber(negative=False, digits='1.234', mark='', either='.', power=0, unit='km'), None, None)
+    """
+    match = _ONE_NUMBER.fullmatch(cell.translate(_TO_ASCII))
+    if match is None:
+        return None
+    digits, power, unit = (
+        re.sub("[ ']", "", match["digits"]),
+        match["power"] or "",
+        (match["unit"] or "").strip(" "),
+    )
+    marks = marks_of(digits)
+    is_code = power.isdigit() and digits.isdigit()  # 1E5
+    if marks is None or is_code or len(unit) > LONGEST_UNIT:
+        return None
+    if power and marks[1]:
+        marks = marks[1], ""  # programs write powers, and no thousands
+    times = int(power or 0)
+    if (word := _WORD.match(unit)) and word[0].strip(".").lower() in MULTIPLIERS:
+        times += MULTIPLIERS[word[0].strip(".").lower()]
+        unit = unit[word.end() :]
+    if abs(times) > _MOST_ZEROS:
+        return None
+    return OneNumber(match["sign"] == "-", digits, *marks, times, unit.strip(" ."))
+
+
+def marks_of(digits: str) -> tuple[str, str] | None:
+    """Return the decimal mark that a number shows, and its ambiguous mark, each "" if there is none.
+
+    None if it is no number, such as "1.2.3".
+
+    Example:
+        >>> marks_of("1.234,5"), marks_of("1,234"), marks_of("1,20,000"), marks_of("12.05.2013")
+        ((',', ''), ('', ','), ('.', ''), None)
+    """
+    points, commas = digits.count("."), digits.count(",")
+    if not points and not commas:
+        return "", ""
+    if points and commas:
+        mark = max(".,", key=digits.rfind)
+        whole = digits.partition(mark)[0]
+        grouped = digits.count(mark) == 1 and _in_groups(whole, "," if mark == "." else ".")
+        return (mark, "") if grouped else None
+    mark = "." if points else ","
+    if points + commas > 1:
+        return ("," if points else ".", "") if _in_groups(digits, mark) else None
+    whole, _, rest = digits.partition(mark)
+    either = len(rest) == 3 and 1 <= len(whole) <= 3 and whole[0] != "0"
+    return ("", mark) if either else (mark, "")
+
+
+def _in_groups(digits: str, mark: str) -> bool:
+    """Return whether digits are grouped: three in the last group, two (as in India) or three in the others."""
+    first, *groups = digits.split(mark)
+    lengths = [len(group) for group in groups]
+    return lengths[-1:] == [3] and 1 <= len(first) <= 3 and len({*lengths[:-1]}) <= 1 and {*lengths} <= {2, 3}
