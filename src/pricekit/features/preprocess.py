@@ -203,7 +203,7 @@ class _Feature(BaseModel):
     assets: dict[str, str] = Field({}, max_length=MOST_ASSETS, description="the file of each asset")
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
     """The contents of preprocess.json."""
 
     columns: _ColumnNames
@@ -225,7 +225,7 @@ def load_preprocessor(files: Mapping[str, bytes], where: Path) -> Preprocessor:
         PluginError: a feature plugin is not installed.
     """
     try:
-        record = _Record.model_validate(json.loads(files["preprocess.json"]))
+        record = Record.model_validate(json.loads(files["preprocess.json"]))
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
     except BaseException as error:  # the tokenizers library raises bare Exceptions, and panics
         if not (isinstance(error, Exception) or is_panic(error)):

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from pricekit.config.settings import MAX_LENGTH
 from pricekit.errors import BundleError
 from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
-from pricekit.features.preprocess import LARGEST_ID
+from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, LARGEST_ID
 from pricekit.wording import shorten
 
 MOST_BYTES = 16 << 30
@@ -102,6 +102,24 @@ def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
     check.limit(sum(map(len, tokenizers)), TOKENIZERS_BYTES, "bytes in its tokenizers")
     for content in tokenizers:
         check_tokenizer(content, where)
+
+
+def check_preprocessor(files: Mapping[str, bytes], where: str) -> None:
+    """Check the files of a preprocessor, as a bundle would hold them, before a model is trained with it.
+
+    Args:
+        files: their contents by name, and those of its assets.
+        where: names the model in errors.
+
+    Raises:
+        BundleError: a limit is exceeded.
+    """
+    names = {name: name for name in FILES_OF_PREPROCESSOR}
+    check_sizes({name: len(content) for name, content in files.items()}, [names], where)
+    check_json(files["preprocess.json"], "preprocess.json", where)
+    check_tokenizer(files["tokenizer.json"], where)
+    fields = sum(check_graph(files[name], f"{where}: {name}") for name in graphs_among(files))
+    _Check(where).limit(fields, GRAPHS_FIELDS, "fields in its graphs")
 
 
 def _distinct(members: Sequence[Mapping[str, bytes]], name: str) -> list[bytes]:

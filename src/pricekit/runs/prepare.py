@@ -24,11 +24,18 @@ from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, Loss, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import Entry
-from pricekit.errors import ConfigError, DataError, PluginError, TrainingError
+from pricekit.errors import (
+    BundleError,
+    ConfigError,
+    DataError,
+    PluginError,
+    TrainingError,
+    first_invalid_field,
+)
 from pricekit.features.assets import assets_in
 from pricekit.features.fit import Sample, fit_features, some_rows, too_slow
 from pricekit.features.fitted import FittedFeatures
-from pricekit.features.preprocess import Preprocessor, without_price
+from pricekit.features.preprocess import Preprocessor, Record, without_price
 from pricekit.features.repeated import check_after_fit
 from pricekit.io.digests import unlist_files, write_listed
 from pricekit.io.files import write_atomically, write_json, write_parquet, write_text
@@ -39,6 +46,7 @@ from pricekit.io.record import REFIT, advance_to, begin, check_intact, read_inta
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.losses import undeclared_aim
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
+from pricekit.predict.limits import check_preprocessor
 from pricekit.runs.folder import (
     BACKBONE,
     FINISHED,
@@ -136,6 +144,19 @@ def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:
             column=names[column],
             row=row,
         )
+
+
+def check_storable(preprocessor: Preprocessor) -> None:
+    """Raise TrainingError if no bundle could hold what was fitted; the graph is only known after the training."""
+    files = {name: text.encode() for name, text in preprocessor.files(portable=True).items()}
+    try:
+        check_preprocessor(files | preprocessor.features.assets(), "it")
+        Record.model_validate_json(files["preprocess.json"])
+    except (BundleError, ValueError) as error:
+        raise TrainingError(
+            f"no bundle could hold what this training would store{first_invalid_field(error) or f': {error}'}. Leave "
+            "the cause out of the columns or the features",
+        ) from None
 
 
 ROWS = 8
@@ -612,6 +633,7 @@ def _prepare(part: Pass, feature_limit: float | None, trial: Trial) -> tuple[Pas
             watch=trial.watch,
         )
         if new:
+            check_storable(fitted.preprocessor)
             check_plugins(job)
             begin(part.folder, "run", second=part.first is not None)
             files.publish()

@@ -312,6 +312,10 @@ def batches_by_length(
         start = end
 
 
+LONGEST_WORD = 100
+"""Characters of a token that a tokenizer learns: longer words are Thai or Chinese sentences, or data."""
+
+
 def train_bpe(
     texts: Iterable[str],
     vocab_size: int,
@@ -339,7 +343,11 @@ def train_bpe(
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace() if punctuation else _words()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, min_frequency=2, special_tokens=list(special_tokens), show_progress=False
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=list(special_tokens),
+        show_progress=False,
+        max_token_length=LONGEST_WORD,
     )
     tokenizer.train_from_iterator(texts, trainer)
     if around:
