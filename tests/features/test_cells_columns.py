@@ -11,6 +11,14 @@ TABLE = table_of_texts(
 )
 
 
+def test_words_for_powers_of_ten_count_where_they_are_the_whole_cell() -> None:
+    cells = ["120k", "2 lakh", "1,5 Mio", "3 crore", "14k gold", "500"]
+    table = table_of_texts([f"tea\nsold: {cell}" for cell in cells * 10])
+    feature = CellNumbers(CellNumbers.Options(columns=1))
+    block = feature.transform(table, feature.fit(table))
+    assert block[:6, 0].tolist() == [120_000, 200_000, 1_500_000, 30_000_000, 14, 500]
+
+
 def test_numbers_are_columns_by_position_and_in_a_common_measure() -> None:
     state = FEATURE.fit(TABLE)
     found = FEATURE.transform(table_of_texts(["car\nengine: 2.0 l / 100 hp\nmileage: 123 456 km"]), state)

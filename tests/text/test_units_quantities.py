@@ -14,11 +14,9 @@ from pricekit.text.units import KINDS, MOST_TOTAL, measure, totals
 def amounts(cells: list[str]) -> list[tuple[str, float, float]]:
     """Return class, amount and packs of each cell; no cell is empty."""
     texts = join_texts(pa.array(cells, pa.large_string()))
-    plain, end = plain_bytes(texts.data), texts.offset[1:] - 1
-    numbers = read_numbers(
-        plain, texts.offset[:-1], end, np.full(len(cells), marks_code(dot=False, comma=True), np.int8)
-    )
-    total = totals(numbers, measure(plain, numbers, end), len(cells))
+    plain, start, end = plain_bytes(texts.data), texts.offset[:-1], texts.offset[1:] - 1
+    numbers = read_numbers(plain, start, end, np.full(len(cells), marks_code(dot=False, comma=True), np.int8))
+    total = totals(numbers, measure(plain, numbers, start, end), len(cells))
     kinds = [KINDS[kind] for kind in total.kind]
     return list(zip(kinds, total.amount.tolist(), total.pack.tolist(), strict=True))
 

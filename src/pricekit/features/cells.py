@@ -367,7 +367,7 @@ def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Val
     numbers = read_numbers(plain, start[filled], end[filled], codes[filled % max(len(labels), 1)])
     place = numbers.place
     numbers = replace(numbers, cell=filled[numbers.cell])
-    measures = measure(plain, numbers, end)
+    measures = measure(plain, numbers, start, end)
     number, unit = np.full((len(start), PLACES), np.nan), np.zeros((len(start), PLACES), np.int8)
     kept = np.flatnonzero(place < PLACES)
     at = numbers.cell[kept], place[kept]

@@ -266,8 +266,10 @@ def _with_powers(plain: Bytes, numbers: Numbers) -> Numbers:
         & (value[power + 1] % 1 == 0)
     )
     power, sign = power[fits], sign[fits]
+    exponent = np.where(sign == _DASH, -value[power + 1], value[power + 1]).astype(int).tolist()
+    exact = [float(f"{number!r}e{of}") for number, of in zip(value[power].tolist(), exponent, strict=True)]
     value, end = value.copy(), end.copy()
-    value[power] *= 10.0 ** np.where(sign == _DASH, -value[power + 1], value[power + 1])
+    value[power] = exact
     end[power] = end[power + 1]
     kept = np.ones(len(numbers), bool)
     kept[power + 1] = False

@@ -24,7 +24,7 @@ from pricekit.text.labelled_lines import (
     numpy_of,
     slices,
 )
-from pricekit.text.numbers import Numbers
+from pricekit.text.numbers import MULTIPLIERS, Numbers
 
 COMMON = {
     "none": "",
@@ -150,6 +150,7 @@ class UnitTable:
 
 
 look_up = UnitTable(SPELLINGS)
+_look_up_multiplier = UnitTable({word: (NONE, 10.0**power) for word, power in MULTIPLIERS.items()})
 
 MOST_TOTAL = 1e12
 """Larger amounts, in the common measure, are cut."""
@@ -201,17 +202,20 @@ class Totals:
     pack: Floats
 
 
-def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
+def measure(plain: Bytes, numbers: Numbers, start: Ints, end: Ints) -> Measures:
     """Read the units of numbers.
+
+    A cell that is a number and a word of `MULTIPLIERS`, such as "120k", has no unit; its size is that of the word.
 
     Args:
         plain: of `numbers.plain_bytes`.
         numbers: of `numbers.read_numbers`.
+        start: of the cells, int64 (C,).
         end: of the cells, int64 (C,).
     """
     beyond = np.concatenate([plain, np.zeros(4, np.uint8)])
     limit = end[numbers.cell]
-    kind, size, behind = _units(beyond, numbers, limit)
+    kind, size, behind = _units(beyond, numbers, start[numbers.cell], limit)
     times = _times(beyond, numbers, behind)
     for _ in range(2):  # "20 x 30 x 5 cm": the unit belongs to all three
         before = np.flatnonzero(times[:-1] & (kind[:-1] == NONE) & (kind[1:] == LENGTH))
@@ -219,7 +223,7 @@ def measure(plain: Bytes, numbers: Numbers, end: Ints) -> Measures:
     return Measures(kind, size, times, _packs(plain, numbers))
 
 
-def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[Codes, Floats, Ints]:
+def _units(beyond: Bytes, numbers: Numbers, begin: Ints, limit: Ints) -> tuple[Codes, Floats, Ints]:
     """Return class and size of the word behind each number, and where it ends; a word that is no unit has length 0."""
     stops = np.flatnonzero(~_LETTERS[beyond])
 
@@ -244,6 +248,9 @@ def _units(beyond: Bytes, numbers: Numbers, limit: Ints) -> tuple[Codes, Floats,
     digit = (beyond[end[inches]] == ord(" ")) & (follows >= ord("0")) & (follows <= ord("9"))
     kind[inches[digit]] = NONE  # "2 in 1"
     size[kind == NONE] = 1.0
+    whole = np.flatnonzero((kind == NONE) & (numbers.start == begin) & (end == limit) & (end > numbers.end))
+    if len(whole):
+        size[whole] = _look_up_multiplier(words.take(pa.array(whole)))[1]
     return kind, size, np.where(kind == NONE, numbers.end, end)
 
 
