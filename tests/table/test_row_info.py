@@ -82,7 +82,10 @@ def test_numbers_are_times(years):
 def test_ambiguous_dates_are_read_in_the_usual_order_which_is_said(cells, pattern, other, logged):
     times = with_row_info(table_of(day=cells), time="day").time
     assert np.diff(times).tolist() == [86400]
-    assert f"are read as {pattern}, because it is usual with this sign; {other} fits all of them, too" in logged()
+    assert (
+        f"are read as {pattern}, because it is usual with this sign; {other} fits all of them, too"
+        in logged()
+    )
 
 
 def test_whole_numbers_that_are_dates_are_dates():

@@ -37,7 +37,7 @@ from pricekit.table.columns import (
     unreadable_values,
 )
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
-from pricekit.table.guess import describe_guess, guess_columns
+from pricekit.table.guess import describe_guess, guess_columns, with_generated_names
 from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
@@ -195,10 +195,10 @@ def columns_found(
     names = None
     if is_remote(path):
         with suppress(DataError):  # such as a part that ends within the first row
-            file = open_table(path, read_options, logger.debug, whole=False)
+            file = with_generated_names(open_table(path, read_options, logger.debug, whole=False), columns)
             names = _names(file)
     if names is None:
-        file = open_table(path, read_options, logger.debug)
+        file = with_generated_names(open_table(path, read_options, logger.debug), columns)
         names = _names(file)
     return resolve(file, names, columns, logger.debug)
 
@@ -226,7 +226,7 @@ def _open(
     """Open a table, and guess its columns if they are None."""
     file = open_table(source, read_options, notices)
     if columns is not None:
-        return file, columns
+        return with_generated_names(file, columns), columns
     guess = guess_columns(file)
     for sentence in describe_guess(guess):
         logger.info(f"{file.name}: {sentence}")
