@@ -285,12 +285,12 @@ def pretrain(
     from pricekit.runs.chosen_columns import with_columns
     from pricekit.runs.pretraining import pretrain as run
     from pricekit.runs.pretraining import pretraining_of
+    from pricekit.runs.split import Source
 
     paths = tuple(location_of(table, "tables") for table in several(tables))
     target, read_options = path_of(out, "out"), read_options_of(options)
-    named = with_columns(
-        paths[0], read_options, {"text": options["text"], "limit": options["limit"]}, priced=False
-    )
+    first = Source(paths[0], read_options=read_options)
+    named = with_columns(first, {"text": options["text"], "limit": options["limit"]}, priced=False)
     settings = pretraining_of(options | {"text": named["text"]})
     run(paths, settings, target, mode_of(options | {"out": out}), read_options)
     return target

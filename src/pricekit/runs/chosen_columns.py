@@ -10,7 +10,8 @@ from pricekit.errors import DataError
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.io.log import logger
 from pricekit.options import layers_of, names_of
-from pricekit.table import Columns, ReadOptions, TableSource, guess_columns, source_name
+from pricekit.runs.split import Source
+from pricekit.table import Columns, guess_columns
 from pricekit.table.read import column_names
 from pricekit.table.table import DUPLICATE_ID
 from pricekit.wording import shorten
@@ -19,17 +20,14 @@ MOST_ROWS = 100_000
 """Columns are chosen by at most this number of rows, which fit into memory."""
 
 
-def with_columns(
-    table: TableSource, read_options: ReadOptions, options: Mapping[str, Any], *, priced: bool = True
-) -> dict[str, Any]:
+def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = True) -> dict[str, Any]:
     """Return options that also name the columns of a table that neither options nor settings name.
 
     The text is `catalog_content` and the price `price`, if the table has them; otherwise they are those that `check`
     suggests, with the id. A log names them, and the reasons for the columns that are left out.
 
     Args:
-        table: to train on.
-        read_options: how to read it.
+        source: the table to train on.
         options: as of `pricekit.options.config_of`, of something new.
         priced: whether the training needs prices.
 
@@ -41,9 +39,9 @@ def with_columns(
     named = settings.get("columns", {})
     if "init" in settings or not isinstance(named, Mapping):
         return dict(options)
-    usual = Columns()
+    usual, read_options = Columns(), source.read_options
     try:
-        present = column_names(table, read_options)
+        present = column_names(source.opened)
     except DataError:
         return dict(options)  # whoever reads the table says what is wrong with it
     text = names_of(named.get("text"), "text") or [name for name in usual.text if name in present]
@@ -52,22 +50,22 @@ def with_columns(
         return dict(options)
     most = min(options.get("limit") or MOST_ROWS, MOST_ROWS)
     report = profile_table(
-        table, text=text, price=price, id=named.get("id"), read_options=read_options, limit=most
+        source.opened, text=text, price=price, id=named.get("id"), read_options=read_options, limit=most
     )
     chosen: dict[str, Any] = {"price": price or report.price}
     if not text:
         ignored = {named.get("weight")}
-        chosen["text"] = [name for name in report.text or _guessed(table, report) if name not in ignored]
+        chosen["text"] = [name for name in report.text or _guessed(source, report) if name not in ignored]
         all_rows = report.rows < most  # an id that occurs twice would cost rows
         chosen["id"] = report.id if all_rows and DUPLICATE_ID not in report.rejected else None
     chosen = {name: value for name, value in chosen.items() if value and not named.get(name)}
-    _log(source_name(table), report, chosen, headless=report.read_options.names != read_options.names)
+    _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)
     return {**options, **chosen}
 
 
-def _guessed(table: TableSource, report: TableReport) -> tuple[str, ...]:
+def _guessed(source: Source, report: TableReport) -> tuple[str, ...]:
     """Return text columns of which each leaks the price, so that the training says so."""
-    return guess_columns(table, price=report.price, read_options=report.read_options).columns.text
+    return guess_columns(source.opened, price=report.price).columns.text
 
 
 def _log(name: str, report: TableReport, chosen: Mapping[str, Any], *, headless: bool) -> None:

@@ -357,7 +357,7 @@ def config_to_validate(out: Path, source: Source, options: Mapping[str, Any], mo
     """
     folder = to_resume(out, mode, "cross-validation")
     if folder is None:
-        return config_of_folds(with_columns(source.table, source.read_options, options))
+        return config_of_folds(with_columns(source, options))
     config = saved_config(folder / CONFIG, options, "cross-validate again")
     check_intact(folder, [PLAN], "cross-validate again")
     check_tables(source, folder / PLAN)

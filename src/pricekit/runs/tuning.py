@@ -520,7 +520,7 @@ def config_to_search(out: Path, source: Source, options: Mapping[str, Any], mode
     """
     folder = to_resume(out, mode, "search")
     if folder is None:
-        config: RunConfig = config_of(with_columns(source.table, source.read_options, options))
+        config: RunConfig = config_of(with_columns(source, options))
         return config
     return saved_config(folder / START, options, "start again")
 

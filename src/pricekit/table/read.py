@@ -178,7 +178,9 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     return next(_tables(Facts(file, columns, PriceFormat()), [chunk], ReadWarnings(), logger.debug))
 
 
-def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
+def column_names(
+    source: TableSource | OpenedTable, read_options: ReadOptions = DEFAULT_READ_OPTIONS
+) -> list[str]:
     """Return the names of a table's columns, from its beginning; raises DataError."""
     return _names(open_table(source, read_options, logger.debug))
 
