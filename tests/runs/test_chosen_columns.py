@@ -1,5 +1,6 @@
 """Columns that nobody names: training uses those that `check` suggests, and stores them."""
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import pricekit as pk
 from pricekit.config.layers import read_toml
 from pricekit.errors import DataError
+from pricekit.io import storage
 
 TINY = {
     "epochs": 1,
@@ -161,3 +163,22 @@ def test_the_estimator_reads_what_check_suggests(logged):
     assert "picture (addresses of pages or images)" in logged()
     without = rows.assign(picture="", list_price=0.0)
     assert model.predict(without).tolist() == model.predict(rows).tolist()
+
+
+def test_a_chosen_id_may_be_missing_later(table, tmp_path):
+    model = pk.train(table, out=tmp_path / "run", **TINY)
+    later = shop(30, seed=3).drop(columns="sku")
+    assert model.evaluate(later).rows == 30
+    later.to_csv(tmp_path / "later.csv", index=False)
+    model.predict_file(tmp_path / "later.csv", tmp_path / "prices.csv")
+    assert pd.read_csv(tmp_path / "prices.csv").columns[0] == "row"
+
+
+def test_a_remote_table_is_fetched_once(monkeypatch):
+    fetched = []
+    download = storage.download
+    monkeypatch.setattr(storage, "download", lambda *each: (fetched.append(each[0].text), download(*each)))
+    with fsspec.open("memory://chosen/shop.csv", "w") as file:
+        shop().to_csv(file, index=False)
+    pk.train("memory://chosen/shop.csv", **TINY)
+    assert fetched == ["memory://chosen/shop.csv"]
