@@ -187,6 +187,28 @@ FORMATS = [
 ]
 
 
+@given(
+    st.sampled_from(["d.m.yyyy", "yyyy-m-d", "d mmm yyyy", "m/d/yy"]),
+    st.lists(
+        st.builds(
+            lambda day, form: day.strftime(form),
+            st.datetimes(datetime(1960, 1, 1), datetime(2039, 12, 31)),
+            st.sampled_from(
+                ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S,%f", "%Y-%m-%d %H:%M:%S,1234", "%d %b %Y", "%d.%m.%Y", "%x"]
+            ),
+        )
+        | st.text("0123456789.-/: tzTZ,janfeb年月日", max_size=20)
+        | st.text(max_size=30)
+    ),
+)
+def test_a_cell_has_the_same_date_alone_and_among_others(pattern, cells):
+    form = DateFormat(pattern, "en", 1950)
+    times = parse_dates(cells, form)
+    alone = [parse_dates([cell], form).item() for cell in cells]
+    assert np.array_equal(times, np.array(alone, float), equal_nan=True)
+    date_format(cells)
+
+
 def hidden(form):
     """Return what the format does not write of a time."""
     names = {"%H": "hour", "%M": "minute", "%S": "second"}

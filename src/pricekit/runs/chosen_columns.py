@@ -56,7 +56,7 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
     if not text:
         ignored = {named.get("weight")}
         chosen["text"] = [name for name in report.text or _guessed(source, report) if name not in ignored]
-        all_rows = report.rows < most  # an id that occurs twice would cost rows
+        all_rows = report.rows < MOST_ROWS  # an id that occurs twice would cost rows
         chosen["id"] = report.id if all_rows and DUPLICATE_ID not in report.rejected else None
     chosen = {name: value for name, value in chosen.items() if value and not named.get(name)}
     _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)

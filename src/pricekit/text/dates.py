@@ -119,7 +119,7 @@ _REWRITTEN = (
     (rf"(^|\s)(?:{_GLUE})(?:\s|$)", r"\1"),
     (rf"(\s)(?:{_GLUE})(?:\s|$)", r"\1"),
     (r"\sd['’]", " "),
-    (r"(\D),|,(\d{4})\b", r"\1 \2"),
+    (r"(\D),|(\s\d{1,2}),(\d{4})\b", r"\1\2 \3"),
     (r"\s*([-/])\s*", r"\1"),
     (r"\bq([1-4])\b", r"q\1"),
 )  # fmt: skip
@@ -440,9 +440,8 @@ def _patterns(shapes: Counter[str], language: str | None) -> list[str]:
 
 def _orders(shape: str) -> tuple[str, ...]:
     """Return the patterns of a date with 0 for each digit: "00.00.00" gives "d.m.yy", "m.d.yy" and "yy.m.d"."""
-    if not shape:
-        return ()
-    before, *parts, after = re.split(r"(0+|a)", _NAME.sub("a", shape.replace("q0", "q")))
+    before, *parts = re.split(r"(0+|a)", _NAME.sub("a", shape.replace("q0", "q")))
+    after = parts.pop() if parts else before
     kinds, signs = ["0" if part == "00" else part for part in parts[::2]], parts[1::2]
     if before or after or not _SEPARATORS.issuperset(signs):
         return ()
