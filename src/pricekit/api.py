@@ -244,7 +244,7 @@ def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
         from pricekit.runs.tuning import Order, config_to_search
         from pricekit.runs.tuning import tune as run_search
 
-        config = config_to_search(folder, options, mode)
+        config = config_to_search(folder, source, options, mode)
         order = Order(options["folds"], options["trials"], options["processes"], started)
         run_search(source, config, folder, order, mode)
         return owning(Tuning(folder), out)
@@ -282,18 +282,17 @@ def pretrain(
         >>> (weights / "model.safetensors").is_file()
         True
     """
+    from pricekit.runs.chosen_columns import with_columns
     from pricekit.runs.pretraining import pretrain as run
     from pricekit.runs.pretraining import pretraining_of
+    from pricekit.runs.split import Source
 
     paths = tuple(location_of(table, "tables") for table in several(tables))
-    target = path_of(out, "out")
-    run(
-        paths,
-        pretraining_of(options),
-        target,
-        mode_of(options | {"out": out}),
-        read_options_of(options),
-    )
+    target, read_options = path_of(out, "out"), read_options_of(options)
+    first = Source(paths[0], read_options=read_options)
+    named = with_columns(first, {"text": options["text"], "limit": options["limit"]}, priced=False)
+    settings = pretraining_of(options | {"text": named["text"]})
+    run(paths, settings, target, mode_of(options | {"out": out}), read_options)
     return target
 
 

@@ -65,7 +65,9 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Train on rows and prices.
 
         Args:
-            X: (N, K) frame or array, whose columns become labelled lines of one text; or N texts.
+            X: (N, K) frame or array, whose columns become labelled lines of one text; or N texts. Of a frame with
+                words, these are the columns that `pricekit.check` suggests, or those that the setting `columns.text`
+                names.
             y: positive prices, (N,).
             sample_weight: how much each row counts, (N,), at least 0; None: all count equally. A row of weight 2 counts
                 in the loss, the metrics, the trees and the intervals as two rows do, but batches and the split into
@@ -93,7 +95,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         table = pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1)
         run = train(
             table,
-            text=list(names.values()),
+            text=None if _have_words(frame, names) else list(names.values()),
             price=_PRICE,
             weight=_WEIGHT if _WEIGHT in added else None,
             **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
@@ -193,6 +195,11 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
     if isinstance(X, np.ndarray):
         return X.ndim == 1 and all(isinstance(cell, str) for cell in X)
     return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(cell, str) for cell in X)
+
+
+def _have_words(frame: pd.DataFrame, names: Mapping[str, str]) -> bool:
+    """Return whether some of several columns are text, so that columns can be chosen."""
+    return len(names) > 1 and any(pd.api.types.is_string_dtype(frame[name]) for name in frame)
 
 
 def _checked_weights(weights: Any) -> np.ndarray:

@@ -827,7 +827,7 @@ def rows_without_prices(table: Any, columns: Any, options: Mapping[str, Any]) ->
 
 
 def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
-    """Raise DataError if a local file lacks a column that training reads, without an import of torch.
+    """Raise DataError if a local file lacks a column that is named for the training, without an import of torch.
 
     All other problems are left to those who read the file and the options.
 
@@ -835,7 +835,7 @@ def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
         table: as of `pricekit.train`.
         options: of the model; without `resume`, whose run may name the columns.
     """
-    from pricekit.config import RunConfig, merge
+    from pricekit.config import merge
     from pricekit.table import Columns
     from pricekit.table.read import columns_found
 
@@ -846,8 +846,6 @@ def check_columns_soon(table: Any, options: Mapping[str, Any]) -> None:
     named = settings.get("columns", {})
     if not isinstance(named, Mapping):
         return
-    if not {"policy", "init"} & settings.keys():  # these may name columns, too
-        named = RunConfig().columns.model_dump() | dict(named)
     text, price, row_id = names_of(named.get("text"), "text"), named.get("price"), named.get("id")
     try:
         columns_found(path, Columns(tuple(text), price, row_id, row_id is not None), read_options_of(options))

@@ -72,10 +72,25 @@ def test_numbers_are_times(years):
         assert with_row_info(table_of(year=cells), time="year").time.tolist() == years
 
 
-def test_the_month_is_first_if_both_orders_fit(logged):
-    found = with_row_info(table_of(day=["01/02/2024", "01/03/2024"]), time="day").time
-    assert np.diff(found).tolist() == [86400]
-    assert "are read with the month first; write them as 2026-01-31" in logged()
+@pytest.mark.parametrize(
+    ("cells", "pattern", "other"),
+    [
+        (["03/02/2024", "03/03/2024"], "m/d/yyyy", "d/m/yyyy"),
+        (["03.03.2024", "04.03.2024"], "d.m.yyyy", "m.d.yyyy"),
+    ],
+)
+def test_ambiguous_dates_are_read_in_the_usual_order_which_is_said(cells, pattern, other, logged):
+    times = with_row_info(table_of(day=cells), time="day").time
+    assert np.diff(times).tolist() == [86400]
+    assert (
+        f"are read as {pattern}, because it is usual with this sign; {other} fits all of them, too"
+        in logged()
+    )
+
+
+def test_whole_numbers_that_are_dates_are_dates():
+    assert np.diff(with_row_info(table_of(day=[20240131, 20240201]), time="day").time).tolist() == [86400]
+    assert np.diff(with_row_info(table_of(day=[45322, 45323]), time="day").time).tolist() == [1]
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,10 @@ def cli() -> None:
     pricekit export run --out bundle
     pricekit predict bundle new.csv --out prices.csv
 
-    By default, commands read the columns sample_id, catalog_content and price. Use --id, --text and --price to name
-    others. A pricekit.toml file in the current folder can name the table, its columns and settings. Tables, output
-    files and models that are read may also be remote, such as s3://shop/new.csv; "-" is standard input or output.
+    By default, commands read the columns sample_id, catalog_content and price; without them, those that train choose
+    columns as check does. Use --id, --text and --price to name others. A pricekit.toml file in the current folder can
+    name the table, its columns and settings. Tables, output files and models that are read may also be remote, such as
+    s3://shop/new.csv; "-" is standard input or output.
 
     \b
     Exit codes:

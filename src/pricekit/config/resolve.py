@@ -97,6 +97,11 @@ def explain(layers: Iterable[tuple[str, Layer]]) -> list[Setting]:
     return [Setting(path, value, _source(path, origins)) for path, value in leaves(config.model_dump())]
 
 
+def named_settings(layers: Iterable[Layer]) -> Layer:
+    """Return what layers and the policy that they name set, without defaults; raises ConfigError, PluginError."""
+    return reduce(merge, (layer for _, layer in _with_policy(("", layer) for layer in layers)), {})
+
+
 def policy_of(layers: Iterable[Layer]) -> Choice:
     """Return the policy that layers of settings name, with its options; raises ConfigError."""
     return build_config(

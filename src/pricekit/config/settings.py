@@ -158,10 +158,14 @@ class ColumnsConfig(Section):
     text: list[str] = Field(
         ["catalog_content"],
         min_length=1,
-        description="text columns; several become labelled lines of one text; default: catalog_content, or those of "
-        "the model",
+        description="text columns; several become labelled lines of one text; default: those of the model; in training "
+        "catalog_content, or else what check suggests",
     )
-    price: str = Field("price", description="column of known prices; default: price, or that of the model")
+    price: str = Field(
+        "price",
+        description="column of known prices; default: that of the model; in training price, or else what check "
+        "suggests",
+    )
     id: str | None = Field(
         None,
         description="column that identifies each row; default: sample_id if it exists, otherwise row numbers",

@@ -34,6 +34,7 @@ from pricekit.table import (
 from pricekit.table.guess import Profile, counts_later, describe_headless, reasons_left_out, text_lengths
 from pricekit.table.price_columns import PriceFormat, count_currencies
 from pricekit.table.read import Facts, iter_with_facts
+from pricekit.table.source import OpenedTable
 from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 from pricekit.text.labelled_lines import as_strings as as_text_array
@@ -325,7 +326,7 @@ class TableReport:
 
 
 def profile_table(
-    table: TableSource,
+    table: TableSource | OpenedTable,
     *,
     text: Sequence[str] = (),
     price: str | None = None,

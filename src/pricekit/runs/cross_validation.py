@@ -36,6 +36,7 @@ from pricekit.io.record import Mode, advance_to, check_intact, state_of
 from pricekit.io.storage import Address
 from pricekit.metrics import metric_named
 from pricekit.options import config_of
+from pricekit.runs.chosen_columns import with_columns
 from pricekit.runs.ensemble import train_model
 from pricekit.runs.folder import Folder, check_same_rows, check_tables, saved_config, to_resume, writing
 from pricekit.runs.load import load_model
@@ -356,7 +357,7 @@ def config_to_validate(out: Path, source: Source, options: Mapping[str, Any], mo
     """
     folder = to_resume(out, mode, "cross-validation")
     if folder is None:
-        return config_of_folds(options)
+        return config_of_folds(with_columns(source, options))
     config = saved_config(folder / CONFIG, options, "cross-validate again")
     check_intact(folder, [PLAN], "cross-validate again")
     check_tables(source, folder / PLAN)

@@ -45,6 +45,7 @@ from pricekit.io.record import (
 from pricekit.io.staging import new_or_replaced
 from pricekit.metrics import SMAPE, Metric, metric_named, price_metrics
 from pricekit.predict.intervals import fit_intervals
+from pricekit.runs.chosen_columns import with_columns
 from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE,
@@ -533,7 +534,8 @@ def config_to_train(
     """
     folder = to_resume(out, mode, "run", "ensemble")
     if folder is None:
-        return new_config(options, init)
+        new = options if init is not None else with_columns(source, options)
+        return new_config(new, init)
     if state_of(folder).kind == "run":
         check_intact(folder, [SOURCE])
         require_plugins(folder)

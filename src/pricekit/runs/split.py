@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from pricekit.table import (
 )
 from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
+from pricekit.table.source import OpenedTable, open_table
 from pricekit.table.table import Formats, texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text.likeness import equal_texts
@@ -72,6 +74,11 @@ class Source:
     def table_name(self) -> str:
         """The name of the table in `run.json`; "DataFrame" for one in memory."""
         return source_name(self.table)
+
+    @cached_property
+    def opened(self) -> OpenedTable:
+        """The table, opened once until `load_rows` has read it: a remote one is fetched then."""
+        return open_table(self.table, self.read_options, logger.warning)
 
     def facts(self, split: Split) -> dict[str, Any]:
         """Return the content of `source.json`: the names of the tables and a digest of the rows."""
@@ -171,7 +178,7 @@ def load_split(
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
-    valid, more = _read(source.valid, source, config, folder, table.formats)
+    valid, more = _read(source.valid, source_name(source.valid), source, config, folder, table.formats)
     require_same_currency(table.currency, valid.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
@@ -233,7 +240,8 @@ def load_rows(
             "group and time both decide which rows are held out; name one of them",
             parameters=("group", "time"),
         )
-    table, rejected = _read(source.table, source, config, folder, formats)
+    table, rejected = _read(source.opened, source.table_name, source, config, folder, formats)
+    vars(source).pop("opened")  # the copy of a remote file, or of a frame
     table = with_row_info(table, None, columns.group, columns.time)
     if len(table) < MIN_ROWS:
         raise DataError(
@@ -304,9 +312,14 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read(
-    table: TableSource, source: Source, config: RunConfig, folder: Path | None, formats: Formats | None
+    table: TableSource | OpenedTable,
+    name: str,
+    source: Source,
+    config: RunConfig,
+    folder: Path | None,
+    formats: Formats | None,
 ) -> tuple[Table, pd.DataFrame]:
-    with progress(f"reading {source_name(table)}", 1):
+    with progress(f"reading {name}", 1):
         usable, rejected = read_usable(
             table,
             columns_of(config, formats),

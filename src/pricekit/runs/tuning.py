@@ -44,6 +44,7 @@ from pricekit.io.progress import Advance, progress, use_reporter_here
 from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact
 from pricekit.metrics import Metric, metric_named
 from pricekit.options import config_of
+from pricekit.runs.chosen_columns import with_columns
 from pricekit.runs.cross_validation import check_from_start
 from pricekit.runs.folder import Folder, check_same_rows, saved_config, to_resume, writing
 from pricekit.runs.load import load_model
@@ -510,7 +511,7 @@ def tune(source: Source, config: RunConfig, out: Path, order: Order, mode: Mode 
         return _search(_begin(source, config, folder, order))
 
 
-def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunConfig:
+def config_to_search(out: Path, source: Source, options: Mapping[str, Any], mode: Mode) -> RunConfig:
     """Return the configuration that a new search starts from, or that the one to resume started from.
 
     Raises:
@@ -519,7 +520,7 @@ def config_to_search(out: Path, options: Mapping[str, Any], mode: Mode) -> RunCo
     """
     folder = to_resume(out, mode, "search")
     if folder is None:
-        config: RunConfig = config_of(options)
+        config: RunConfig = config_of(with_columns(source, options))
         return config
     return saved_config(folder / START, options, "start again")
 

@@ -304,6 +304,18 @@ def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
     return file, _profiles(file)
 
 
+def with_generated_names(file: OpenedTable, columns: Columns) -> OpenedTable:
+    """Return a file without a header with the names column1, column2 and so on, if some of these columns have them."""
+    wanted = {*columns.text, columns.price, columns.id} - {None}
+    if (
+        file.layout is None
+        or file.layout.names
+        or not any(re.fullmatch("column[1-9][0-9]*", str(c)) for c in wanted)
+    ):
+        return file
+    return file if wanted.intersection(file.first_row()) else _with_names(file)[0]
+
+
 def _profiles(file: OpenedTable) -> list[Profile]:
     first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):

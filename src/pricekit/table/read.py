@@ -37,7 +37,7 @@ from pricekit.table.columns import (
 )
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.formats import FormatEvidence, check_formats, join_text
-from pricekit.table.guess import describe_guess, guess_columns
+from pricekit.table.guess import describe_guess, guess_columns, with_generated_names
 from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
@@ -180,7 +180,9 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
     return next(_tables(Facts(file, columns, PriceFormat()), [chunk], ReadWarnings(), logger.debug))
 
 
-def column_names(source: TableSource, read_options: ReadOptions = DEFAULT_READ_OPTIONS) -> list[str]:
+def column_names(
+    source: TableSource | OpenedTable, read_options: ReadOptions = DEFAULT_READ_OPTIONS
+) -> list[str]:
     """Return the names of a table's columns, from its beginning; raises DataError."""
     return _names(open_table(source, read_options, logger.debug))
 
@@ -197,10 +199,10 @@ def columns_found(
     names = None
     if is_remote(path):
         with suppress(DataError):  # such as a part that ends within the first row
-            file = open_table(path, read_options, logger.debug, whole=False)
+            file = with_generated_names(open_table(path, read_options, logger.debug, whole=False), columns)
             names = _names(file)
     if names is None:
-        file = open_table(path, read_options, logger.debug)
+        file = with_generated_names(open_table(path, read_options, logger.debug), columns)
         names = _names(file)
     return resolve(file, names, columns, logger.debug)
 
@@ -228,7 +230,7 @@ def _open(
     """Open a table, and guess its columns if they are None."""
     file = open_table(source, read_options, notices)
     if columns is not None:
-        return file, columns
+        return with_generated_names(file, columns), columns
     guess = guess_columns(file)
     for sentence in describe_guess(guess):
         logger.info(f"{file.name}: {sentence}")

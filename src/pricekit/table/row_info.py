@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from pandas.tseries.api import guess_datetime_format
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.table import Table
+from pricekit.text.dates import date_format, parse_dates
 from pricekit.wording import did_you_mean, shorten
 
 
@@ -113,55 +112,28 @@ def _groups(column: pd.Series) -> np.ndarray:
 
 
 def _times(column: pd.Series, table: Table) -> np.ndarray:
-    """Return times, float64 (N,): numbers as they are, dates and times in seconds since 1970, UTC."""
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        times = _seconds(pd.to_datetime(column, utc=True))
-    else:
-        times = _numbers(column)
-        if not (np.isfinite(times) | _stripped(column).eq("").to_numpy(bool)).all():
-            times = _parsed(column, table)
+    """Return times, float64 (N,): dates in seconds since 1970, UTC, in one format; numbers as they are."""
+    cells = _stripped(column)
+    form = date_format(cells)
+    times = np.full(len(cells), np.nan) if form is None else parse_dates(cells, form)
+    blank = cells.eq("").to_numpy(bool)
+    if not (np.isfinite(times) | blank).all() and (np.isfinite(_numbers(column)) | blank).all():
+        times, form = _numbers(column), None
     if (wrong := ~np.isfinite(times)).any():
-        raise _wrong("time", column, table, wrong, "dates, times or numbers")
+        expected = "dates, times or numbers, such as 2026-01-31 or 2026"
+        if form is not None:
+            expected = f"dates or times in one format, like {cells[~wrong].iloc[0]!r}"
+        raise _wrong("time", column, table, wrong, expected)
     if np.ptp(times) == 0:
         raise DataError(
             f"all times in the column '{column.name}' are equal ({column.iloc[0]}), so no rows are later than others. "
             "Choose another column, or leave the times out",
             parameters=("time",),
         )
+    if form is not None and form.others:
+        logger.warning(
+            f"the times in the column '{column.name}', such as {cells.iloc[0]!r}, are read as {form.pattern}, because "
+            f"{form.why}; {' and '.join(form.others)} {'fits' if len(form.others) == 1 else 'fit'} all of them, too. "
+            "Write them as 2026-01-31 if that is wrong"
+        )
     return times
-
-
-def _parsed(column: pd.Series, table: Table) -> np.ndarray:
-    """Return dates and times written as text, in the one format that fits all of them."""
-    text = column.astype("str")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas warns about an order of day and month that it then changes
-        readings = [
-            _seconds(pd.to_datetime(text, errors="coerce", utc=True, dayfirst=dayfirst))
-            for dayfirst in (False, True)
-        ]
-        # pandas reads each cell by itself if it does not recognise the first one, and would accept several formats.
-        if guess_datetime_format(text.iloc[0]) is None:
-            shape = text.str.replace(r"\d+", "0", regex=True).str.replace(r"[^\W\d_]+", "a", regex=True)
-            readings = [np.where(shape == shape.iloc[0], times, np.nan) for times in readings]
-    month_first, day_first = readings
-    if np.isfinite(month_first).all() and np.isfinite(day_first).all():
-        if not np.array_equal(month_first, day_first):
-            logger.warning(
-                f"the times in the column '{column.name}', such as {text.iloc[0]!r}, are read with the month first; "
-                "write them as 2026-01-31 if the day is first"
-            )
-        return month_first
-    times = min(readings, key=lambda times: int(np.isnan(times).sum()))
-    if (wrong := np.isnan(times)).any():
-        expected = "dates, times or numbers, such as 2026-01-31 or 2026"
-        if not wrong.all():
-            expected = f"dates or times in one format, like {text[~wrong].iloc[0]!r}"
-        raise _wrong("time", column, table, wrong, expected)
-    return times
-
-
-def _seconds(times: pd.Series) -> np.ndarray:
-    """Return seconds since 1970, float64 (N,), NaN for missing times."""
-    since = (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
-    return since.to_numpy(np.float64)

@@ -14,7 +14,14 @@ from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
 from pricekit.table.price_columns import count_currencies
 from pricekit.table.read import Facts, iter_with_facts
-from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, TableSource, is_large, open_table
+from pricekit.table.source import (
+    DEFAULT_READ_OPTIONS,
+    OpenedTable,
+    ReadOptions,
+    TableSource,
+    is_large,
+    open_table,
+)
 from pricekit.table.table import (
     DUPLICATE_ID,
     NO_PRICE,
@@ -44,7 +51,7 @@ _SHOWN = 5
 
 
 def read_usable(
-    source: TableSource,
+    source: TableSource | OpenedTable,
     columns: Columns | None = None,
     *,
     limit: int | None = None,

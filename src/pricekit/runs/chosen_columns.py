@@ -1,0 +1,89 @@
+"""The columns of a table to train on that nobody has named: those that `check` suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pricekit.config.resolve import named_settings
+from pricekit.errors import DataError
+from pricekit.evaluation.table_report import TableReport, profile_table
+from pricekit.io.log import logger
+from pricekit.options import layers_of, names_of
+from pricekit.runs.split import Source
+from pricekit.table import Columns, guess_columns
+from pricekit.table.read import column_names
+from pricekit.table.table import DUPLICATE_ID
+from pricekit.wording import shorten
+
+MOST_ROWS = 100_000
+"""Columns are chosen by at most this number of rows, which fit into memory."""
+
+
+def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = True) -> dict[str, Any]:
+    """Return options that also name the columns of a table that neither options nor settings name.
+
+    The text is `catalog_content` and the price `price`, if the table has them; otherwise they are those that `check`
+    suggests, with the id. A log names them, and the reasons for the columns that are left out.
+
+    Args:
+        source: the table to train on.
+        options: as of `pricekit.options.config_of`, of something new.
+        priced: whether the training needs prices.
+
+    Raises:
+        DataError: no column is text.
+        ConfigError, PluginError: an option is invalid.
+    """
+    settings = named_settings(layers_of(options))
+    named = settings.get("columns", {})
+    if "init" in settings or not isinstance(named, Mapping):
+        return dict(options)
+    usual, read_options = Columns(), source.read_options
+    try:
+        present = column_names(source.opened)
+    except DataError:
+        return dict(options)  # whoever reads the table says what is wrong with it
+    text = names_of(named.get("text"), "text") or [name for name in usual.text if name in present]
+    price = named.get("price") or (usual.price if usual.price in present else None)
+    if text and (price or not priced):
+        return dict(options)
+    most = min(options.get("limit") or MOST_ROWS, MOST_ROWS)
+    report = profile_table(
+        source.opened, text=text, price=price, id=named.get("id"), read_options=read_options, limit=most
+    )
+    chosen: dict[str, Any] = {"price": price or report.price}
+    if not text:
+        ignored = {named.get("weight")}
+        chosen["text"] = [name for name in report.text or _guessed(source, report) if name not in ignored]
+        all_rows = report.rows < MOST_ROWS  # an id that occurs twice would cost rows
+        chosen["id"] = report.id if all_rows and DUPLICATE_ID not in report.rejected else None
+    chosen = {name: value for name, value in chosen.items() if value and not named.get(name)}
+    _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)
+    return {**options, **chosen}
+
+
+def _guessed(source: Source, report: TableReport) -> tuple[str, ...]:
+    """Return text columns of which each leaks the price, so that the training says so."""
+    return guess_columns(source.opened, price=report.price).columns.text
+
+
+def _log(name: str, report: TableReport, chosen: Mapping[str, Any], *, headless: bool) -> None:
+    """Say which columns were chosen, and why others are left out."""
+    if headless:
+        logger.warning(
+            f"the first line of {name} looks like data, so its columns are called {report.columns[0].name} and so on; "
+            "set columns to give them better names, in their order"
+        )
+    roles = [
+        f"{role}: {', '.join(map(shorten, names_of(chosen[role], role)))}"
+        for role in ("text", "price", "id")
+        if role in chosen
+    ]
+    logger.info(f"columns of {name}, as check suggests them: {'; '.join(roles)}")
+    reasons: dict[str, list[str]] = {}
+    for column, reason in report.left_out.items():
+        reasons.setdefault(reason, []).append(shorten(column))
+    if "text" in chosen and reasons:
+        shown = "; ".join(f"{', '.join(columns)} ({reason})" for reason, columns in reasons.items())
+        logger.info(f"columns left out: {shown}. To choose others, name all text columns in text")
