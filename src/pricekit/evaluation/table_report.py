@@ -394,11 +394,7 @@ def profile_table(
     leaks = report.leaks or Leaks({}, 0.0)
     text = _without_leaks(columns.text, leaks, notes)
     used = (*text, columns.price, columns.id)
-    reveals = {
-        name: f"reveals the price: it alone explains {share:.0%} of the log price"
-        for name, share in leaks.columns.items()
-        if name not in used
-    }
+    reveals = {name: f"reveals the price: {how}" for name, how in leaks.columns.items() if name not in used}
     return replace(
         report,
         text=text,

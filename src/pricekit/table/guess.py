@@ -14,6 +14,24 @@ from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.columns import ReadWarnings, as_text, flat, readable
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
+from pricekit.table.name_words import (
+    CODES,
+    COUNTER,
+    DESCRIBED,
+    DESCRIPTIONS,
+    ENTITY,
+    ID_NAME,
+    INDEX,
+    NOT_A_COUNTER,
+    OF_OTHERS,
+    PARTY,
+    PRICE_NAME,
+    RECORDED,
+    TEXT_NAME,
+    TITLE,
+    TITLE_SIGNS,
+    words_of,
+)
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.price_columns import is_numeric
 from pricekit.table.source import (
@@ -51,11 +69,6 @@ _SPACES = r"\s+|\p{L}{2}[_+-]+\p{L}{2}"
 """Words end at spaces; signs such as the underscore replace spaces in some tables."""
 _SIGNS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{2}"
 """Two letters of a script without spaces, which count as a word."""
-PRICE_NAME = re.compile(
-    r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
-    r"|стоимость|価格|値段|金額|价格|價格|售价|가격|ราคา|سعر|מחיר|τιμή|msrp|mrp|amount|cost",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -178,17 +191,6 @@ _MANY_VALUES = 50
 _IDENTIFIES_ROWS = "identifies rows"
 _MIN_FILLED = 0.05
 """A column with a smaller share of filled cells does not describe products."""
-
-_TEXT_NAME = re.compile(
-    r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
-    r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
-    r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
-    re.IGNORECASE,
-)
-_ID_NAME = re.compile(
-    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|isbn1[03]|mpn|barcode|uid|uuid|guid|nr|no|s\.n|r[eé]f[eé]ren[cz](e|ia|a))\.?$|артикул|код|номер"
-    r"|品番)|[a-z]I[dD]$"
-)
 
 _PROFILED_ROWS = 8192
 """Number of rows from which the kind of each column is determined."""
@@ -360,7 +362,7 @@ def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | N
     free = [c for c in columns if c.name and c.name not in taken]
     if any(c.name == "sample_id" for c in free):
         return "sample_id"
-    named = [c for c in free if c.unique and (_ID_NAME.search(c.name) or _is_index(c))]
+    named = [c for c in free if c.unique and (ID_NAME.search(c.name) or _is_index(c))]
     named.sort(key=lambda c: bool(PARTY & {*words_of(c.name)}))
     running = [c for c in free if c.unique and c.kind == "number" and _reason(c).startswith(_IDENTIFIES_ROWS)]
     return next((column.name for column in [*named, *running]), None)
@@ -374,7 +376,7 @@ def _title(columns: Sequence[Profile]) -> Profile | None:
     if ranked:
         return min(ranked, key=lambda r: (r[1].words < _TITLE_WORDS and r[0] > 1, r[0], r[1].words))[1]
     long = [c for c in able if c.kind == "text"] or able
-    named = [c for c in long if _TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
+    named = [c for c in long if TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
     if named:
         return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
     return max([c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None)
@@ -420,7 +422,7 @@ def _reason(column: Profile) -> str:
         return f"{_IDENTIFIES_ROWS}: running numbers or codes"
     if _is_index(column):
         return f"{_IDENTIFIES_ROWS}: a running number"
-    if column.distinct > _NEARLY_ALL and _ID_NAME.search(column.name):
+    if column.distinct > _NEARLY_ALL and ID_NAME.search(column.name):
         return f"{_IDENTIFIES_ROWS}: {column.distinct:.0%} of its cells differ"
     if _is_coded(column):
         return f"codes: single words, of which {column.distinct:.0%} differ"
@@ -434,125 +436,3 @@ def _reason(column: Profile) -> str:
     if owner & PARTY:
         return "identifies sellers or users, not products"
     return "identifies rows or products" if owner & ENTITY or column.distinct > _MANY else ""
-
-
-def words_of(name: str) -> list[str]:
-    """Split the name of a column into lower-case words.
-
-    Example:
-        >>> words_of("ProductName"), words_of("host_id"), words_of("Số lượng")
-        (['product', 'name'], ['host', 'id'], ['số', 'lượng'])
-    """
-    spaced = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
-    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-TITLE = (
-    _set(
-        "title titles titel titre título titulo titolo tytuł tytul titul otsikko rubrik başlık baslik judul "
-    ),
-    _set(
-        "name nom nombre nome nazwa naam navn namn nimi název nazev názov nazov denumire ime naziv isim adı adi "
-        "nama tên bezeichnung artikelbezeichnung produktbezeichnung artikelname produktname productname "
-        "producttitle itemname libelle libellé intitulé denominazione denominación descrizione_breve headline "
-        "produktnavn varenavn produktnamn tuotenimi megnevezés megnevezes "
-    ),
-    _set(
-        "product products item items article artikel articulo artículo articolo produkt produit producto "
-        "produto prodotto ürün urun barang sản termék termek tuote vare vara wine book game "
-    ),
-    _set("model modell modelo modele modèle modello designation désignation variant trim "),
-)
-"""Words that name a title, from the surest to the least sure."""
-
-TITLE_SIGNS = re.compile(
-    "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
-    "|όνομα|τίτλος|नाम"
-)
-
-OF_OTHERS = _set(
-    "brand brands marke marque marca marka merk category categories kategorie catégorie categoria categoría "
-    "kategoria type typ tipo tür class group department section host seller vendor shop store merchant user "
-    "owner dealer author artist taster reviewer customer agent winery region province city country state "
-    "neighbourhood neighborhood color colour size file image picture photo first last domain company "
-    "manufacturer publisher condition status id sku code number url link date price unit currency "
-    "verkäufer hersteller vendeur fabricante vendedor händler farbe couleur "
-)
-"""Words that say that a name, a type or a model is of something else than the product."""
-
-DESCRIPTIONS = _set(
-    "description descriptions desc details detail summary text content about overview body comment comments "
-    "beschreibung descripción descripcion descrição descricao descrizione opis beskrivelse beskrivning popis "
-    "açıklama kuvaus leírás omschrijving features specs specification specifications highlights note notes "
-)
-"""Words that name a description."""
-
-RECORDED = re.compile(
-    r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
-    r"|time ?stamp|last|post(ed|ing)|listed|added"
-    r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
-    r"|geändert|aktualis|abruf|einstell"
-    r"|créé|créat|creaci|creac|criad|criaç|mise à jour|ajout|actualiz|atualiz|aggiorn"
-    r"|inserim|dodan|aktualiz|utworz|создан"
-    r"|обновл|добавл|публикации объяв|更新|作成|登録|创建|抓取|采集|上架|등록|수정|tạo|cập nhật|oluştur|güncel",
-    re.IGNORECASE,
-)
-"""Dates of record keeping: when somebody created, changed or read the row."""
-
-DESCRIBED = re.compile(
-    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
-    r"|parution|construct|year|jahr|année"
-    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
-    re.IGNORECASE,
-)
-"""Dates that belong to the product."""
-
-COUNTER = re.compile(
-    r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
-    r"|favou?rit|wish|watch(ers|ing)|sold\b"
-    r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
-    r"|num.* ratings?\b|ratings\b"
-    r"|ratings? (count|total|number|num)|(number|num|count|total|no) (of )?ratings?"
-    r"|reviews?\b.*(count|per|number|num)"
-    r"|reviews\b|votes|comments|followers|shares\b|popularity|bestseller|best seller"
-    r"|listings count|days (on|listed)"
-    r"|aufrufe|ansicht|verkauft|verkäufe|bewertungen|lager|verfügbar|vues\b|ventes"
-    r"|\bavis\b|vendu|disponib|ventas|vistas"
-    r"|visitas|reseñas|valoraciones|vendid|vendas|avaliaç|visualiz|recensioni|vendite"
-    r"|visite|venduti|giacenza"
-    r"|просмотр|продаж|отзыв|остат|налич|перегляд|відгук|浏览|瀏覽|销量|銷量|评论数|評論數|库存|庫存|評価数|レビュー数|閲覧|販売数|在庫"
-    r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
-    r"|wyświetl|opinii|dostępn"
-    r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
-    r"|myyty|prodáno|skladem|eladott",
-    re.IGNORECASE,
-)
-"""Counts and states that arise after the price was set."""
-
-NOT_A_COUNTER = re.compile(
-    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
-)
-
-INDEX = re.compile(
-    r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
-    r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
-    r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",
-    re.IGNORECASE,
-)
-"""Names of a running number."""
-
-PARTY = _set(
-    "host seller user owner vendor shop store customer merchant dealer agent member reviewer profile account "
-    "buyer client author verkäufer vendeur vendedor "
-)
-
-ENTITY = _set(
-    "product item listing sku asin train test row record order offer ad article artikel post sample entry "
-    "goods produkt producto scrape "
-)
-
-CODES = _set("isbn isbn10 isbn13 ean gtin upc asin uuid guid barcode vin sku ")
