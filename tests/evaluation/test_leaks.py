@@ -84,6 +84,7 @@ FEATURES = {
     "points": np.log(PRICE) + 1.2 * NOISE,
     "brand": [f"brand {int(level)}" for level in 2 * (np.log(PRICE) + 1.2 * NOISE)],
     "words": ["a blue one", "a red one", "one"] * 100,
+    "dotted": [f"{i % 7}.... {i}.2.3" if i % 2 else f"{i}.1.2" for i in range(300)],
     "unique": [f"A{i}-{i * 7919 % 1000}" for i in range(300)],
     "empty": [""] * 300,
     "constant": 7,

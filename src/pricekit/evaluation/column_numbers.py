@@ -19,7 +19,9 @@ PARSED_ROWS = 2000
 _LONGEST = 60
 """Cells that are longer on average are texts that may contain numbers."""
 _MOSTLY = 0.5
-_MEASURE = re.compile(r"\D{0,6}?(\d[\d.,]*)\s?([^\W\d]{1,12}[23]?|%|)[^\w%]{0,3}(?:off)?", re.IGNORECASE)
+_FIRST, _SELDOM = 200, 0.1
+"""Text, such as titles, has hardly a number among its first different cells with digits."""
+_MEASURE = re.compile(r"\D{0,6}?(\d+(?:[.,]\d+)*)\s?([^\W\d]{1,12}[23]?|%|)[^\w%]{0,3}(?:off)?", re.IGNORECASE)
 """A number with its unit, in a cell that is no price: "30m2", "-20%", "20% off"."""
 _UNITS_IN_NAMES = {KINDS.index(kind) for kind in ("weight", "volume", "length", "area", "distance", "power")}
 """The units of "weight_kg"; others are words: "salary_min", "pay_to"."""
@@ -59,7 +61,13 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
     if texts.str.len().sum() > _LONGEST * (texts != "").sum():
         return []
     codes, cells = pd.factorize(texts)
-    read = np.array([_read(cell) for cell in cells], dtype=np.float64).reshape(-1, 4)[codes]
+    digits = np.flatnonzero(pd.Series(cells, dtype="str").str.contains(r"\d"))
+    by_cell = np.full((len(cells), 4), math.nan)
+    for count, place in enumerate(digits):
+        if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
+            return []
+        by_cell[place] = _read(cells[place])
+    read = by_cell[codes]
     known = np.isfinite(read[:, 0])
     if not known.any():
         return []
@@ -93,9 +101,10 @@ def _read(text: str) -> tuple[float, float, bool, bool]:
     price, measure = read_cell(text), _MEASURE.fullmatch(text)
     if measure is not None and not (isinstance(price, Cell) and price.currency):
         _, scale = SPELLINGS.get(measure[2].casefold(), (COUNT, 1.0))
-        price = Cell(measure[1])
+        number = Cell(measure[1])
         with suppress(ValueError):  # such as 1.2.3
-            return price.value(".") * scale, price.value(",") * scale, False, bool(measure[2])
+            return number.value(".") * scale, number.value(",") * scale, False, bool(measure[2])
+        return math.nan, math.nan, False, False
     if isinstance(price, Cell):
         return price.value("."), price.value(","), price.currency is not None, False
     return math.nan, math.nan, False, False
