@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pricekit.table.name_words import MEASURES, PRICE_NAME, words_of
+from pricekit.table.name_words import MEASURES, names_price, words_of
 from pricekit.table.price_cells import Cell, read_cell
 from pricekit.text.units import COUNT, KINDS, SPELLINGS
 
@@ -21,7 +21,9 @@ _LONGEST = 60
 _MOSTLY = 0.5
 _FIRST, _SELDOM = 200, 0.1
 """Text, such as titles, has hardly a number among its first different cells with digits."""
-_MEASURE = re.compile(r"\D{0,6}?(\d+(?:[.,]\d+)*)\s?([^\W\d]{1,12}[23]?|%|)[^\w%]{0,3}(?:off)?", re.IGNORECASE)
+_MEASURE = re.compile(
+    r"\D{0,6}?(\d+(?:[.,]\d+)*)\s?([^\W\d]{1,12}[23]?|%|)[^\w%]{0,3}(?:off)?", re.IGNORECASE
+)
 """A number with its unit, in a cell that is no price: "30m2", "-20%", "20% off"."""
 _UNITS_IN_NAMES = {KINDS.index(kind) for kind in ("weight", "volume", "length", "area", "distance", "power")}
 """The units of "weight_kg"; others are words: "salary_min", "pay_to"."""
@@ -53,7 +55,7 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
         >>> [reading.values.tolist() for reading in column_numbers("mrp", pd.Series(["€ 1.299", "-", "€ 2.450"]))]
         [[1.299, nan, 2.45], [1299.0, nan, 2450.0]]
     """
-    named, measure = bool(PRICE_NAME.search(name)), _names_measure(name)
+    named, measure = names_price(name), _names_measure(name)
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
         return [ColumnNumbers(name, values, named, measure and not named)]
@@ -63,7 +65,7 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
     codes, cells = pd.factorize(texts)
     digits = np.flatnonzero(pd.Series(cells, dtype="str").str.contains(r"\d"))
     by_cell = np.full((len(cells), 4), math.nan)
-    for count, place in enumerate(digits):
+    for count, place in enumerate(digits.tolist()):
         if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
             return []
         by_cell[place] = _read(cells[place])

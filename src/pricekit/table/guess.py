@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,23 +18,24 @@ from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.name_words import (
     CODES,
     COUNTER,
-    DESCRIBED,
     DESCRIPTIONS,
+    DISCOUNT,
     ENTITY,
     ID_NAME,
     INDEX,
     NOT_A_COUNTER,
     OF_OTHERS,
+    OTHER_PRICES,
     PARTY,
-    PRICE_NAME,
     RECORDED,
     TEXT_NAME,
     TITLE,
     TITLE_SIGNS,
+    names_price,
     words_of,
 )
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
-from pricekit.table.price_columns import is_numeric
+from pricekit.table.price_columns import is_numeric, parse_price, price_format
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,
@@ -49,6 +51,8 @@ _MAX_CATEGORY_SHARE = 0.3
 """A column of short texts with a smaller share of distinct cells holds categories."""
 _NEARLY_ALL = 0.9
 _HALF = 0.5
+_FEW, _FEW_OTHERS = 0.1, 5
+"""The share of prices in a column with the name of a price, and the number of different other cells."""
 _SHORT_WORDS = 8
 """Cells with fewer words on average are short texts."""
 _CODE_DIGITS = 8
@@ -65,6 +69,14 @@ _DATE = (
 _ADDRESS = r"(?i)^[\[{\"' ]*(https?:)?//\S|^www[.]\S|^\S+[.](jpe?g|png|gif|webp|avif|svg|bmp)$"
 """Addresses of web pages, lists of them, and names of image files."""
 _HASH = r"^[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_BLOBS = {
+    "base64": r"^(data:[\w./+-]+;base64,)?([A-Za-z0-9+/]{64}|[A-Za-z0-9_-]{64})[A-Za-z0-9+/_=\s-]*$",
+    "hexadecimal": r"^(0x)?[0-9a-fA-F]{16,}$",
+    "json": r"^\s*[\[{][\s\[{]*(\"[^\"]*\"|'[^']*')\s*:",
+    "html": r"(?i)^\s*(<[?!][^>]*>\s*)*<(html|head|body|meta|script|style|table)\b",
+}
+"""The beginnings of cells that are data for programs."""
+_BLOB_CHARACTERS = 300
 _SPACES = r"\s+|\p{L}{2}[_+-]+\p{L}{2}"
 """Words end at spaces; signs such as the underscore replace spaces in some tables."""
 _SIGNS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{2}"
@@ -77,8 +89,8 @@ class Profile:
 
     Attributes:
         name: the name of the column.
-        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page
-            or an image) or "empty".
+        kind: "text", "category", "price" (numbers with currency signs, or prices by the name of the column), "number",
+            "date", "address" (of a web page or an image), "base64", "hexadecimal", "json", "html" or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
@@ -126,8 +138,7 @@ def _profile(table: str, name: str, column: pa.Array) -> Profile:
     mean_words = float(pc.mean(words).as_py())
     values = pc.count_distinct(kept).as_py()
     distinct = values / len(kept)
-    least = _HALF if PRICE_NAME.search(name) else _NEARLY_ALL  # a price column may also hold "on request"
-    kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words, least)
+    kind = "number" if is_numeric(column.type) else _kind(name, kept, distinct, mean_words)
     counts = (kind == "number" and distinct == 1.0 and _counts(kept)) or _all_match(kept, _HASH)
     return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
 
@@ -144,21 +155,42 @@ def _counts(cells: pa.Array) -> bool:
     return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
-def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
+def _kind(name: str, cells: pa.Array, distinct: float, words: float) -> str:
     for kind, pattern in (("address", _ADDRESS), ("number", PLAIN_NUMBER), ("date", _DATE)):
         if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
+    if blob := _blob(pc.utf8_slice_codeunits(cells, 0, _BLOB_CHARACTERS)):
+        return blob
     checked = cells.slice(0, _MAX_CELLS).to_pylist()
-    prices = [price for price in map(read_cell, checked) if isinstance(price, Cell)]
-    if len(prices) >= least * len(checked) and words < _SHORT_WORDS:
-        signed = sum(price.currency is not None for price in prices)
-        if 2 * signed >= len(prices):
+    read = [(cell, read_cell(cell)) for cell in checked]
+    prices = [price for _, price in read if isinstance(price, Cell)]
+    if prices and words < _SHORT_WORDS:
+        share = len(prices) / len(checked)
+        signed = sum(price.currency is not None for price in prices) / len(checked)
+        others = len({cell for cell, price in read if not isinstance(price, Cell)})  # such as "on request"
+        few_others = share >= _NEARLY_ALL or others <= max(_FEW_OTHERS, _FEW * len(checked))
+        if few_others and signed >= (_FEW if names_price(name) else _HALF):
             return "price"
-        if len(prices) >= _NEARLY_ALL * len(checked) and sum(
-            sum(map(str.isalpha, cell)) for cell in checked
-        ) <= _UNIT_LETTERS * len(checked):
+        if names_price(name) and (share >= _HALF or (share >= _FEW and others <= _FEW_OTHERS)):
+            return "price"
+        letters = sum(sum(map(str.isalpha, cell)) for cell in checked)
+        if share >= _NEARLY_ALL and letters <= _UNIT_LETTERS * len(checked):
             return "number"
     return "category" if distinct < _MAX_CATEGORY_SHARE and words < _SHORT_WORDS else "text"
+
+
+def _blob(cells: pa.Array) -> str:
+    """Return which data for programs at least half of the cells hold, "" for none."""
+    for kind, pattern in _BLOBS.items():
+        held = pc.match_substring_regex(cells, pattern)
+        if kind == "base64":  # not a long word, nor words joined by dashes
+            for case in ("[a-z]", "[A-Z]", "[0-9]"):
+                held = pc.and_(held, pc.match_substring_regex(cells, case))
+        if kind == "hexadecimal":  # not a long number
+            held = pc.and_(held, pc.match_substring_regex(cells, "[a-fA-F]"))
+        if pc.mean(held).as_py() >= _HALF:
+            return kind
+    return ""
 
 
 def without_header(columns: Sequence[Profile]) -> bool:
@@ -179,6 +211,7 @@ def text_lengths(text: pa.Array) -> dict[str, float]:
 
 
 MAX_TEXT_COLUMNS = 32
+_RANKS = 20
 _MAX_LONG_TEXTS = 4
 """Further long texts come after the other columns, if there are too many columns."""
 _LONG_WORDS = 8
@@ -213,6 +246,11 @@ class ColumnGuess:
     file: OpenedTable
     read_options: ReadOptions
     headless: bool
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why each column that is not used is left out."""
+        return reasons_left_out(self.profiles, (*self.columns.text, self.columns.price, self.columns.id))
 
 
 def guess_columns(
@@ -251,6 +289,8 @@ def guess_columns(
     others = [column for column in profiles if column.name != price]
     describing = [column for column in others if column.name not in (id, "sample_id")]
     texts = tuple(text) or guess_text(describing)
+    if price is not None and not text and len(texts) == MAX_TEXT_COLUMNS:
+        texts = guess_text(describing, shares_told(_first_rows(file), price, describing))
     if not texts:
         raise _without_text(file, profiles)
     columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
@@ -283,17 +323,21 @@ def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> 
         columns: all columns of the table.
         used: the text columns, the price and the id.
     """
-    other = "catalog_content has the text" if "catalog_content" in used else "not among the chosen columns"
+    other = "not among the chosen columns"
+    if "catalog_content" in used:
+        other = "catalog_content has the text"
+    elif len(used) >= MAX_TEXT_COLUMNS + 2:
+        other = f"at most {MAX_TEXT_COLUMNS} columns are read, and the others tell more of the price"
     return {column.name: _reason(column) or other for column in columns if column.name not in used}
 
 
 def counts_later(column: Profile) -> bool:
-    """Return whether a column holds counts or dates that may only exist after the price was set."""
+    """Return whether a column holds counts or discounts that may only exist after the price was set."""
     name = " ".join(words_of(column.name))
     shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
     counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
-    undated = column.kind == "date" and not DESCRIBED.search(name)
-    return undated or (counter and column.kind in ("number", "category"))
+    discount = bool(DISCOUNT.search(name)) and column.words < _SHORT_WORDS
+    return discount or (counter and column.kind in ("number", "category"))
 
 
 def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
@@ -308,10 +352,14 @@ def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
 
 
 def _profiles(file: OpenedTable) -> list[Profile]:
+    return profile(file.name, _first_rows(file))
+
+
+def _first_rows(file: OpenedTable) -> pa.Table:
     first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):
         raise no_rows(file)
-    return profile(file.name, first.columns)
+    return first.columns
 
 
 def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
@@ -333,17 +381,31 @@ def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
 
 def guess_price(columns: Sequence[Profile]) -> str | None:
     """Return the most likely price column: by its name, else by its currency signs."""
-    named = [c for c in columns if c.kind in ("number", "price") and PRICE_NAME.search(c.name)]
-    signed = [c for c in columns if c.kind == "price"]
+    named = [
+        c for c in columns if c.kind in ("number", "price") and names_price(c.name) and not counts_later(c)
+    ]
+    signed = [c for c in columns if c.kind == "price" and not counts_later(c)]
     called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices
-    ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
+    ranked = sorted(
+        named,
+        key=lambda c: (
+            c.name.casefold() != "price",
+            not OTHER_PRICES.isdisjoint(words_of(c.name)),
+            c.kind != "price",
+            len(c.name),
+        ),
+    )
     return next((column.name for column in [*ranked, *signed, *called]), None)
 
 
-def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
-    """Return the columns that may describe a product: the title, the others from short to long, counters last.
+def guess_text(columns: Sequence[Profile], told: Mapping[str, float] | None = None) -> tuple[str, ...]:
+    """Return the columns that may describe a product: the title, then the others from short to long, dates last.
 
     Columns with a reason in `reasons_left_out` are missing.
+
+    Args:
+        columns: the profiles of the columns but the price and the id.
+        told: the share of the price that columns tell, by name. It decides if there are too many columns.
     """
     if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
         return ("catalog_content",)
@@ -352,9 +414,45 @@ def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
         return ()
     able = [c for c in columns if c is not title and not _reason(c)]
     long = [c.name for c in able if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
-    kept = sorted(able, key=lambda c: (counts_later(c), c.name in long))[: MAX_TEXT_COLUMNS - 1]
-    ordered = sorted(kept, key=lambda c: (counts_later(c), c.words))
-    return (title.name, *(column.name for column in ordered))
+    kept = sorted(able, key=lambda c: (c.name in long, -(told or {}).get(c.name, 1.0)))[
+        : MAX_TEXT_COLUMNS - 1
+    ]
+    return (title.name, *(column.name for column in sorted(kept, key=lambda c: (c.kind == "date", c.words))))
+
+
+def shares_told(columns: pa.Table, price: str, profiles: Sequence[Profile]) -> dict[str, float]:
+    """Return the share of the log price's variance that each column tells in every other row, if its cells repeat.
+
+    Numbers are compared by their ranks, in 20 groups. Texts that do not repeat are missing.
+    """
+    cells = flat(columns.column(price))
+    prices, _ = parse_price(cells, price_format([cells], DEFAULT_READ_OPTIONS))
+    usable = np.flatnonzero(np.isfinite(prices) & (prices > 0))
+    log_price = np.log(prices[usable])
+    told = {}
+    for profile in profiles:
+        if profile.kind == "text" and profile.distinct > _HALF:
+            continue
+        texts = pd.Series(as_text(flat(columns.column(profile.name))).to_pandas()).iloc[usable]
+        if profile.kind == "number":
+            ranks = pd.to_numeric(texts, errors="coerce").rank(pct=True)
+            codes = np.nan_to_num(np.ceil(ranks.to_numpy() * _RANKS)).astype(int)
+        else:
+            codes = pd.factorize(texts)[0]
+        told[profile.name] = _share_told(codes, log_price)
+    return told
+
+
+def _share_told(codes: np.ndarray, log_price: np.ndarray) -> float:
+    """Return the share of the variance in odd rows that the means of groups in even rows explain, at least 0."""
+    known, held = slice(0, None, 2), slice(1, None, 2)
+    spread = float(((log_price[held] - log_price.mean()) ** 2).sum())
+    if not spread:
+        return 0.0
+    size, mean = int(codes.max()) + 1, float(log_price[known].mean())
+    rows = np.bincount(codes[known], minlength=size)
+    predicted = (np.bincount(codes[known], log_price[known], minlength=size) + mean) / (rows + 1)
+    return max(0.0, 1 - float(((predicted[codes[held]] - log_price[held]) ** 2).sum()) / spread)
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
@@ -413,11 +511,15 @@ def _reason(column: Profile) -> str:
         return f"constant: every filled cell is {shorten(column.example)!r}"
     if column.kind == "address":
         return "addresses of pages or images"
-    if column.kind == "price" or (number and PRICE_NAME.search(column.name)):
+    if column.kind in _BLOBS:
+        return f"data for programs ({column.kind}), not words"
+    if column.kind == "price" or (number and names_price(column.name)):
         return "another price, which may reveal the price"
     stamp = number and re.fullmatch(r"1[0-9]{9}([0-9]{3})?([.]\d+)?", column.example)
     if (column.kind == "date" or stamp) and RECORDED.search(" ".join(words)):
         return "date of record keeping, not of the product"
+    if counts_later(column):
+        return "may arise or change after the price is set"
     if column.counts:
         return f"{_IDENTIFIES_ROWS}: running numbers or codes"
     if _is_index(column):

@@ -20,11 +20,41 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-PRICE_NAME = re.compile(
-    r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
-    r"|стоимость|価格|値段|金額|价格|價格|售价|가격|ราคา|سعر|מחיר|τιμή|msrp|mrp|amount|cost",
-    re.IGNORECASE,
+_PRICE_WORDS = _set(
+    "price prices pris priser ár ára hinta giá gia msrp mrp rrp uvp srp amount amounts amt cost costs costo "
+    "coste custo cout coût couts coûts kosten koszt cena cenu ceny ceno cenă cene cijena cijene kaina cmimi çmimi pret "
+    "preț preţ verð qiymət narx presyo bei betrag importe tarif tarifa tariffa tariff fee fees fare fares pay "
+    "rent rents rental salary salaries wage wages payroll stipend miete kaltmiete warmmiete nettomiete bruttomiete "
+    "mietpreis loyer loyers czynsz alquiler renta aluguel aluguer arriendo affitto canone huur huurprijs hyra leje "
+    "husleje vuokra najem nájem nájemné chirie kira kirası аренда аренды оренда salario salário stipendio gehalt "
+    "jahresgehalt lohn salaire salaires remuneration rémunération sueldo lön palkka maaş maas gaji lương luong "
+    "wynagrodzenie pensja plat mzda fizetés plata salariu зарплата оклад цена цены цене ціна ціни кошт баға "
+    "үнэ prix "
 )
+_PRICE_PARTS = re.compile(
+    r"price|preis|precio|preço|preco|prezzo|prijs|fiyat|harga|стоимость|вартість|価格|値段|金額|料金|价格|價格|售价|单价|單價|租金"
+    r"|家賃|賃料|給料|給与|年収|月給|薪资|薪水|工资|가격|요금|월세|전세|보증금|연봉|급여|ราคา|ค่าเช่า|เงินเดือน|سعر|ثمن|إيجار|راتب|מחיר|שכירות|משכורת"
+    r"|τιμή|τιμη|ενοίκιο|μισθός|តម្លៃ|ລາຄາ|قیمت|قيمة|գին|ფასი|कीमत|मूल्य|किराया|वेतन|দাম|মূল্য|விலை|ధర"
+)
+
+
+def names_price(name: str) -> bool:
+    """Return whether the name of a column is that of a price: also of a rent, a fee or a salary, in many languages.
+
+    Example:
+        >>> [names_price(name) for name in ("Unit Price", "salary_from", "Kaltmiete", "currentModel", "costume")]
+        [True, True, True, False, False]
+    """
+    return not _PRICE_WORDS.isdisjoint(words_of(name)) or bool(_PRICE_PARTS.search(name.casefold()))
+
+
+OTHER_PRICES = _set(
+    "old was list original orig regular reg before previous market retail recommended shipping delivery freight tax "
+    "vat deposit fee unit per discount discounted saving savings insurance max maximum to upper high highest bis hasta "
+    "alt alter alte ancien anterior antes barré viejo versand lieferung livraison envío frete porto rrp msrp mrp uvp "
+    "m2 sqm sqft kg cũ gốc старая доставка"
+)
+"""Words in the names of prices other than that of the product: a column without them is preferred."""
 
 TEXT_NAME = re.compile(
     r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
@@ -89,14 +119,6 @@ RECORDED = re.compile(
 )
 """Dates of record keeping: when somebody created, changed or read the row."""
 
-DESCRIBED = re.compile(
-    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
-    r"|parution|construct|year|jahr|année"
-    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
-    re.IGNORECASE,
-)
-"""Dates that belong to the product."""
-
 COUNTER = re.compile(
     r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
     r"|favou?rit|wish|watch(ers|ing)|sold\b"
@@ -114,10 +136,21 @@ COUNTER = re.compile(
     r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
     r"|wyświetl|opinii|dostępn"
     r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
-    r"|myyty|prodáno|skladem|eladott",
+    r"|myyty|prodáno|skladem|eladott"
+    r"|\bfans\b|subscri|abonn|\bsuscri|enrol|installs\b|\bplays\b|streams\b|backers|popular|trending|подписчик|粉丝|粉絲|구독"
+    r"|(num|number|no|count|total)( of)? (students|users|members|players|learners|buyers|customers|watchers)"
+    r"|(students|learners|members|buyers|customers) (count|number|total|num|enrolled)",
     re.IGNORECASE,
 )
 """Counts and states that arise after the price was set."""
+
+DISCOUNT = re.compile(
+    r"discount|\brabat|remise\b|réduction|reduction|descuento|desconto|sconto|korting|скидк|знижк|割引|折扣|할인"
+    r"|giảm giá|diskon|indirim|zniżk|kedvezmény|sleva|alennus|\b(percent|pct) off\b"
+    r"|\bmarkdown\b|\byou save\b|savings?\b",
+    re.IGNORECASE,
+)
+"""Reductions of a price."""
 
 NOT_A_COUNTER = re.compile(
     r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
