@@ -37,6 +37,7 @@ LEAKS = {
     "dollars": [f"$ {price:,.2f}" for price in PRICE * 30],
     "euros": [f"{price:,.2f} €".translate(str.maketrans(",.", ".,")) for price in PRICE * 30],
     "sentences": [f"Only € {price:,.2f} incl. VAT" for price in PRICE],
+    "persian": [f"{price:.2f}".translate(str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")) for price in PRICE],
     "falling": 1000 / PRICE,
     "some_with_three_decimals": [f"{price:.{3 if i % 2 else 6}f}" for i, price in enumerate(PRICE)],
     "mostly_empty": [f"{price:.0f}" if i % 4 == 0 else "" for i, price in enumerate(PRICE)],

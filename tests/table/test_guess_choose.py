@@ -137,6 +137,8 @@ BLOBS = {
     "base64": lambda i: f"{PNG[i % 90 :]}{i}",
     "base64 with a prefix": lambda i: f"data:image/png;base64,{PNG[i % 90 :]}",
     "hexadecimal": lambda i: f"{i * 7919:04x}" * 4 + "beef",
+    "hexadecimal with dashes": lambda i: f"{i % 9:08x}-1234-abcd-ef01-0123456789ab",
+    "numbers": lambda i: str([i / 7, *[0.25] * 20]),
     "json": lambda i: json.dumps({"colour": "red", "size": i, "tags": ["a", "b"]}),
     "json of Python": lambda i: str([{"colour": "red", "size": i}]),
     "html": lambda i: f"<!DOCTYPE html>\n<html><body><p>thing {i}</p></body></html>",
@@ -184,6 +186,16 @@ def test_what_arises_after_the_price_is_left_out(name: str) -> None:
     guess = guess_columns(table)
     assert guess.columns.text == ("title",)
     assert guess.left_out == {name: "may arise or change after the price is set"}
+
+
+@pytest.mark.parametrize(
+    "name", ["sold_by", "purchase_year", "sales_channel", "review_score", "views_type"]
+)
+def test_what_only_sounds_like_a_counter_stays(name: str) -> None:
+    table = frame(
+        title=[f"{TITLE[i % 4]} {i}" for i in ROWS], **{name: [["new", "old"][i % 2] for i in ROWS]}
+    )
+    assert guess_columns(table).columns.text == ("title", name)
 
 
 def test_too_many_columns_are_ranked_by_what_they_tell_of_the_price() -> None:

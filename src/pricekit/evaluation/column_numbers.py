@@ -63,9 +63,9 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
     if texts.str.len().sum() > _LONGEST * (texts != "").sum():
         return []
     codes, cells = pd.factorize(texts)
-    digits = np.flatnonzero(pd.Series(cells, dtype="str").str.contains(r"\d"))
+    digits = [place for place, cell in enumerate(cells) if any(map(str.isdigit, cell))]
     by_cell = np.full((len(cells), 4), math.nan)
-    for count, place in enumerate(digits.tolist()):
+    for count, place in enumerate(digits):
         if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
             return []
         by_cell[place] = _read(cells[place])

@@ -68,10 +68,11 @@ _DATE = (
 )
 _ADDRESS = r"(?i)^[\[{\"' ]*(https?:)?//\S|^www[.]\S|^\S+[.](jpe?g|png|gif|webp|avif|svg|bmp)$"
 """Addresses of web pages, lists of them, and names of image files."""
-_HASH = r"^[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_HASH = r"^(0x)?[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _BLOBS = {
     "base64": r"^(data:[\w./+-]+;base64,)?([A-Za-z0-9+/]{64}|[A-Za-z0-9_-]{64})[A-Za-z0-9+/_=\s-]*$",
-    "hexadecimal": r"^(0x)?[0-9a-fA-F]{16,}$",
+    "hexadecimal": _HASH,
+    "numbers": r"^[\[({]?\s*-?[0-9][0-9.eE+-]*([,;\s]+-?[0-9][0-9.eE+-]*){15,}",
     "json": r"^\s*[\[{][\s\[{]*(\"[^\"]*\"|'[^']*')\s*:",
     "html": r"(?i)^\s*(<[?!][^>]*>\s*)*<(html|head|body|meta|script|style|table)\b",
 }
@@ -90,7 +91,8 @@ class Profile:
     Attributes:
         name: the name of the column.
         kind: "text", "category", "price" (numbers with currency signs, or prices by the name of the column), "number",
-            "date", "address" (of a web page or an image), "base64", "hexadecimal", "json", "html" or "empty".
+            "date", "address" (of a web page or an image), "base64", "hexadecimal", "numbers" (lists of many),
+            "json", "html" or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.

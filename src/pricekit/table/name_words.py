@@ -153,7 +153,9 @@ DISCOUNT = re.compile(
 """Reductions of a price."""
 
 NOT_A_COUNTER = re.compile(
-    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
+    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text"
+    r"|\bby\b|year|\bdate|type|channel|region|method|purpose|polic",
+    re.IGNORECASE,
 )
 
 INDEX = re.compile(
