@@ -22,6 +22,7 @@ WITH_A_DASH = [f"{price:.2f}" if i % 3 == 0 else "-" for i, price in enumerate(P
 SIZE = RNG.choice([0.1, 0.25, 0.5, 1, 2, 5], 300)
 OTHER = np.round(np.exp(RNG.normal(3, 1, 300)), 2)
 THIRD = np.round(np.exp(RNG.normal(2, 1, 300)), 2)
+COUNT = RNG.integers(1, 60, 300)
 OFF = RNG.choice([0, 10, 20, 50, 90, 95], 300)
 
 LEAKS = {
@@ -45,7 +46,7 @@ LEAKS = {
     "mostly_words": [cell.replace("-", "No old price") for cell in WITH_A_DASH],
     "seldom_lower": np.where(np.arange(300) % 10 == 0, OTHER, PRICE),
     "old price": np.where(np.arange(300) % 3 == 0, PRICE, PRICE * RNG.uniform(1, 9, 300)),
-    "salary_to": PRICE * RNG.uniform(1, 4, 300),
+    "salary_to": PRICE * np.exp(RNG.exponential(0.9, 300)),
     "range": pd.qcut(PRICE, 8).astype(str),
     "tier": pd.cut(PRICE, [0, 10, 40, np.inf], labels=["low", "middle", "high"]).astype(str),
     "class": np.digitize(PRICE, [5, 10, 20, 50, 100]),
@@ -55,6 +56,7 @@ WITH_ANOTHER = {
         {"per_kg": (PRICE / SIZE).round(3), "net": [f"{size * 1000:g} g" for size in SIZE]},
         "0.001 × per_kg × net",
     ),
+    "each": ({"n": COUNT, "each": PRICE / COUNT}, "each × n"),
     "packs": ({"packs": PRICE * SIZE * 40, "unit": SIZE * 40}, "packs / unit"),
     "was": (
         {"was": PRICE / (1 - OFF / 100), "off": [f"-{off}%" if off else "" for off in OFF]},
@@ -77,6 +79,8 @@ HARMLESS = {
     "carat": (np.round(np.exp(NOISE), 2), 2 * NOISE),
     "plot": ([f"{size:.1f} acres" for size in np.exp(NOISE)], 2 * NOISE),
     "engine": (np.round(1600 * np.exp(0.3 * RANK))[MODEL], RANK[MODEL]),
+    "plocha": (np.round(np.exp(NOISE) * 50), NOISE + 0.4 * RNG.normal(size=300)),
+    "kubatura": (np.round(np.exp(0.3 * NOISE) * 9000), NOISE + 0.4 * RNG.normal(size=300)),
     "wheels": (np.round(4300 * np.exp(0.08 * RANK))[MODEL], RANK[MODEL]),
     "model": ([f"model {each}" for each in MODEL], RANK[MODEL]),
     "plan": ([f"plan {each}" for each in CAPACITY], 10.0 * CAPACITY),
@@ -111,6 +115,16 @@ def test_a_measure_or_a_category_that_explains_nearly_all_is_no_leak(name):
     cells, level = HARMLESS[name]
     price = np.round(np.exp(9 + level + 0.2 * RNG.normal(size=300)), 2)
     goods = replace(table(**{name: cells}), price=price)
+    assert leaking_columns(goods, ignored=("price", "id")) == {}
+
+
+def test_a_measure_that_determines_the_price_is_no_leak():
+    year = RNG.integers(1990, 2024, 300)
+    goods = table(
+        gold_g=[f"{price / 60:.5f} g" for price in PRICE],
+        released=year,
+        infinite=np.where(year > 2000, np.inf, 1),
+    )
     assert leaking_columns(goods, ignored=("price", "id")) == {}
 
 

@@ -188,9 +188,7 @@ def test_what_arises_after_the_price_is_left_out(name: str) -> None:
     assert guess.left_out == {name: "may arise or change after the price is set"}
 
 
-@pytest.mark.parametrize(
-    "name", ["sold_by", "purchase_year", "sales_channel", "review_score", "views_type"]
-)
+@pytest.mark.parametrize("name", ["sold_by", "purchase_year", "sales_channel", "review_score", "views_type"])
 def test_what_only_sounds_like_a_counter_stays(name: str) -> None:
     table = frame(
         title=[f"{TITLE[i % 4]} {i}" for i in ROWS], **{name: [["new", "old"][i % 2] for i in ROWS]}

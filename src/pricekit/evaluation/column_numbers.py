@@ -57,7 +57,7 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
     """
     named, measure = names_price(name), _names_measure(name)
     if pd.api.types.is_numeric_dtype(column.dtype):
-        values = column.to_numpy(np.float64, na_value=np.nan)
+        values = _finite(column.to_numpy(np.float64, na_value=np.nan))
         return [ColumnNumbers(name, values, named, measure and not named)]
     texts = as_strings(column)[:PARSED_ROWS].str.strip()
     if texts.str.len().sum() > _LONGEST * (texts != "").sum():
@@ -69,7 +69,7 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
         if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
             return []
         by_cell[place] = _read(cells[place])
-    read = by_cell[codes]
+    read = _finite(by_cell)[codes]
     known = np.isfinite(read[:, 0])
     if not known.any():
         return []
@@ -81,6 +81,10 @@ def column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
         values[: len(parsed)] = parsed
         readings.append(ColumnNumbers(name, values, money, bool(unit or measure) and not money))
     return readings
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def as_strings(column: pd.Series) -> pd.Series:

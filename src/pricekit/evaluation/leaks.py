@@ -238,6 +238,8 @@ def _products(numbers: Sequence[ColumnNumbers], price: np.ndarray) -> Iterator[t
                 discount = np.log(1 - part / (1 if part.max() < 1 else 100))
                 forms = {"{} × {}": log_other, "{} / {}": -log_other, "{} × (1 - {})": discount}
                 for form, logarithm in forms.items():
+                    if _constant(logarithm - log_price):  # a measure that alone determines the price
+                        continue
                     constant = _constant(log_amount + logarithm - log_price)
                     swapped = form == "{} × {}" and _is_size(amounts, other)
                     if constant and not swapped and (constant == 1 or logarithm is not discount):

@@ -409,7 +409,7 @@ def guess_text(columns: Sequence[Profile], told: Mapping[str, float] | None = No
         columns: the profiles of the columns but the price and the id.
         told: the share of the price that columns tell, by name. It decides if there are too many columns.
     """
-    if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
+    if any(c.name == "catalog_content" and c.kind in ("text", *_BLOBS) for c in columns):
         return ("catalog_content",)
     title = _title(columns)
     if title is None:
