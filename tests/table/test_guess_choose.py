@@ -196,6 +196,12 @@ def test_what_only_sounds_like_a_counter_stays(name: str) -> None:
     assert guess_columns(table).columns.text == ("title", name)
 
 
+def test_counts_in_words_are_left_out_and_reviews_stay() -> None:
+    title = [f"{TITLE[i % 4]} {i}" for i in ROWS]
+    table = frame(title=title, ratings=[f"{i * 37:,} ratings" for i in ROWS], reviews=LONG)
+    assert guess_columns(table).columns.text == ("title", "reviews")
+
+
 def test_too_many_columns_are_ranked_by_what_they_tell_of_the_price() -> None:
     rng = np.random.default_rng(0)
     price = frame()["price"].to_numpy()

@@ -214,7 +214,7 @@ def as_bands(column: pd.Series, price: np.ndarray) -> str:
         edge = 0.1 * (high - low)
         near += [float((inside <= low + edge).mean())] * (low in borders)
         near += [float((inside >= high - edge).mean())] * (high in borders)
-    if np.mean(near) < 0.05:
+    if np.median(near) < 0.05:
         return ""
     return f"has {len(bands)} values, each of which is a range of prices"
 

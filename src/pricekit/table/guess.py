@@ -57,6 +57,8 @@ _SHORT_WORDS = 8
 """Cells with fewer words on average are short texts."""
 _CODE_DIGITS = 8
 """Integers that never repeat and have at least this many digits are codes, such as barcodes."""
+_COUNT_WORDS = 4
+"""A count in words is shorter: "1,234 ratings"."""
 _UNIT_LETTERS = 5
 """A number with at most this many letters has a unit, such as 150,000km."""
 _MAX_CELLS = 2000
@@ -339,7 +341,8 @@ def counts_later(column: Profile) -> bool:
     shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
     counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
     discount = bool(DISCOUNT.search(name)) and column.words < _SHORT_WORDS
-    return discount or (counter and column.kind in ("number", "category"))
+    counts = column.kind in ("number", "category") or (column.kind == "text" and column.words < _COUNT_WORDS)
+    return discount or (counter and counts)
 
 
 def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
