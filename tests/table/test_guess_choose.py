@@ -215,3 +215,12 @@ def test_too_many_columns_are_ranked_by_what_they_tell_of_the_price() -> None:
     assert guess.left_out.pop("constant") == "constant: every filled cell is '7'"
     reasons = {reason for name, reason in guess.left_out.items() if name != "constant"}
     assert reasons == {"at most 32 columns are read, and the others tell more of the price"}
+
+
+def test_a_nearly_constant_column_is_left_out() -> None:
+    title = [f"{TITLE[i % 4]} {i}" for i in range(2000)]
+    seller = ["private"] * 1999 + ["shop"]
+    table = pd.DataFrame({"title": title, "seller": seller, "price": range(1, 2001)})
+    guess = guess_columns(table)
+    assert guess.columns.text == ("title",)
+    assert guess.left_out["seller"] == "nearly constant: 99.95% of its filled cells are equal"

@@ -101,6 +101,7 @@ class Profile:
         words: the mean number of words per cell; two signs of a script without spaces are one.
         example: a cell.
         counts: the cells only identify rows: numbers that are consecutive, codes that never repeat, or hash values.
+        same: the share of the most frequent cell among those that are not blank.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Profile:
     words: float
     example: str
     counts: bool = False
+    same: float = 0.0
 
     @property
     def unique(self) -> bool:
@@ -140,11 +142,14 @@ def _profile(table: str, name: str, column: pa.Array) -> Profile:
     signs = pc.count_substring_regex(kept, _SIGNS)
     words = pc.add(pc.add(pc.count_substring_regex(kept, _SPACES), 1), signs)
     mean_words = float(pc.mean(words).as_py())
-    values = pc.count_distinct(kept).as_py()
+    repeats = pc.value_counts(kept).field("counts")
+    values, same = len(repeats), pc.max(repeats).as_py() / len(kept)
     distinct = values / len(kept)
     kind = "number" if is_numeric(column.type) else _kind(name, kept, distinct, mean_words)
     counts = (kind == "number" and distinct == 1.0 and _counts(kept)) or _all_match(kept, _HASH)
-    return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
+    return Profile(
+        name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts, same
+    )
 
 
 def _all_match(cells: pa.Array, pattern: str) -> bool:
@@ -226,6 +231,8 @@ _MANY = 0.3
 """Numbers with a name such as "house_id" and a larger share of distinct cells identify; others are categories."""
 _MANY_VALUES = 50
 _IDENTIFIES_ROWS = "identifies rows"
+_NEARLY_CONSTANT = 0.998
+"""If this share of the filled cells is equal, the column tells nothing."""
 _MIN_FILLED = 0.05
 """A column with a smaller share of filled cells does not describe products."""
 
@@ -514,6 +521,8 @@ def _reason(column: Profile) -> str:
         return f"nearly empty: {column.filled:.1%} of its cells are filled"
     if column.values == 1:
         return f"constant: every filled cell is {shorten(column.example)!r}"
+    if column.same >= _NEARLY_CONSTANT:
+        return f"nearly constant: {column.same:.2%} of its filled cells are equal"
     if column.kind == "address":
         return "addresses of pages or images"
     if column.kind in _BLOBS:
