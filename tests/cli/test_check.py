@@ -141,7 +141,7 @@ def test_two_currencies(page, pricekit, tmp_path):
 def test_a_column_that_leaks_the_price(page, tmp_path):
     rows = "".join(f"jug of kind {i * 7919 % 1000} and more,{i},{i * 0.9}\n" for i in range(1, 200))
     found = page(write(tmp_path / "t.csv", "title,price,discounted\n" + rows))
-    assert found["leaks"]["columns"]["discounted"] > 0.9
+    assert found["leaks"]["columns"]["discounted"].endswith("of its numbers")
 
 
 def test_the_command_omits_text_that_leaks_the_price(page, pricekit, tmp_path):

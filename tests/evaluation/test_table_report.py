@@ -122,13 +122,17 @@ def test_columns_that_are_left_out_have_reasons(tmp_path, shop):
     path = tmp_path / "t.csv"
     path.write_text("Unnamed: 0,title,lot,link,views,price\n" + "\n".join(rows))
     report = profile_table(path)
-    assert (report.text, report.id) == (("title", "views"), "Unnamed: 0")
+    assert (report.text, report.id) == (("title",), "Unnamed: 0")
     assert report.left_out == {
         "lot": "constant: every filled cell is '5'",
         "link": "addresses of pages or images",
+        "views": "may arise or change after the price is set",
     }
     assert report.to_dict()["left_out"] == report.left_out
-    assert any("come last: views" in note for note in report.notes)
+    assert any(
+        "left out: views. If they are known when the model predicts, name" in note for note in report.notes
+    )
+    assert profile_table(path, text=["title", "views"]).text == ("title", "views")
     assert "reveals the price" in profile_table(shop).left_out["discounted"]
 
 

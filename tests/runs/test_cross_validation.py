@@ -255,7 +255,7 @@ def test_a_leak_stops_it_before_anything_is_written(table, tmp_path, raises):
     frame = pd.read_csv(table)
     frame.assign(market=(frame["price"] * 1.2).round(1)).to_csv(tmp_path / "t.csv", index=False)
     text = {"columns": {"text": ["catalog_content", "market"]}}
-    with raises(DataError, "text", "allow_leak", column="market"):
+    with raises(DataError, "text", "allow_leak", columns=["market"]):
         cross_validate(Source(tmp_path / "t.csv"), config(text), tmp_path / "cv", 2)
     assert not (tmp_path / "cv").exists()
 

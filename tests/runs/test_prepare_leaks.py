@@ -29,16 +29,23 @@ def with_market(rows=60):
 
 
 def test_a_column_that_the_model_reads_stops_training(tmp_path, logged, raises):
-    with raises(DataError, "text", "allow_leak", column="market"):
+    with raises(DataError, "text", "allow_leak", columns=["market"]):
         split_of(with_market(), tmp_path, TWO)
     split = split_of(with_market(), tmp_path, TWO, allow_leak=True)
     assert split.leaks == ()
-    assert "the model reads it, because leaks are allowed" in logged()
+    assert "the model reads them, because leaks are allowed" in logged()
+
+
+def test_all_leaks_of_a_table_are_named_at_once(tmp_path, raises):
+    frame = with_market().assign(copy=lambda table: table["price"], gross=lambda table: table["price"] * 1.19)
+    text = {"columns": {"text": ["catalog_content", "gross", "copy", "market"]}}
+    with raises(DataError, "text", "allow_leak", columns=["market", "copy", "gross"]):
+        split_of(frame, tmp_path, text)
 
 
 def test_a_leaking_column_that_the_model_does_not_read_is_named(tmp_path, logged):
     assert split_of(with_market(), tmp_path).leaks == ("market",)
-    assert "'market' alone explains" in logged()
+    assert "columns leak the price: 'market'" in logged()
     split_of(with_market(), tmp_path, resumed=[tmp_path])
     assert "market" not in logged()
 
@@ -81,7 +88,7 @@ def test_a_feature_that_reads_such_a_column_stops_training(tmp_path, monkeypatch
     if column == "weight":
         train(*given, tmp_path / "run")
         return
-    with raises(DataError, "features", "allow_leak", column="market"):
+    with raises(DataError, "features", "allow_leak", columns=["market"]):
         train(*given, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     train(replace(given[0], allow_leak=True), given[1], tmp_path / "run")

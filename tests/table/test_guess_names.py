@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pricekit.table.guess import COUNTER, RECORDED, words_of
+from pricekit.table.name_words import COUNTER, RECORDED, words_of
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,20 @@ def test_rows_without_an_id_are_not_duplicates(missing: object) -> None:
 
 def test_each_row_has_one_reason_in_a_fixed_order(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    prices = ["y", "inf", "$5", "", "0", "€5", "€6"]
-    rows = ["1", "1,,", *(f"1,x,{price}" for price in prices), "2,x,€1"]
-    path.write_text("sample_id,catalog_content,price\n" + "\n".join(rows))
+    header, prices = "sample_id,catalog_content,price", ["y", "inf", "$5", "", "0"]
+    rows = [
+        "1",
+        header,
+        "1,,",
+        *(f"1,x,{price}" for price in prices),
+        "8,Total,€12",
+        "1,x,€5",
+        "1,x,€6",
+        "2,x,€1",
+    ]
+    path.write_text("\n".join([header, *rows]))
     table = read_table(path, Columns(), notices=lambda _: None)
-    assert row_reasons(table).tolist() == [*REASONS[:7], "", REASONS[7], ""]
+    assert row_reasons(table).tolist() == [*REASONS[:9], "", REASONS[9], ""]
 
 
 def test_without_a_price_column_the_price_is_no_reason(tmp_path: Path) -> None:

@@ -104,11 +104,6 @@ def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
         show_data(f"- Left out: {shorten(name)} ({reason}).")
     for note in page["notes"]:
         show_data(f"- {note}")
-    for name, share in page.get("leaks", {"columns": {}})["columns"].items():
-        if name not in page["left_out"]:
-            show_data(
-                f"- The column '{name}' alone explains {share:.0%} of the log price, which suggests a leak."
-            )
     if "command" in page:
         show_data(f"\nnext: {page['command']}")
 

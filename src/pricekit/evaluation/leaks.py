@@ -1,40 +1,71 @@
-"""Leaks: columns that reveal the price, such as a market price or a discounted price, and prices in the text.
+"""Leaks: columns that are a copy or a function of the price of their row, and prices in the text.
 
-A model that reads a leak scores well here and fails where the price is not yet known.
+A model that reads a leak scores well here and fails where the price is not yet known. A column that only explains
+much of the price, such as the area of a flat, is no leak. A column leaks if
+
+- its numbers are the price, or a multiple of it, in most cells that hold a number;
+- a number that rises or falls with the price tells it nearly exactly, as a logarithm or a rounded price does;
+- it holds prices, by its name, its currency signs or its scale, that explain most of the price: list prices, bounds;
+- its values are intervals of the price, as price bands are;
+- it gives the price with one or two other columns: as a product, a discounted price, a sum or a difference.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pandas as pd
 
+from pricekit.evaluation.column_numbers import ColumnNumbers, as_strings, column_numbers
 from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
 
 EXPLAINED = 0.7
-"""A column leaks if it alone explains this share of the log price's variance. On the tables that this was tuned on,
-brands, years and similar columns explain up to 0.6; list prices with discounts of up to 70% explain 0.74 and more."""
+"""Prices in another column leak if they alone explain this share of the log price's variance: list prices with
+discounts of up to 70% explain 0.74 and more."""
 REMAINING = 0.6
-"""A column leaks only if at most this standard deviation of the log price remains: above it, the column explains
-the price level of a kind of product, not the price of a product."""
+"""They leak only if at most this standard deviation of the log price remains."""
+NEARLY_ALL = 0.97
+"""Numbers that are not known to be prices leak if they explain this share."""
+NEARLY_NONE = 0.2
+"""They leak only if at most this standard deviation of the log price remains."""
+SAME_SCALE = 2.5
+"""Numbers are on the scale of the price if the median ratio is at most this, and at least its inverse."""
+SAME_SPREAD = 1.33
+"""The same for the standard deviation of the logarithms: a list price doubles when the price doubles."""
+COPIED = 0.5
+"""A column is a copy if this share of its numbers is the same multiple of the price."""
+EQUAL = 0.2
+"""A column is a copy if this share of its numbers is the price, beyond chance."""
+BOUNDED = 0.3
+"""Prices that are never lower, or never higher, than the price leak if they explain this share: bounds of a salary."""
+FEW_VALUES = 20
+"""A measure with fewer distinct numbers is not a price."""
+BAND_ROWS = 10
+"""Values of bands have at least this many rows."""
 IN_TEXT = 0.1
 """The text leaks if this share of texts contains their row's price, beyond chance; other tables have 0.01 at most."""
 MIN_ROWS = 20
 MOST_ROWS = 10_000
 """A column is judged on a random sample of this size: more rows do not change the result."""
+_COMPARED_ROWS = 1000
+"""Columns are compared with each other on this many rows."""
+_MOST_SUMMED, _MOST_MULTIPLIED = 16, 40
+"""The number of columns that are compared with each other."""
 
 _NUMBER = re.compile(r"\d{1,3}(?:[ '.,]\d{3})+(?:[.,]\d+)?|\d[\d.,]*")
 _FOLDS = 5
-_NUMERIC = 0.5  # share of the filled cells that must be numbers in a numeric column
 _CONFIDENT = 4.0  # standard errors
-
-Guess = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Fits on values and log prices, then predicts the log prices of other values."""
+_SAME = 0.002
+"""Logarithms of ratios that differ by less are equal; copies are rounded."""
+_ROUNDED = 0.01
+"""The same for products of two rounded numbers."""
+_CENT = 0.006
 
 
 @dataclass(frozen=True)
@@ -42,11 +73,12 @@ class Leaks:
     """The leaks of a table.
 
     Attributes:
-        columns: the share of the log price's variance that each leaking column explains, highest first.
+        columns: how each leaking column reveals the price, in the order of the table: "equals the price in 90% of its
+            numbers".
         in_text: share of the texts that contain their price, in columns that do not leak; 0 for a small share.
     """
 
-    columns: dict[str, float]
+    columns: dict[str, str]
     in_text: float
 
 
@@ -58,7 +90,7 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
     some = np.sort(np.random.default_rng(0).permutation(len(table))[:MOST_ROWS])
     table = table.take(some)  # once: Arrow joins all parts of a column to take rows of it
     named = columns.id if table.ids.name == columns.id else None  # otherwise the rows are numbered
-    leaking = dict(leaking_columns(table, (columns.price, named), columns.text[:1]))
+    leaking = leaking_columns(table, (columns.price, named), columns.text[:1])
     text, left = table.text, [name for name in columns.text if name not in leaking]
     if 0 < len(left) < len(columns.text):
         text = table.frame[left].apply(as_strings).agg("\n".join, axis=1)
@@ -70,43 +102,191 @@ def leaking_columns(
     table: Table,
     ignored: Iterable[str | None] = (),
     described: Iterable[str] = (),
-) -> list[tuple[str, float]]:
-    """Return the columns that predict the price almost alone, with the share of variance that each explains.
-
-    Each column predicts the log prices of rows that it was not fitted on: numbers, including numbers written as text,
-    by isotonic regression, categories by the mean of their rows. The share is 1 - Σ (p - a)² / Σ (a - mean a)².
+) -> dict[str, str]:
+    """Return how each column that is a copy or a function of the price reveals it, in the order of the table.
 
     Args:
         table: rows with prices, a sample of a large table.
         ignored: columns to skip: the price itself, the id.
         described: columns that are judged as numbers only: their repeated cells name a product.
 
-    Returns:
-        Names and shares, highest share first.
+    Example:
+        >>> price = np.arange(1.0, 31)
+        >>> frame = pd.DataFrame({"price": price, "gross": price * 1.19, "size": price % 4})
+        >>> table = Table(pd.Series(range(30)), pd.Series(["x"] * 30), price, frame)
+        >>> leaking_columns(table, ignored=("price",))
+        {'gross': 'is 1.19 times the price in 100% of its numbers'}
     """
-    frame, price = table.frame, np.log(table.known_price)
+    frame, price = table.frame, table.known_price
     left_out, texts = set(ignored), set(described)
     judged = [name for name in frame if name not in left_out]
+    if len(price) < MIN_ROWS or price.min() == price.max():
+        return {}
+    leaks: dict[str, str] = {}
+    numbers: list[ColumnNumbers] = []
     with tracked("searching for leaks", judged) as names:
-        shares = {str(name): explained(frame[name], price, as_category=name not in texts) for name in names}
-    enough = max(EXPLAINED, 1 - (REMAINING / max(float(price.std()), 1e-9)) ** 2)
-    return sorted(
-        ((name, share) for name, share in shares.items() if share >= enough), key=lambda one: -one[1]
-    )
+        for name in names:
+            readings = column_numbers(str(name), frame[name])
+            how = next(filter(None, (as_price(reading, price) for reading in readings)), "")
+            how = how or ("" if name in texts else as_bands(frame[name], price))
+            if how:
+                leaks[str(name)] = how
+            else:
+                numbers += readings
+    leaks |= dict(_products(numbers, price)) | dict(_sums(numbers, price))
+    return {str(name): leaks[str(name)] for name in judged if str(name) in leaks}
 
 
-def explained(column: pd.Series, log_price: np.ndarray, *, as_category: bool = True) -> float:
-    """Return the share of the log price's variance, out of fold, that a column explains; at least 0."""
+def as_price(numbers: ColumnNumbers, price: np.ndarray) -> str:
+    """Return how the numbers of a column alone reveal the price, or "".
+
+    Args:
+        numbers: of N rows.
+        price: prices, float (N,).
+    """
+    known = np.isfinite(numbers.values)
+    values, price = numbers.values[known], price[known]
+    few = max(5, min(FEW_VALUES, len(values) // 3))
+    if len(values) < MIN_ROWS:
+        return ""
+    equal = np.abs(values - price) <= _CENT
+    chance = np.mean(np.abs(values - np.random.default_rng(0).permutation(price)) <= _CENT)
+    share = float(equal.mean())
+    if share - chance >= EQUAL and len(np.unique(price[equal])) >= (5 if share >= NEARLY_ALL else few):
+        return f"equals the price in {share:.0%} of its numbers"
+    if numbers.measured or len(np.unique(values)) < few:
+        return ""
+    log_price = np.log(price)
+    positive = values > 0
+    ratio = np.log(values[positive]) - log_price[positive]
+    if (
+        positive.mean() >= COPIED
+        and (share := float((np.abs(ratio - np.median(ratio)) <= _SAME).mean())) >= COPIED
+    ):
+        times = float(f"{math.exp(np.median(ratio)):.4g}")
+        return f"is {times:,g} times the price in {share:.0%} of its numbers"
+    explained = explained_share(values, log_price)
+    likely = numbers.money or (positive.mean() >= COPIED and _is_alike(ratio, log_price[positive]))
+    most, remaining = (EXPLAINED, REMAINING) if likely else (NEARLY_ALL, NEARLY_NONE)
+    if explained >= max(most, 1 - (remaining / max(float(log_price.std()), 1e-9)) ** 2):
+        what = "holds amounts that alone explain" if likely else "alone explains"
+        return f"{what} {explained:.0%} of the log price"
+    if numbers.money and positive.all() and abs(float(np.median(ratio))) <= math.log(SAME_SCALE):
+        for bound, within in (("most", ratio <= _ROUNDED), ("least", ratio >= -_ROUNDED)):
+            if within.mean() >= NEARLY_ALL and explained >= BOUNDED:
+                return f"is at {bound} the price in {within.mean():.0%} of its numbers"
+    return ""
+
+
+def _is_alike(ratio: np.ndarray, log_price: np.ndarray) -> bool:
+    """Return whether numbers have the scale and the spread of the price; `ratio` is the logarithm, (N,)."""
+    spread = float((ratio + log_price).std()) / max(float(log_price.std()), 1e-9)
+    near = abs(float(np.median(ratio))) <= math.log(SAME_SCALE)
+    return near and 1 / SAME_SPREAD <= spread <= SAME_SPREAD
+
+
+def as_bands(column: pd.Series, price: np.ndarray) -> str:
+    """Return that the values of a column are intervals of the price, or "".
+
+    The intervals do not overlap, and prices reach up to their borders. Prices of kinds of goods that differ much do
+    not: few are near the borders.
+
+    Args:
+        column: (N,).
+        price: prices, float (N,).
+    """
     cells = as_strings(column).str.strip()
-    filled = (cells != "").to_numpy(bool)
-    shares = [0.0]
-    if as_category:
-        shares.append(_share(pd.factorize(cells)[0][filled], log_price[filled], _by_category))
-    for numbers in _readings(column):
-        known = np.isfinite(numbers)
-        if known.sum() >= _NUMERIC * filled.sum():
-            shares.append(_share(numbers[known], log_price[known], _by_number))
-    return max(shares)
+    codes, values = pd.factorize(cells[cells != ""])
+    log_price = np.log(price)[(cells != "").to_numpy(bool)]
+    rows = np.bincount(codes, minlength=len(values))
+    bands = np.flatnonzero(rows >= BAND_ROWS)
+    if len(bands) < 2 or rows[bands].sum() < 0.9 * rows.sum():
+        return ""
+    prices = sorted((np.sort(log_price[codes == band]) for band in bands), key=np.median)
+    ends = [np.quantile(each, (0.02, 0.98)) for each in prices]
+    borders = [(low[1] + high[0]) / 2 for low, high in pairwise(ends)]
+    lower, upper = [ends[0][0], *borders], [*borders, ends[-1][1]]
+    near = []
+    for band, low, high in zip(prices, lower, upper, strict=True):
+        inside = band[(band >= low - _ROUNDED) & (band <= high + _ROUNDED)]
+        if len(inside) < 0.9 * len(band) or high <= low:
+            return ""
+        edge = 0.1 * (high - low)
+        near += [float((inside <= low + edge).mean())] * (low in borders)
+        near += [float((inside >= high - edge).mean())] * (high in borders)
+    if np.median(near) < 0.05:
+        return ""
+    return f"has {len(bands)} values, each of which is a range of prices"
+
+
+def _products(numbers: Sequence[ColumnNumbers], price: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Yield columns that are the price for a size in another column, or an old price beside its discount."""
+    rows = slice(None, _COMPARED_ROWS)
+    log_price = np.log(price[rows])
+    numbers = [each for each in numbers if np.isfinite(each.values[rows]).sum() >= MIN_ROWS][
+        :_MOST_MULTIPLIED
+    ]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = [np.log(each.values[rows]) for each in numbers]
+        for amounts, log_amount in zip(numbers, logs, strict=True):
+            if amounts.measured or len(np.unique(amounts.values[rows])) < FEW_VALUES:
+                continue
+            for other, log_other in zip(numbers, logs, strict=True):
+                if other.name == amounts.name:
+                    continue
+                part = np.abs(np.nan_to_num(other.values[rows]))
+                discount = np.log(1 - part / (1 if part.max() < 1 else 100))
+                forms = {"{} × {}": log_other, "{} / {}": -log_other, "{} × (1 - {})": discount}
+                for form, logarithm in forms.items():
+                    if _constant(logarithm - log_price):  # a measure that alone determines the price
+                        continue
+                    constant = _constant(log_amount + logarithm - log_price)
+                    swapped = form == "{} × {}" and _is_size(amounts, other)
+                    if constant and not swapped and (constant == 1 or logarithm is not discount):
+                        scale = "" if constant == 1 else f"{constant:.3g} × "
+                        yield amounts.name, f"price = {scale}{form.format(amounts.name, other.name)}"
+
+
+def _constant(log_ratio: np.ndarray) -> float:
+    """Return the price over a product, 1.0 if it is about 1; 0.0 if it is not the same in nearly all rows."""
+    known = log_ratio[np.isfinite(log_ratio)]
+    if len(known) < max(MIN_ROWS, 0.1 * len(log_ratio)):
+        return 0.0
+    middle = float(np.median(known))
+    if (np.abs(known - middle) <= _ROUNDED).mean() < 0.9:
+        return 0.0
+    return 1.0 if abs(middle) <= _ROUNDED else math.exp(-middle)
+
+
+def _is_size(one: ColumnNumbers, other: ColumnNumbers) -> bool:
+    """Return whether the first of two columns whose product is the price is the size, and the other the price."""
+    if one.money or other.measured:
+        return False
+    return other.money or len(np.unique(one.values)) < len(np.unique(other.values))
+
+
+def _sums(numbers: Sequence[ColumnNumbers], price: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Yield the largest of two or three columns whose sum or difference is the price."""
+    rows = slice(None, _COMPARED_ROWS)
+    price = price[rows]
+    parts = [(each.name, np.nan_to_num(each.values[rows])) for each in numbers if not each.measured]
+    parts = sorted(parts[:_MOST_SUMMED], key=lambda part: -float(np.median(part[1])))
+    taken: set[str] = set()
+    for size in (2, 3):
+        for several in combinations(parts, size):
+            (largest, amounts), *others = several
+            if len({name for name, _ in several}) < size or largest in taken:
+                continue
+            for signs in product((1, -1), repeat=size - 1):
+                total = amounts + sum(sign * values for sign, (_, values) in zip(signs, others, strict=True))
+                equal = np.abs(total - price) <= _CENT * size
+                if equal.mean() >= NEARLY_ALL and len(np.unique(price[equal])) >= FEW_VALUES:
+                    taken.add(largest)
+                    rest = (
+                        f"{'+' if sign > 0 else '-'} {name}"
+                        for sign, (name, _) in zip(signs, others, strict=True)
+                    )
+                    yield largest, f"price = {' '.join([largest, *rest])}"
 
 
 def price_in_text(text: pd.Series, price: np.ndarray) -> float:
@@ -131,28 +311,11 @@ def _digits(number: str) -> str:
     return re.sub(r"\D", "", number)
 
 
-def as_strings(column: pd.Series) -> pd.Series:
-    """Return a column as text, "" for an empty cell; pandas does not treat the bytes of Parquet as text."""
-    texts = column.map(str, na_action="ignore") if column.dtype == object else column
-    return texts.astype("str").fillna("")
+def explained_share(values: np.ndarray, log_price: np.ndarray) -> float:
+    """Return the share of the log price's variance, out of fold, that a monotone function of numbers explains.
 
-
-def _readings(column: pd.Series) -> list[np.ndarray]:
-    """Parse one number from each cell, NaN for none: in machine notation and in human notation (15.675 for 15,675).
-
-    A misread cell can hide a leak in one notation, but cannot create one.
+    The share is 1 - Σ (p - a)² / Σ (a - mean a)², or 0 if it is less, or if there are fewer than `MIN_ROWS` numbers.
     """
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return [column.to_numpy(np.float64, na_value=np.nan)]
-    plain = pd.to_numeric(as_strings(column), errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    cells = as_strings(column).str.extract(r"^\D{0,6}(\d[\d.,' ]*)\D{0,12}$")[0]
-    cells = cells.str.replace(r"[' ]|[.,](?=\d{3}(?:\D|$))", "", regex=True).str.replace(",", ".")
-    grouped = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return [grouped] if np.array_equal(plain, grouped, equal_nan=True) else [plain, grouped]
-
-
-def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
-    """Return 1 - Σ (p - a)² / Σ (a - mean a)² of out-of-fold predictions."""
     spread = float(((log_price - log_price.mean()) ** 2).sum()) if len(values) else 0.0
     if len(values) < MIN_ROWS or spread < 1e-9 * len(values):
         return 0.0
@@ -160,17 +323,11 @@ def _share(values: np.ndarray, log_price: np.ndarray, guess: Guess) -> float:
     predicted = np.empty(len(values))
     for held in range(_FOLDS):
         inside = fold == held
-        predicted[inside] = guess(values[~inside], log_price[~inside], values[inside])
+        predicted[inside] = _monotone(values[~inside], log_price[~inside], values[inside])
     return max(0.0, 1 - float(((predicted - log_price) ** 2).sum()) / spread)
 
 
-def _by_category(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
-    size = int(max(values.max(), others.max())) + 1
-    rows, total = np.bincount(values, minlength=size), np.bincount(values, log_price, minlength=size)
-    return np.asarray(((total + log_price.mean()) / (rows + 1))[others])
-
-
-def _by_number(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _monotone(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Predict by a function that only rises or only falls, whichever the ranks do."""
     from scipy.optimize import isotonic_regression
 

@@ -31,7 +31,8 @@ from pricekit.table import (
     guess_columns,
     split_usable,
 )
-from pricekit.table.guess import Profile, counts_later, describe_headless, reasons_left_out, text_lengths
+from pricekit.table.guess import Profile, counts_later, describe_headless, text_lengths
+from pricekit.table.odd_rows import second_header
 from pricekit.table.price_columns import PriceFormat, count_currencies
 from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import OpenedTable
@@ -129,7 +130,7 @@ def describe_suspects(suspects: Sequence[Suspect], equal: Mapping[str, int]) -> 
     for reason, looks in (("placeholder", "look like placeholders"), ("year", "look like years")):
         some = sorted((s for s in suspects if s.reason == reason), key=lambda s: -s.rows)
         if some:
-            shown = ", ".join(f"{s.value:.10g} in {s.rows:,} rows" for s in some[:_SHOWN])
+            shown = ", ".join(f"{s.value:.10g} ({counted(s.rows, 'row')})" for s in some[:_SHOWN])
             more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
             sentences.append(f"Some prices {looks}, because they repeat often: {shown}{more}. {advice}")
     for name, rows in equal.items():
@@ -367,6 +368,12 @@ def profile_table(
             f"The first line ({shorten(chosen.profiles[0].name)!r}) looks like a title above the header. Delete the "
             "lines above the header.",
         )
+    if below := second_header(rows.frame):
+        notes.insert(
+            0,
+            f"The table has two header rows: {', '.join(map(shorten, rows.frame.columns))}, then {', '.join(below)}. "
+            "Keep one of them.",
+        )
     if facts.prices is not None and facts.prices.mixed and read_options.currency is None:
         notes.append(
             f"Prices are in several currencies ({count_currencies(facts.prices)}): training needs to know which one; "
@@ -394,16 +401,12 @@ def profile_table(
     report = _with_prices(report, rows, columns, notes)
     leaks = report.leaks or Leaks({}, 0.0)
     text = _without_leaks(columns.text, leaks, notes)
-    used = (*text, columns.price, columns.id)
-    reveals = {
-        name: f"reveals the price: it alone explains {share:.0%} of the log price"
-        for name, share in leaks.columns.items()
-        if name not in used
-    }
+    reveals = {name: f"reveals the price: {how}" for name, how in leaks.columns.items()}
+    contains = {name: "the text contains the price" for name in columns.text if name not in (*text, *reveals)}
     return replace(
         report,
         text=text,
-        left_out=reasons_left_out(chosen.profiles, used) | reveals,
+        left_out=chosen.left_out | contains | reveals,
         notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
         trainable=bool(text) and (report.usable or 0) >= MIN_ROWS and not titled,
     )
@@ -431,10 +434,10 @@ def _column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
             "prediction time."
         )
     used = [column for column in chosen.profiles if column.name in chosen.columns.text]
-    if guessed and (later := [shorten(column.name) for column in used if counts_later(column)]):
+    if guessed and (later := [shorten(c.name) for c in chosen.profiles if c not in used and counts_later(c)]):
         notes.append(
-            f"These columns may arise or change after the price is set, so they come last: {', '.join(later)}. Leave "
-            "them out if they are unknown when the model predicts."
+            f"These columns may arise or change after the price is set, so they are left out: {', '.join(later)}. If "
+            "they are known when the model predicts, name them in text, with the other columns."
         )
     notes += [
         f"The text column {shorten(column.name)!r} yields nothing: "

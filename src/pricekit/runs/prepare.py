@@ -108,15 +108,16 @@ def check_rates(config: RunConfig, backbone: Backbone) -> None:
 
 
 def check_feature_leaks(features: FittedFeatures, leaks: tuple[str, ...]) -> None:
-    """Raise DataError if a feature declares a column that leaks the price."""
-    for name in leaks:
-        if reading := [part.name for part in features.parts if name in part.plugin.columns]:
-            raise DataError(
-                f"the column '{name}' leaks the price, and the features {', '.join(reading)} read it. Leave them out "
-                f"or drop the column, {ALLOW_LEAK}",
-                parameters=("features", "allow_leak"),
-                column=name,
-            )
+    """Raise DataError if features declare columns that leak the price."""
+    reading = {part.name: [name for name in leaks if name in part.plugin.columns] for part in features.parts}
+    if columns := list(dict.fromkeys(name for read in reading.values() for name in read)):
+        names = ", ".join(name for name, read in reading.items() if read)
+        raise DataError(
+            f"features read columns that leak the price: {names} read {', '.join(columns)}. Leave them "
+            f"out or drop the columns, {ALLOW_LEAK}",
+            parameters=("features", "allow_leak"),
+            columns=columns,
+        )
 
 
 def check_inputs(rows: PricedInputs, names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from pricekit.table.source import OpenedTable, open_table
 from pricekit.table.table import Formats, texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text.likeness import equal_texts
-from pricekit.wording import counted
+from pricekit.wording import counted, shorten
 
 MIN_NEW_ROWS = 20
 """Number of rows that a run which continues another one must add."""
@@ -485,18 +485,20 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
     findings = find_leaks(table, named)
-    for name, share in findings.columns.items():
-        leak = f"the column '{name}' alone explains {100 * share:.0f}% of the log price, as a copy of the price would"
-        reads = name in columns.text
-        if reads and not allow_leak:
-            raise DataError(
-                f"{leak}, and the model would read it. Remove it from the text columns, {ALLOW_LEAK}",
-                parameters=("text", "allow_leak"),
-                column=name,
-                share=share,
-            )
-        consequence = "reads it, because leaks are allowed" if reads else "does not read it"
-        logger.warning(f"{leak}; the model {consequence}")
+    read = {name: how for name, how in findings.columns.items() if name in columns.text}
+    if read and not allow_leak:
+        raise DataError(
+            f"the model would read columns that leak the price: {_listed(read)}. Remove them from the text columns, "
+            f"{ALLOW_LEAK}",
+            parameters=("text", "allow_leak"),
+            columns=list(read),
+        )
+    if read:
+        logger.warning(
+            f"columns leak the price: {_listed(read)}; the model reads them, because leaks are allowed"
+        )
+    if unread := {name: how for name, how in findings.columns.items() if name not in read}:
+        logger.warning(f"columns leak the price: {_listed(unread)}; the model does not read them")
     if share := findings.in_text:
         leak = (
             f"{100 * share:.0f}% of the texts contain their own price as a number, more than chance explains"
@@ -507,6 +509,10 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
             )
         logger.warning(f"{leak}; the model reads it, because leaks are allowed")
     return () if allow_leak else tuple(findings.columns)
+
+
+def _listed(leaks: Mapping[str, str]) -> str:
+    return ", ".join(f"'{shorten(name)}' ({how})" for name, how in leaks.items())
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

@@ -12,9 +12,11 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     price_cells.py    one written price to a number
     price_columns.py  the format of a column of prices; its cells to numbers
     currency.py       currencies and their signs
+    name_words.py     words in the names of columns
     guess.py          the profile of each column; guesses of the text, price and id columns
     read.py           read_table, iter_table: all of the above in order
     many_files.py     tables in several files
+    odd_rows.py       headers inside a table and totals
     usable.py         usable and rejected rows
     row_info.py       weights, groups and times of rows
     write.py          predictions, rejected rows and other frames to files

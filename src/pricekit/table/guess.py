@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +15,27 @@ from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.columns import ReadWarnings, as_text, flat, is_numeric, readable
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
+from pricekit.table.name_words import (
+    CODES,
+    COUNTER,
+    DESCRIPTIONS,
+    DISCOUNT,
+    ENTITY,
+    ID_NAME,
+    INDEX,
+    NOT_A_COUNTER,
+    OF_OTHERS,
+    OTHER_PRICES,
+    PARTY,
+    RECORDED,
+    TEXT_NAME,
+    TITLE,
+    TITLE_SIGNS,
+    names_price,
+    words_of,
+)
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
+from pricekit.table.price_columns import parse_price, price_format
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
     OpenedTable,
@@ -30,10 +51,14 @@ _MAX_CATEGORY_SHARE = 0.3
 """A column of short texts with a smaller share of distinct cells holds categories."""
 _NEARLY_ALL = 0.9
 _HALF = 0.5
+_FEW, _FEW_OTHERS = 0.1, 5
+"""The share of prices in a column with the name of a price, and the number of different other cells."""
 _SHORT_WORDS = 8
 """Cells with fewer words on average are short texts."""
 _CODE_DIGITS = 8
 """Integers that never repeat and have at least this many digits are codes, such as barcodes."""
+_COUNT_WORDS = 4
+"""A count in words is shorter: "1,234 ratings"."""
 _UNIT_LETTERS = 5
 """A number with at most this many letters has a unit, such as 150,000km."""
 _MAX_CELLS = 2000
@@ -45,16 +70,20 @@ _DATE = (
 )
 _ADDRESS = r"(?i)^[\[{\"' ]*(https?:)?//\S|^www[.]\S|^\S+[.](jpe?g|png|gif|webp|avif|svg|bmp)$"
 """Addresses of web pages, lists of them, and names of image files."""
-_HASH = r"^[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_HASH = r"^(0x)?[0-9a-fA-F]{16,}$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_BLOBS = {
+    "base64": r"^(data:[\w./+-]+;base64,)?([A-Za-z0-9+/]{64}|[A-Za-z0-9_-]{64})[A-Za-z0-9+/_=\s-]*$",
+    "hexadecimal": _HASH,
+    "numbers": r"^[\[({]?\s*-?[0-9][0-9.eE+-]*([,;\s]+-?[0-9][0-9.eE+-]*){15,}",
+    "json": r"^\s*[\[{][\s\[{]*(\"[^\"]*\"|'[^']*')\s*:",
+    "html": r"(?i)^\s*(<[?!][^>]*>\s*)*<(html|head|body|meta|script|style|table)\b",
+}
+"""The beginnings of cells that are data for programs."""
+_BLOB_CHARACTERS = 300
 _SPACES = r"\s+|\p{L}{2}[_+-]+\p{L}{2}"
 """Words end at spaces; signs such as the underscore replace spaces in some tables."""
 _SIGNS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{2}"
 """Two letters of a script without spaces, which count as a word."""
-PRICE_NAME = re.compile(
-    r"price|preis|prix|precio|preço|preco|prezzo|prijs|pris\b|cena|cijena|ár\b|hinta|fiyat|harga|giá|gia\b|цена|ціна"
-    r"|стоимость|価格|値段|金額|价格|價格|售价|가격|ราคา|سعر|מחיר|τιμή|msrp|mrp|amount|cost",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -63,14 +92,16 @@ class Profile:
 
     Attributes:
         name: the name of the column.
-        kind: "text", "category", "price" (numbers with currency signs), "number", "date", "address" (of a web page
-            or an image) or "empty".
+        kind: "text", "category", "price" (numbers with currency signs, or prices by the name of the column), "number",
+            "date", "address" (of a web page or an image), "base64", "hexadecimal", "numbers" (lists of many),
+            "json", "html" or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
         words: the mean number of words per cell; two signs of a script without spaces are one.
         example: a cell.
         counts: the cells only identify rows: numbers that are consecutive, codes that never repeat, or hash values.
+        same: the share of the most frequent cell among those that are not blank.
     """
 
     name: str
@@ -81,6 +112,7 @@ class Profile:
     words: float
     example: str
     counts: bool = False
+    same: float = 0.0
 
     @property
     def unique(self) -> bool:
@@ -110,12 +142,14 @@ def _profile(table: str, name: str, column: pa.Array) -> Profile:
     signs = pc.count_substring_regex(kept, _SIGNS)
     words = pc.add(pc.add(pc.count_substring_regex(kept, _SPACES), 1), signs)
     mean_words = float(pc.mean(words).as_py())
-    values = pc.count_distinct(kept).as_py()
+    repeats = pc.value_counts(kept).field("counts")
+    values, same = len(repeats), pc.max(repeats).as_py() / len(kept)
     distinct = values / len(kept)
-    least = _HALF if PRICE_NAME.search(name) else _NEARLY_ALL  # a price column may also hold "on request"
-    kind = "number" if is_numeric(column.type) else _kind(kept, distinct, mean_words, least)
+    kind = "number" if is_numeric(column.type) else _kind(name, kept, distinct, mean_words)
     counts = (kind == "number" and distinct == 1.0 and _counts(kept)) or _all_match(kept, _HASH)
-    return Profile(name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts)
+    return Profile(
+        name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts, same
+    )
 
 
 def _all_match(cells: pa.Array, pattern: str) -> bool:
@@ -130,21 +164,42 @@ def _counts(cells: pa.Array) -> bool:
     return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
-def _kind(cells: pa.Array, distinct: float, words: float, least: float) -> str:
+def _kind(name: str, cells: pa.Array, distinct: float, words: float) -> str:
     for kind, pattern in (("address", _ADDRESS), ("number", PLAIN_NUMBER), ("date", _DATE)):
         if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
             return kind
+    if blob := _blob(pc.utf8_slice_codeunits(cells, 0, _BLOB_CHARACTERS)):
+        return blob
     checked = cells.slice(0, _MAX_CELLS).to_pylist()
-    prices = [price for price in map(read_cell, checked) if isinstance(price, Cell)]
-    if len(prices) >= least * len(checked) and words < _SHORT_WORDS:
-        signed = sum(price.currency is not None for price in prices)
-        if 2 * signed >= len(prices):
+    read = [(cell, read_cell(cell)) for cell in checked]
+    prices = [price for _, price in read if isinstance(price, Cell)]
+    if prices and words < _SHORT_WORDS:
+        share = len(prices) / len(checked)
+        signed = sum(price.currency is not None for price in prices) / len(checked)
+        others = len({cell for cell, price in read if not isinstance(price, Cell)})  # such as "on request"
+        few_others = share >= _NEARLY_ALL or others <= max(_FEW_OTHERS, _FEW * len(checked))
+        if few_others and signed >= (_FEW if names_price(name) else _HALF):
             return "price"
-        if len(prices) >= _NEARLY_ALL * len(checked) and sum(
-            sum(map(str.isalpha, cell)) for cell in checked
-        ) <= _UNIT_LETTERS * len(checked):
+        if names_price(name) and (share >= _HALF or (share >= _FEW and others <= _FEW_OTHERS)):
+            return "price"
+        letters = sum(sum(map(str.isalpha, cell)) for cell in checked)
+        if share >= _NEARLY_ALL and letters <= _UNIT_LETTERS * len(checked):
             return "number"
     return "category" if distinct < _MAX_CATEGORY_SHARE and words < _SHORT_WORDS else "text"
+
+
+def _blob(cells: pa.Array) -> str:
+    """Return which data for programs at least half of the cells hold, "" for none."""
+    for kind, pattern in _BLOBS.items():
+        held = pc.match_substring_regex(cells, pattern)
+        if kind == "base64":  # not a long word, nor words joined by dashes
+            for case in ("[a-z]", "[A-Z]", "[0-9]"):
+                held = pc.and_(held, pc.match_substring_regex(cells, case))
+        if kind == "hexadecimal":  # not a long number
+            held = pc.and_(held, pc.match_substring_regex(cells, "[a-fA-F]"))
+        if pc.mean(held).as_py() >= _HALF:
+            return kind
+    return ""
 
 
 def without_header(columns: Sequence[Profile]) -> bool:
@@ -165,6 +220,7 @@ def text_lengths(text: pa.Array) -> dict[str, float]:
 
 
 MAX_TEXT_COLUMNS = 32
+_RANKS = 20
 _MAX_LONG_TEXTS = 4
 """Further long texts come after the other columns, if there are too many columns."""
 _LONG_WORDS = 8
@@ -175,19 +231,10 @@ _MANY = 0.3
 """Numbers with a name such as "house_id" and a larger share of distinct cells identify; others are categories."""
 _MANY_VALUES = 50
 _IDENTIFIES_ROWS = "identifies rows"
+_NEARLY_CONSTANT = 0.998
+"""If this share of the filled cells is equal, the column tells nothing."""
 _MIN_FILLED = 0.05
 """A column with a smaller share of filled cells does not describe products."""
-
-_TEXT_NAME = re.compile(
-    r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
-    r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
-    r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
-    re.IGNORECASE,
-)
-_ID_NAME = re.compile(
-    r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|isbn1[03]|mpn|barcode|uid|uuid|guid|nr|no|s\.n|r[eé]f[eé]ren[cz](e|ia|a))\.?$|артикул|код|номер"
-    r"|品番)|[a-z]I[dD]$"
-)
 
 _PROFILED_ROWS = 8192
 """Number of rows from which the kind of each column is determined."""
@@ -210,6 +257,11 @@ class ColumnGuess:
     file: OpenedTable
     read_options: ReadOptions
     headless: bool
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why each column that is not used is left out."""
+        return reasons_left_out(self.profiles, (*self.columns.text, self.columns.price, self.columns.id))
 
 
 def guess_columns(
@@ -248,6 +300,8 @@ def guess_columns(
     others = [column for column in profiles if column.name != price]
     describing = [column for column in others if column.name not in (id, "sample_id")]
     texts = tuple(text) or guess_text(describing)
+    if price is not None and not text and len(texts) == MAX_TEXT_COLUMNS:
+        texts = guess_text(describing, shares_told(_first_rows(file), price, describing))
     if not texts:
         raise _without_text(file, profiles)
     columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
@@ -280,17 +334,22 @@ def reasons_left_out(columns: Sequence[Profile], used: Sequence[str | None]) -> 
         columns: all columns of the table.
         used: the text columns, the price and the id.
     """
-    other = "catalog_content has the text" if "catalog_content" in used else "not among the chosen columns"
+    other = "not among the chosen columns"
+    if "catalog_content" in used:
+        other = "catalog_content has the text"
+    elif len(used) >= MAX_TEXT_COLUMNS + 2:
+        other = f"at most {MAX_TEXT_COLUMNS} columns are read, and the others tell more of the price"
     return {column.name: _reason(column) or other for column in columns if column.name not in used}
 
 
 def counts_later(column: Profile) -> bool:
-    """Return whether a column holds counts or dates that may only exist after the price was set."""
+    """Return whether a column holds counts or discounts that may only exist after the price was set."""
     name = " ".join(words_of(column.name))
     shown = name if column.kind == "number" else f"{name} {column.example}"  # "4.0 out of 5 stars"
     counter = bool(COUNTER.search(name)) and not NOT_A_COUNTER.search(shown)
-    undated = column.kind == "date" and not DESCRIBED.search(name)
-    return undated or (counter and column.kind in ("number", "category"))
+    discount = bool(DISCOUNT.search(name)) and column.words < _SHORT_WORDS
+    counts = column.kind in ("number", "category") or (column.kind == "text" and column.words < _COUNT_WORDS)
+    return discount or (counter and counts)
 
 
 def _with_names(file: OpenedTable) -> tuple[OpenedTable, list[Profile]]:
@@ -317,10 +376,14 @@ def with_generated_names(file: OpenedTable, columns: Columns) -> OpenedTable:
 
 
 def _profiles(file: OpenedTable) -> list[Profile]:
+    return profile(file.name, _first_rows(file))
+
+
+def _first_rows(file: OpenedTable) -> pa.Table:
     first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):
         raise no_rows(file)
-    return profile(file.name, first.columns)
+    return first.columns
 
 
 def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
@@ -342,28 +405,78 @@ def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
 
 def guess_price(columns: Sequence[Profile]) -> str | None:
     """Return the most likely price column: by its name, else by its currency signs."""
-    named = [c for c in columns if c.kind in ("number", "price") and PRICE_NAME.search(c.name)]
-    signed = [c for c in columns if c.kind == "price"]
+    named = [
+        c for c in columns if c.kind in ("number", "price") and names_price(c.name) and not counts_later(c)
+    ]
+    signed = [c for c in columns if c.kind == "price" and not counts_later(c)]
     called = [c for c in columns if c.name.casefold() == "price"]  # with words among the prices
-    ranked = sorted(named, key=lambda c: (c.name.casefold() != "price", c.kind != "price", len(c.name)))
+    ranked = sorted(
+        named,
+        key=lambda c: (
+            c.name.casefold() != "price",
+            not OTHER_PRICES.isdisjoint(words_of(c.name)),
+            c.kind != "price",
+            len(c.name),
+        ),
+    )
     return next((column.name for column in [*ranked, *signed, *called]), None)
 
 
-def guess_text(columns: Sequence[Profile]) -> tuple[str, ...]:
-    """Return the columns that may describe a product: the title, the others from short to long, counters last.
+def guess_text(columns: Sequence[Profile], told: Mapping[str, float] | None = None) -> tuple[str, ...]:
+    """Return the columns that may describe a product: the title, then the others from short to long, dates last.
 
     Columns with a reason in `reasons_left_out` are missing.
+
+    Args:
+        columns: the profiles of the columns but the price and the id.
+        told: the share of the price that columns tell, by name. It decides if there are too many columns.
     """
-    if any(c.name == "catalog_content" and c.kind == "text" for c in columns):
+    if any(c.name == "catalog_content" and c.kind in ("text", *_BLOBS) for c in columns):
         return ("catalog_content",)
     title = _title(columns)
     if title is None:
         return ()
     able = [c for c in columns if c is not title and not _reason(c)]
     long = [c.name for c in able if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
-    kept = sorted(able, key=lambda c: (counts_later(c), c.name in long))[: MAX_TEXT_COLUMNS - 1]
-    ordered = sorted(kept, key=lambda c: (counts_later(c), c.words))
-    return (title.name, *(column.name for column in ordered))
+    kept = sorted(able, key=lambda c: (c.name in long, -(told or {}).get(c.name, 1.0)))[
+        : MAX_TEXT_COLUMNS - 1
+    ]
+    return (title.name, *(column.name for column in sorted(kept, key=lambda c: (c.kind == "date", c.words))))
+
+
+def shares_told(columns: pa.Table, price: str, profiles: Sequence[Profile]) -> dict[str, float]:
+    """Return the share of the log price's variance that each column tells in every other row, if its cells repeat.
+
+    Numbers are compared by their ranks, in 20 groups. Texts that do not repeat are missing.
+    """
+    cells = flat(columns.column(price))
+    prices, _ = parse_price(cells, price_format([cells], DEFAULT_READ_OPTIONS))
+    usable = np.flatnonzero(np.isfinite(prices) & (prices > 0))
+    log_price = np.log(prices[usable])
+    told = {}
+    for profile in profiles:
+        if profile.kind == "text" and profile.distinct > _HALF:
+            continue
+        texts = pd.Series(as_text(flat(columns.column(profile.name))).to_pandas()).iloc[usable]
+        if profile.kind == "number":
+            ranks = pd.to_numeric(texts, errors="coerce").rank(pct=True)
+            codes = np.nan_to_num(np.ceil(ranks.to_numpy() * _RANKS)).astype(int)
+        else:
+            codes = pd.factorize(texts)[0]
+        told[profile.name] = _share_told(codes, log_price)
+    return told
+
+
+def _share_told(codes: np.ndarray, log_price: np.ndarray) -> float:
+    """Return the share of the variance in odd rows that the means of groups in even rows explain, at least 0."""
+    known, held = slice(0, None, 2), slice(1, None, 2)
+    spread = float(((log_price[held] - log_price.mean()) ** 2).sum())
+    if not spread:
+        return 0.0
+    size, mean = int(codes.max()) + 1, float(log_price[known].mean())
+    rows = np.bincount(codes[known], minlength=size)
+    predicted = (np.bincount(codes[known], log_price[known], minlength=size) + mean) / (rows + 1)
+    return max(0.0, 1 - float(((predicted[codes[held]] - log_price[held]) ** 2).sum()) / spread)
 
 
 def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | None:
@@ -371,7 +484,7 @@ def guess_id(columns: Sequence[Profile], taken: Sequence[str | None]) -> str | N
     free = [c for c in columns if c.name and c.name not in taken]
     if any(c.name == "sample_id" for c in free):
         return "sample_id"
-    named = [c for c in free if c.unique and (_ID_NAME.search(c.name) or _is_index(c))]
+    named = [c for c in free if c.unique and (ID_NAME.search(c.name) or _is_index(c))]
     named.sort(key=lambda c: bool(PARTY & {*words_of(c.name)}))
     running = [c for c in free if c.unique and c.kind == "number" and _reason(c).startswith(_IDENTIFIES_ROWS)]
     return next((column.name for column in [*named, *running]), None)
@@ -385,7 +498,7 @@ def _title(columns: Sequence[Profile]) -> Profile | None:
     if ranked:
         return min(ranked, key=lambda r: (r[1].words < _TITLE_WORDS and r[0] > 1, r[0], r[1].words))[1]
     long = [c for c in able if c.kind == "text"] or able
-    named = [c for c in long if _TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
+    named = [c for c in long if TEXT_NAME.search(c.name) and not OF_OTHERS & {*words_of(c.name)}]
     if named:
         return min([c for c in named if c.words >= _TITLE_WORDS] or named, key=lambda c: c.words)
     return max([c for c in long if c.words < _LONGEST_TITLE] or long, key=lambda c: c.words, default=None)
@@ -420,18 +533,24 @@ def _reason(column: Profile) -> str:
         return f"nearly empty: {column.filled:.1%} of its cells are filled"
     if column.values == 1:
         return f"constant: every filled cell is {shorten(column.example)!r}"
+    if column.same >= _NEARLY_CONSTANT:
+        return f"nearly constant: {column.same:.2%} of its filled cells are equal"
     if column.kind == "address":
         return "addresses of pages or images"
-    if column.kind == "price" or (number and PRICE_NAME.search(column.name)):
+    if column.kind in _BLOBS:
+        return f"data for programs ({column.kind}), not words"
+    if column.kind == "price" or (number and names_price(column.name)):
         return "another price, which may reveal the price"
     stamp = number and re.fullmatch(r"1[0-9]{9}([0-9]{3})?([.]\d+)?", column.example)
     if (column.kind == "date" or stamp) and RECORDED.search(" ".join(words)):
         return "date of record keeping, not of the product"
+    if counts_later(column):
+        return "may arise or change after the price is set"
     if column.counts:
         return f"{_IDENTIFIES_ROWS}: running numbers or codes"
     if _is_index(column):
         return f"{_IDENTIFIES_ROWS}: a running number"
-    if column.distinct > _NEARLY_ALL and _ID_NAME.search(column.name):
+    if column.distinct > _NEARLY_ALL and ID_NAME.search(column.name):
         return f"{_IDENTIFIES_ROWS}: {column.distinct:.0%} of its cells differ"
     if _is_coded(column):
         return f"codes: single words, of which {column.distinct:.0%} differ"
@@ -445,125 +564,3 @@ def _reason(column: Profile) -> str:
     if owner & PARTY:
         return "identifies sellers or users, not products"
     return "identifies rows or products" if owner & ENTITY or column.distinct > _MANY else ""
-
-
-def words_of(name: str) -> list[str]:
-    """Split the name of a column into lower-case words.
-
-    Example:
-        >>> words_of("ProductName"), words_of("host_id"), words_of("Số lượng")
-        (['product', 'name'], ['host', 'id'], ['số', 'lượng'])
-    """
-    spaced = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
-    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-TITLE = (
-    _set(
-        "title titles titel titre título titulo titolo tytuł tytul titul otsikko rubrik başlık baslik judul "
-    ),
-    _set(
-        "name nom nombre nome nazwa naam navn namn nimi název nazev názov nazov denumire ime naziv isim adı adi "
-        "nama tên bezeichnung artikelbezeichnung produktbezeichnung artikelname produktname productname "
-        "producttitle itemname libelle libellé intitulé denominazione denominación descrizione_breve headline "
-        "produktnavn varenavn produktnamn tuotenimi megnevezés megnevezes "
-    ),
-    _set(
-        "product products item items article artikel articulo artículo articolo produkt produit producto "
-        "produto prodotto ürün urun barang sản termék termek tuote vare vara wine book game "
-    ),
-    _set("model modell modelo modele modèle modello designation désignation variant trim "),
-)
-"""Words that name a title, from the surest to the least sure."""
-
-TITLE_SIGNS = re.compile(
-    "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
-    "|όνομα|τίτλος|नाम"
-)
-
-OF_OTHERS = _set(
-    "brand brands marke marque marca marka merk category categories kategorie catégorie categoria categoría "
-    "kategoria type typ tipo tür class group department section host seller vendor shop store merchant user "
-    "owner dealer author artist taster reviewer customer agent winery region province city country state "
-    "neighbourhood neighborhood color colour size file image picture photo first last domain company "
-    "manufacturer publisher condition status id sku code number url link date price unit currency "
-    "verkäufer hersteller vendeur fabricante vendedor händler farbe couleur "
-)
-"""Words that say that a name, a type or a model is of something else than the product."""
-
-DESCRIPTIONS = _set(
-    "description descriptions desc details detail summary text content about overview body comment comments "
-    "beschreibung descripción descripcion descrição descricao descrizione opis beskrivelse beskrivning popis "
-    "açıklama kuvaus leírás omschrijving features specs specification specifications highlights note notes "
-)
-"""Words that name a description."""
-
-RECORDED = re.compile(
-    r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
-    r"|time ?stamp|last|post(ed|ing)|listed|added"
-    r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
-    r"|geändert|aktualis|abruf|einstell"
-    r"|créé|créat|creaci|creac|criad|criaç|mise à jour|ajout|actualiz|atualiz|aggiorn"
-    r"|inserim|dodan|aktualiz|utworz|создан"
-    r"|обновл|добавл|публикации объяв|更新|作成|登録|创建|抓取|采集|上架|등록|수정|tạo|cập nhật|oluştur|güncel",
-    re.IGNORECASE,
-)
-"""Dates of record keeping: when somebody created, changed or read the row."""
-
-DESCRIBED = re.compile(
-    r"publi|release|registr|zulassung|manufact|product|built|build|vintage|erschein"
-    r"|parution|construct|year|jahr|année"
-    r"|año|anno|ano\b|год|年|launch|model|harvest|born|origin|founded|выпуск|issue|edition|made",
-    re.IGNORECASE,
-)
-"""Dates that belong to the product."""
-
-COUNTER = re.compile(
-    r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
-    r"|favou?rit|wish|watch(ers|ing)|sold\b"
-    r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
-    r"|num.* ratings?\b|ratings\b"
-    r"|ratings? (count|total|number|num)|(number|num|count|total|no) (of )?ratings?"
-    r"|reviews?\b.*(count|per|number|num)"
-    r"|reviews\b|votes|comments|followers|shares\b|popularity|bestseller|best seller"
-    r"|listings count|days (on|listed)"
-    r"|aufrufe|ansicht|verkauft|verkäufe|bewertungen|lager|verfügbar|vues\b|ventes"
-    r"|\bavis\b|vendu|disponib|ventas|vistas"
-    r"|visitas|reseñas|valoraciones|vendid|vendas|avaliaç|visualiz|recensioni|vendite"
-    r"|visite|venduti|giacenza"
-    r"|просмотр|продаж|отзыв|остат|налич|перегляд|відгук|浏览|瀏覽|销量|銷量|评论数|評論數|库存|庫存|評価数|レビュー数|閲覧|販売数|在庫"
-    r"|조회|판매량|리뷰|재고|lượt|đã bán|đánh giá|tồn kho|satış|satıl|yorum|görüntü|stok|sprzeda"
-    r"|wyświetl|opinii|dostępn"
-    r"|terjual|ulasan|dilihat|verkocht|bekeken|voorraad|sålda|visning|antal bud|solgt"
-    r"|myyty|prodáno|skladem|eladott",
-    re.IGNORECASE,
-)
-"""Counts and states that arise after the price was set."""
-
-NOT_A_COUNTER = re.compile(
-    r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text", re.IGNORECASE
-)
-
-INDEX = re.compile(
-    r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
-    r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
-    r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",
-    re.IGNORECASE,
-)
-"""Names of a running number."""
-
-PARTY = _set(
-    "host seller user owner vendor shop store customer merchant dealer agent member reviewer profile account "
-    "buyer client author verkäufer vendeur vendedor "
-)
-
-ENTITY = _set(
-    "product item listing sku asin train test row record order offer ad article artikel post sample entry "
-    "goods produkt producto scrape "
-)
-
-CODES = _set("isbn isbn10 isbn13 ean gtin upc asin uuid guid barcode vin sku ")

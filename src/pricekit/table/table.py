@@ -23,22 +23,26 @@ MAX_TEXT_CHARS = 50_000
 """Longer cells and texts are cut to this length in training and prediction; no model reads further."""
 
 RAGGED = "ragged row"
+HEADER = "a header inside the table"
 NO_TEXT = "no text"
 NO_PRICE = "no price"
 NOT_A_NUMBER = "price not a number"
 NOT_FINITE = "price not finite"
 NOT_POSITIVE = "price not positive"
 OTHER_CURRENCY = "other currency"
+TOTAL = "a total of other rows"
 DUPLICATE_ID = "duplicate id"
 
 REASONS = (
     RAGGED,
+    HEADER,
     NO_TEXT,
     NOT_A_NUMBER,
     NOT_FINITE,
     OTHER_CURRENCY,
     NO_PRICE,
     NOT_POSITIVE,
+    TOTAL,
     DUPLICATE_ID,
 )
 """Why a row is unusable for training and evaluation; if several reasons apply, the first one is given."""

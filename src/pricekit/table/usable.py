@@ -12,6 +12,7 @@ import pandas as pd
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
+from pricekit.table.odd_rows import header_rows, second_header, total_rows
 from pricekit.table.price_columns import count_currencies
 from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import (
@@ -24,6 +25,7 @@ from pricekit.table.source import (
 )
 from pricekit.table.table import (
     DUPLICATE_ID,
+    HEADER,
     NO_PRICE,
     NO_TEXT,
     NOT_A_NUMBER,
@@ -32,6 +34,7 @@ from pricekit.table.table import (
     OTHER_CURRENCY,
     PART_ROWS,
     RAGGED,
+    TOTAL,
     Columns,
     Notices,
     Table,
@@ -214,7 +217,14 @@ def row_reasons(table: Table) -> np.ndarray:
     """
     reasons = np.full(len(table), "", dtype=object)
     flaws = reasons if table.flaws is None else table.flaws
-    masks = {RAGGED: flaws == RAGGED, NO_TEXT: table.text.str.strip().eq("").to_numpy(dtype=bool)}
+    header = header_rows(table.frame)
+    if len(table) and table.row_numbers[0] == 0 and second_header(table.frame):
+        header[0] = True
+    masks = {
+        RAGGED: flaws == RAGGED,
+        HEADER: header,
+        NO_TEXT: table.text.str.strip().eq("").to_numpy(dtype=bool),
+    }
     if table.price is not None:
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             price = table.price.astype(np.float32)  # which models compute with
@@ -224,6 +234,7 @@ def row_reasons(table: Table) -> np.ndarray:
                 OTHER_CURRENCY: flaws == OTHER_CURRENCY,
                 NO_PRICE: np.isnan(table.price),
                 NOT_POSITIVE: price <= 0,
+                TOTAL: total_rows(table.frame, table.price),
             }
     for reason, mask in masks.items():
         reasons[mask & (reasons == "")] = reason
