@@ -363,7 +363,7 @@ def test_a_price_column_of_text_leaves_no_usable_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "t.csv.gz",
+        "t.csv.7z",
         "t.XLSX",
         "t.dat",
         "t.json",

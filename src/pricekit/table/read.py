@@ -18,7 +18,7 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.io.storage import Location, is_remote
-from pricekit.table.arrow import describe_parquet, is_frame, no_cells
+from pricekit.table.arrow import COLUMNAR, describe_columnar, is_frame, no_cells
 from pricekit.table.columns import (
     NOT_FOR_PANDAS,
     RawChunk,
@@ -204,10 +204,10 @@ def columns_found(
 
 
 def _names(file: OpenedTable) -> list[str]:
-    if file.kind == "parquet":
+    if file.kind in COLUMNAR:
         with file.named():
-            schema, rows = describe_parquet(file.origin)
-            names = schema.names if rows else []
+            schema, has_rows = describe_columnar(file.origin, file.kind)
+            names = schema.names if has_rows else []
     else:  # the first object of JSON lines may lack a key
         rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
         first = next(_limited(file, rows, rows, read_warnings), None)
