@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import RawChunk, ReadWarnings, check_names, is_text, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names, column_names_of, is_text, text_array
 
 MAX_CHUNK_BYTES = 64 << 20
 _ROWS_AT_ONCE = 256
@@ -45,7 +45,7 @@ def read_columnar(path: Path, kind: str, rows: int, read_warnings: ReadWarnings)
 def describe_columnar(path: Path, kind: str) -> tuple[pa.Schema, bool]:
     """Return the columns, and whether there are rows; raises DataError for a damaged file."""
     with _explained(path, kind), COLUMNAR[kind](path) as file:
-        return file.schema, file.has_rows()
+        return _renamed(file.schema), file.has_rows()
 
 
 def stored_bytes(path: Path, kind: str) -> int:
@@ -58,6 +58,12 @@ def no_cells(schema: pa.Schema) -> pa.Table:
     """Return columns as `read_columnar` and `read_arrow` would, but without their rows."""
     batch = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema.names)
     return plain_columns(batch, ReadWarnings())
+
+
+def _renamed(schema: pa.Schema) -> pa.Schema:
+    """Return columns with the names that `column_names_of` gives them."""
+    names = column_names_of(schema.names)
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 @contextmanager
@@ -160,7 +166,8 @@ COLUMNAR = {"parquet": _parquet, "feather": _feather, "orc": _orc}
 def _chunks(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
     size = path.stat().st_size
     with COLUMNAR[kind](path) as file:
-        check_names(str(path), file.schema.names)
+        names = column_names_of(file.schema.names)
+        check_names(str(path), names)
         position = 0
         parts: list[pa.Table] = []
         for batch, read in file.batches(rows):
@@ -171,7 +178,7 @@ def _chunks(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> It
             if parts and full:
                 yield RawChunk(pa.concat_tables(parts), None, position)
                 parts = []
-            parts.append(plain_columns(batch, read_warnings))
+            parts.append(plain_columns(batch.rename_columns(names), read_warnings))
             position = int(size * read)
         if parts:
             yield RawChunk(pa.concat_tables(parts), None, size)
@@ -231,7 +238,7 @@ def is_frame(value: object) -> bool:
         with _panic_as_error():
             pa.RecordBatchReader.from_stream(value)
     except (pa.ArrowException, TypeError, ValueError):
-        return False
+        return hasattr(value, "columns")  # `as_arrow` names the column that has a type of its own
     return True
 
 
@@ -255,16 +262,19 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
             else:
                 table = pa.table(frame)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        column = _unreadable_column(frame) if isinstance(frame, pd.DataFrame) else None
+        column = _unreadable_column(frame)
         where = "" if column is None else f" in the column {column!r}"
         # The first argument of a UnicodeError is only the encoding.
         reason = str(error) if isinstance(error, UnicodeError) or not error.args else str(error.args[0])
+        if "format string" in reason and column is not None:
+            reason = f"pyarrow does not know their type, {frame[column].dtype}"
         raise DataError(
             f"{name} has values that cannot be read{where}: {reason.rstrip('.')}. "
             "Convert the column to one type, or leave it out.",
             parameters=("table",),
             column=column,
         ) from None
+    table = table.rename_columns(column_names_of(table.column_names))
     check_names(name, table.column_names)
     return table
 
@@ -298,10 +308,13 @@ def _check_labels(frame: pd.DataFrame, name: str) -> None:
     check_names(name, [str(column) for column in frame.columns])
 
 
-def _unreadable_column(frame: pd.DataFrame) -> str | None:
-    for label in frame.columns:
+def _unreadable_column(frame: Any) -> str | None:
+    for label in getattr(frame, "columns", ()):
         try:
-            pa.array(frame[label], from_pandas=True)
+            if isinstance(frame, pd.DataFrame):
+                pa.array(frame[label], from_pandas=True)
+            else:
+                pa.chunked_array(frame[label])
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
             return str(label)
     return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import RawChunk, ReadWarnings, repeated, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, column_names_of, repeated, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.table import Notices
 from pricekit.wording import shorten
@@ -122,7 +121,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
             names = _header(path, first[1], read_warnings)
         else:
             names = _named_columns(path, layout.names, first[1])
-            if _clean_names(first[1]) != names:
+            if column_names_of(first[1]) != names:
                 records = chain([first], records)
         yield from _chunks(names, records, stream, rows, read_warnings)
 
@@ -201,7 +200,7 @@ def _end_in_quotes(
 
 def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
     """Return the names of the columns; the second and later columns with the same name get a number."""
-    names = _clean_names(fields)
+    names = column_names_of(fields)
     twice = repeated(names)
     if twice and (value := looks_like_data(names)):
         duplicates = ", ".join(repr(shorten(name)) for name in twice[:5])
@@ -221,11 +220,6 @@ def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[
             next_number[name] += 1
         used[new] = None
     return list(used)
-
-
-def _clean_names(fields: list[str]) -> list[str]:
-    names = [unicodedata.normalize("NFC", name.replace("\0", "")).strip("\ufeff \t\r\n") for name in fields]
-    return [name or f"column {number}" for number, name in enumerate(names, start=1)]
 
 
 def _named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:

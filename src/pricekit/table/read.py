@@ -301,7 +301,9 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
     shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     hint, parameters = "", [parameter]
-    if file.layout is not None and len(names) == 1:
+    if len(several := [part.strip() for part in name.split(",")]) > 1 and set(several) <= set(names):
+        hint = f" Name several columns as a list: {several}."
+    elif file.layout is not None and len(names) == 1:
         hint = TITLE_HINT
     elif file.layout is not None and not file.layout.names and (value := looks_like_data(names)) is not None:
         hint = (

@@ -20,7 +20,7 @@ from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_d
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats import format_inside, format_of
 from pricekit.table.jsonlines import read_json_lines
-from pricekit.table.table import Notices
+from pricekit.table.table import Notices, column_name
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -76,6 +76,7 @@ class ReadOptions:
                 parameters=("decimal",),
                 candidates=[".", ","],
             )
+        object.__setattr__(self, "names", tuple(map(column_name, self.names)))
         if twice := repeated(self.names):
             raise DataError(
                 f"the column name {twice[0]!r} is given more than once. Each column needs its own name.",

@@ -7,6 +7,8 @@ it in bounded memory.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,9 +48,19 @@ Notices = Callable[[str], None]
 """Receives one sentence at a time that the user should read."""
 
 
+def column_name(written: str) -> str:
+    """Return the name of a column as it is written in a file, a frame or an option, in the form of equal names.
+
+    Example:
+        >>> column_name(" list\u00a0price\n(EUR) ")
+        'list price (EUR)'
+    """
+    return " ".join(unicodedata.normalize("NFC", re.sub("[\0\ufeff]", "", written)).split())
+
+
 @dataclass(frozen=True)
 class Columns:
-    """The roles of a table's columns.
+    """The roles of a table's columns, whose names are in the form of `column_name`.
 
     Attributes:
         text: the text columns; several become lines "column: cell" of one text.
@@ -68,8 +80,11 @@ class Columns:
     id_required: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.text, str):
-            object.__setattr__(self, "text", (self.text,))
+        text = (self.text,) if isinstance(self.text, str) else self.text
+        object.__setattr__(self, "text", tuple(map(column_name, text)))
+        for role in ("price", "id"):
+            if (name := getattr(self, role)) is not None:
+                object.__setattr__(self, role, column_name(name))
 
 
 @dataclass(frozen=True)
