@@ -279,11 +279,12 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
     return table
 
 
-def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
-    """Yield chunks of at most `rows` rows, dictionary-encoded values written out."""
+def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings, size: int = 0) -> Iterator[RawChunk]:
+    """Yield chunks of at most `rows` rows, dictionary-encoded values written out; `size` is that of their file."""
     for start in range(0, frame.num_rows, rows):
-        batches = frame.slice(start, rows).to_batches()
-        yield RawChunk(pa.concat_tables(plain_columns(batch, read_warnings) for batch in batches), None, 0)
+        part = frame.slice(start, rows)
+        columns = pa.concat_tables(plain_columns(batch, read_warnings) for batch in part.to_batches())
+        yield RawChunk(columns, None, size * (start + len(part)) // frame.num_rows)
 
 
 @contextmanager

@@ -118,9 +118,9 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
                 parameters=("table",),
             )
         if not layout.names:
-            names = _header(path, first[1], read_warnings)
+            names = header_names(path, first[1], read_warnings)
         else:
-            names = _named_columns(path, layout.names, first[1])
+            names = named_columns(path, layout.names, first[1])
             if column_names_of(first[1]) != names:
                 records = chain([first], records)
         yield from _chunks(names, records, stream, rows, read_warnings)
@@ -198,7 +198,7 @@ def _end_in_quotes(
     read_warnings.ends_in_quotes = True
 
 
-def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
+def header_names(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
     """Return the names of the columns; the second and later columns with the same name get a number."""
     names = column_names_of(fields)
     twice = repeated(names)
@@ -222,8 +222,8 @@ def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[
     return list(used)
 
 
-def _named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
-    """Return the user's names; further fields are named by their number."""
+def named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
+    """Return the user's names; further fields are named by their number; raises DataError for too many names."""
     if len(names) > len(first):
         raise DataError(
             f"{path}: {len(names)} column names were given, but the first row has {len(first)} fields. Set one name "

@@ -19,6 +19,11 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".txt": "txt",
+    ".xlsx": "workbook",
+    ".xlsm": "workbook",
+    ".xlsb": "workbook",
+    ".xls": "workbook",
+    ".ods": "workbook",
 }
 WRITTEN = ("csv", "tsv", "txt", "jsonl", "parquet")
 """The formats of outputs."""
@@ -28,7 +33,7 @@ _ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix
 
 
 def named_format(path: Named) -> str | None:
-    """Return the format that a path's suffix names: csv, tsv, txt, parquet, feather, orc or jsonl; None for others.
+    """Return the format that a path's suffix names: such as csv, parquet or workbook; None for others.
 
     It is "zip" for an archive whose table names the format.
 

@@ -82,9 +82,10 @@ def read_table(
     """Read a whole table into memory.
 
     Args:
-        source: the path of a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file, its address such as
-            "s3://bucket/new.csv", or "-" for standard input; or a pandas, Arrow or polars frame, or any other with the
-            Arrow PyCapsule interface. The index of a pandas frame is ignored.
+        source: the path of a .csv, .tsv, .txt, .jsonl or .ndjson file, which may be compressed (.csv.gz, .bz2, .xz,
+            .zst or .zip), of a .parquet, .pq, .feather, .arrow or .orc file, or of a workbook (.xlsx, .xlsm, .xlsb,
+            .xls, .ods); its address such as "s3://bucket/new.csv", or "-" for standard input; or a pandas, Arrow or
+            polars frame, or any other with the Arrow PyCapsule interface. The index of a pandas frame is ignored.
         columns: the roles of the columns; None guesses them with `guess_columns`.
         limit: read only the first `limit` rows.
         read_options: how to read the table; options that are not set are detected.

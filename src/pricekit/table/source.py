@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
+import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import is_larger, suffixes_of
@@ -16,11 +17,19 @@ from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote,
 from pricekit.table.arrow import COLUMNAR, as_arrow, is_frame, read_arrow, read_columnar, stored_bytes
 from pricekit.table.columns import RawChunk, ReadWarnings, repeated
 from pricekit.table.currency import is_known
-from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
+from pricekit.table.delimited import (
+    Layout,
+    detect_delimiter,
+    first_row,
+    header_names,
+    named_columns,
+    read_delimited,
+)
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats import format_inside, format_of
 from pricekit.table.jsonlines import read_json_lines
 from pricekit.table.table import Notices, column_name
+from pricekit.table.workbook import read_workbook
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -44,6 +53,7 @@ class ReadOptions:
         names: the column names of a delimited file without a header.
         decimal: the decimal mark of prices, "." or ",".
         currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
+        sheet: the name of the sheet of a workbook; by default the first one that has a table.
 
     Raises:
         DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
@@ -58,6 +68,7 @@ class ReadOptions:
     names: tuple[str, ...] = ()
     decimal: str | None = None
     currency: str | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -113,10 +124,11 @@ class OpenedTable:
     Attributes:
         name: its name in messages: the path, the address, or "the DataFrame".
         kind: the format of a file as `formats.named_format` names it, or "frame".
-        origin: the local path of a file, or a frame as Arrow.
+        origin: the local path of a file, or as Arrow a frame or the sheet of a workbook.
         charset: the encoding of a text; None for others.
         layout: the layout of a delimited file; None for all others.
         copy: of a remote file or a stream; it exists for as long as this object.
+        size: the bytes of a workbook.
     """
 
     name: str
@@ -125,6 +137,7 @@ class OpenedTable:
     charset: Charset | None = None
     layout: Layout | None = None
     copy: Copy | None = None
+    size: int = 0
 
     def first_row(self) -> list[str]:
         """Return the fields of the first row of a delimited file, header or not; [] for other tables."""
@@ -134,8 +147,8 @@ class OpenedTable:
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
         """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
         with self.named():
-            if self.kind == "frame":
-                yield from read_arrow(self.origin, rows, read_warnings)
+            if isinstance(self.origin, pa.Table):
+                yield from read_arrow(self.origin, rows, read_warnings, self.size)
             elif self.layout is not None:
                 yield from read_delimited(self.origin, self.layout, rows, read_warnings)
             elif self.charset is not None:
@@ -207,8 +220,10 @@ def _open_file(location: Location, read_options: ReadOptions, notices: Notices, 
 
 
 def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
-    """Return a file with its encoding and layout."""
+    """Return a file with its encoding and layout, or with the sheet of a workbook."""
     path, kind = file.origin, file.kind
+    if kind == "workbook":
+        return _sheet(file, read_options, notices)
     if kind not in _TEXTS:
         return file
     charset = detect_charset(path, kind, read_options.encoding, notices)
@@ -216,6 +231,19 @@ def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) ->
         return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))
+
+
+def _sheet(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+    """Return a workbook with the columns of its sheet."""
+    path, names = file.origin, read_options.names
+    sheet = read_workbook(path, read_options.sheet, names)
+    read_warnings = ReadWarnings()
+    header = (
+        named_columns(path, names, sheet.header) if names else header_names(path, sheet.header, read_warnings)
+    )
+    for sentence in (*(f"{path}: {note}" for note in sheet.notes), *read_warnings.sentences(str(path))):
+        notices(sentence)
+    return replace(file, origin=sheet.columns.rename_columns(header), size=path.stat().st_size)
 
 
 def source_name(source: TableSource) -> str:
@@ -240,7 +268,7 @@ def no_rows(table: OpenedTable) -> NoRowsError:
 
 def is_large(file: OpenedTable) -> bool:
     """Return whether a table is stored rather than kept in memory: by the bytes of its cells, without reading them."""
-    if file.kind == "frame":
+    if isinstance(file.origin, pa.Table):
         return int(file.origin.nbytes) > LARGE_BYTES
     with suppress(DataError):  # reported by whoever reads the table
         if file.kind in COLUMNAR:
