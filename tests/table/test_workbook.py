@@ -8,7 +8,10 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.table import (
@@ -379,3 +382,27 @@ def test_a_missing_package_is_named(monkeypatch, raises):
     monkeypatch.setattr(workbook, "find_spec", lambda _: None)
     with raises(ConfigError):
         read(FOLDER / "prices.xlsx", "title")
+
+
+NAMES = st.lists(
+    st.sampled_from(["title", "price", "size", "2019", "Größe", "a b"]), min_size=2, max_size=5, unique=True
+)
+TITLES = st.lists(
+    st.sampled_from([["Prices of spring"], ["Printed:", "1 May"], ["Shop:", "Main Street 5"], []]), max_size=4
+)
+
+
+@settings(max_examples=60)
+@given(NAMES, TITLES, st.integers(0, 2), st.data())
+def test_a_table_anywhere_in_a_sheet(tmp_path_factory, names, titles, left, data):
+    """Titles above a table and empty columns beside it change nothing, and blank rows inside it are no rows."""
+    number = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6).map(lambda value: round(value, 2)))
+    kinds = [st.sampled_from(["Tea", "Ink & pen", "x 2"]), *[number] * (len(names) - 1)]
+    body = data.draw(st.lists(st.tuples(*kinds).map(list), min_size=1, max_size=6))
+    blank = data.draw(st.integers(0, len(body)))
+    sheet = [*titles, names, *body[:blank], [], *body[blank:]]
+    path = xlsx(tmp_path_factory.mktemp("book") / "x.xlsx", xml([[""] * left + row for row in sheet]))
+    facts, content = workbook.sheet_of(str(path), "null", "[]", str(1 << 20))
+    assert facts["header"] == names
+    columns = pa.ipc.open_stream(content).read_all()
+    assert [list(row.values()) for row in columns.to_pylist()] == body
