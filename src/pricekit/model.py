@@ -207,9 +207,11 @@ class Model:
         Args:
             table: a file, a folder of Parquet files, or a pattern such as "new/*.csv", each also at an address such as
                 "s3://shop/new"; or "-" for standard input.
-            out: the file to write: CSV, TSV, Parquet or JSON lines, also at an address; "-" is CSV on standard output,
-                "-.jsonl" JSON lines. Or a folder: then each file of `table` gets a file of the same name there, also in
-                subfolders. A file that fails does not stop the others.
+            out: the file to write: CSV, TSV, Parquet or JSON lines, also at an address, and compressed if its name ends
+                like "prices.csv.gz", or with .bz2, .xz, .zst or .zip; "-" is CSV on standard output, "-.jsonl" JSON
+                lines. Or a folder: then each file of `table` gets a file of the same name there, also in subfolders,
+                with ".csv" after formats that are only read, such as "new.xlsx.csv". A file that fails does not stop
+                the others.
             **options: see below.
 
         Returns:

@@ -86,6 +86,7 @@ class ReadingOptions(TypedDict, total=False):
     delimiter: Annotated[
         str | None, Option(help="field separator of a text file, such as ';' or tab; default: detected")
     ]
+    sheet: Annotated[str | None, Option(help="sheet of a workbook; default: the first one that has a table")]
     columns: Annotated[
         Sequence[str] | None, Option(help="names of all columns of a file without a header", names="column")
     ]
@@ -798,6 +799,7 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
         names=tuple(names_of(options.get("columns"), "columns")),
         decimal=options.get("decimal"),
         currency=options.get("currency"),
+        sheet=options.get("sheet"),
     )
 
 

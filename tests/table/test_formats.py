@@ -1,159 +1,246 @@
-"""What training decides about its columns, and how other tables are read by it."""
+"""Detection of encodings, delimiters and headers, and files that are not text."""
 
-import json
-import math
+from __future__ import annotations
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
+import os
+from pathlib import Path
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pricekit as pk
 from pricekit.errors import DataError
-from pricekit.table import Columns, read_frame, read_table
-from pricekit.text.numbers import marks_of, read_number
+from pricekit.table import Columns, ReadOptions, Table, iter_table, read_table
+from pricekit.table.delimited import guess_delimiter, looks_like_data
 
-YEARS, KM = [2011, 1998, 2015, 2020], [60_000, 120_500, 7_000, 1_250]
-
-
-def texts(frame, trained):
-    """The texts that a model reads of a frame, if it was trained on another one."""
-    columns = Columns(tuple(frame.columns), None, None, formats=trained.formats)
-    return read_frame(frame, columns).text.tolist()
+COLUMNS = Columns(("name",), id=None)
 
 
-def trained(**columns):
-    frame = pd.DataFrame({name: (cells * 30)[:60] for name, cells in columns.items()})
-    return read_table(frame, Columns(tuple(columns), None, None))
+def read(path: Path, columns: Columns = COLUMNS, **said: object) -> tuple[Table, str]:
+    heard: list[str] = []
+    table = read_table(path, columns, read_options=ReadOptions(**said), notices=heard.append)  # type: ignore[arg-type]
+    return table, " ".join(heard)
+
+
+TEXTS = {
+    "cp1252": ["Käsehobel", "Türschloß", "Crème brûlée", "It’s tea – €5"],
+    "cp1250": ["Żurek śląski", "Chleb żytni", "Mleko świeże"],
+    "cp1251": ["Чай зелёный крупнолистовой", "Кофе растворимый", "Шоколад молочный"],
+    "cp1253": ["Ελληνικός καφές", "Ελαιόλαδο εξαιρετικό παρθένο"],
+    "cp1254": ["Türk kahvesi şekerli", "Ahşap sandalye ağır", "Işıklı masa lambası"],
+    "koi8_r": ["Чай зелёный крупнолистовой", "Кофе растворимый", "Шоколад молочный"],
+    "shift_jis": ["緑茶 特選", "コーヒー豆", "ノートパソコン 大容量"],
+    "euc_jp": ["緑茶 特選", "コーヒー豆", "ノートパソコン 大容量"],
+    "gb18030": ["绿茶 新鲜", "咖啡豆烘焙", "笔记本电脑", "高级手机配件"],
+    "big5": ["綠茶 新鮮", "咖啡豆烘焙", "筆記型電腦"],
+    "cp949": ["녹차 신선한", "커피 원두", "노트북 컴퓨터"],
+    "utf-16-le": ["Tee", "緑茶"],
+    "utf-16-be": ["Tee", "Käse"],
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_the_encoding_is_detected_and_reported(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "t.csv"
+    texts = TEXTS[encoding] * 3
+    path.write_bytes(("name,price\n" + "".join(f"{text},5\n" for text in texts)).encode(encoding))
+    table, said = read(path)
+    assert table.text.tolist() == texts
+    assert "is not UTF-8 but looks like" in said
+    assert said.count("Set encoding") == 1
 
 
 @pytest.mark.parametrize(
-    "spelled",
+    ("encoding", "texts"),
     [
-        ("2011", "60000 km"),
-        ("2011.0", "60,000 km"),
-        ("2,011", "60000km"),
-        ("2.011e3", "6e+04 km"),
-        ("２０１１", "۶۰۰۰۰ km"),
-        ("2011.00", "0.6 lakh km"),
-        ("+2011", "60k km"),
-        (" 2011 ", "60 000  km"),
-        ("2'011", "60\u00a0000\u00a0km"),
-        (2011, "60000 km"),
-        (2011.0, "60000.0 km"),
-        (np.float32(2011), "60000 km"),
+        (
+            "cp1252",
+            ["camisa", "calção", "pão de açúcar", "feijão", "xícara", "maçã", "sabão"],
+        ),  # in words, "chaos"
+        ("cp1250", ["őszibarack", "tűző", "kávé", "sütemény", "hűtő"]),
+        ("cp1250", ["fő", "kávéfőző", "esőkabát", "cipő"]),  # õ in Portuguese
+        ("cp1250", ["cană", "haină", "brăţară", "pernă"]),  # ã in Portuguese
+        ("iso8859_2", ["żurek śląski", "chleb żytni", "gęś", "świeże mąki"]),
+        ("cp1250", ["mebel 5 zł", "kość słoniowa", "mały biały stół", "żaba", "główka"]),
+        ("cp1251", ["ЧАЙНИК ЭЛЕКТРИЧЕСКИЙ", "ЧЁРНЫЙ ЧАЙ", "СТОЛ БОЛЬШОЙ", "КНИГА", "ЖЁЛТЫЙ ЯЩИК"]),
+        ("koi8_r", ["ЧАЙНИК ЭЛЕКТРИЧЕСКИЙ", "ЧЁРНЫЙ ЧАЙ", "СТОЛ БОЛЬШОЙ", "КНИГА", "ЖЁЛТЫЙ ЯЩИК"]),
+        ("cp1252", ["irmãs", "manhãs", "lãs"]),
+        ("cp1252", ["sõna", "tõde", "õhuke", "köök"]),
+        ("cp1252", ["niño", "muñeca", "¡qué taza!", "¿té?", "camión"]),
+        ("cp1252", ["poster 10×15 cm", "±5 mm", "12 µm"]),
+        ("cp1252", ["cadeira nº 5", "2ª edição", "mesa nº 7"]),
+        ("cp1251", ["Чайник электрический", "чайник чёрный", "чехол белый", "ящик жёлтый"]),
+        ("koi8_r", ["Чайник электрический", "чайник чёрный", "чехол белый", "ящик жёлтый"]),
+        ("cp866", ["Чайник электрический", "чайник чёрный", "чехол белый", "ящик жёлтый"]),
+        ("cp1253", ["Καρέκλα", "τραπέζι ξύλινο", "φλιτζάνι", "χαλί"]),
+        ("cp1255", ["תה ירוק גדול", "שולחן עץ", "כיסא מתכת", "טלפון נייד", "נעליים עור", "ילדים שמלה"]),
+        ("cp1256", ["كرسي خشب", "طاولة كبيرة", "مصباح", "زيت زيتون", "خبز", "غطاء", "ذهب"]),
+        (
+            "cp1254",
+            ["gömlek", "çanta", "ışık", "şapka", "kağıt", "üzüm", "İpek"],
+        ),  # Greek letters beside Latin ones
     ],
 )
-def test_equal_numbers_are_equal_texts(spelled):
-    rows = trained(year=[f"{year}.0" for year in YEARS], km=[f"{km} km" for km in KM])
-    frame = pd.DataFrame([spelled], columns=["year", "km"])
-    assert texts(frame, rows) == ["year: 2011\nkm: 60000 km"]
+def test_letters_of_one_alphabet(tmp_path: Path, encoding: str, texts: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    names = [f"{texts[number % len(texts)]} {number}" for number in range(20)]
+    rows = [f"{number};{name};{number + 1},50\n" for number, name in enumerate(names)]
+    path.write_bytes(("id;name;price\n" + "".join(rows)).encode(encoding))
+    assert read(path)[0].text.tolist() == names
 
 
-def test_a_table_alone_and_a_row_alone_are_read_alike():
-    rows = trained(year=["2011", "1998", "2,015", ""], km=["1.250", "7.000", "60.000", "1.234,5"])
-    assert rows.text[:4].tolist() == [
-        "year: 2011\nkm: 1250",
-        "year: 1998\nkm: 7000",
-        "year: 2015\nkm: 60000",
-        "km: 1234.5",
+def test_one_letter_beyond_ascii_is_western(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"name,price\n" + b"tea,1\n" * 20_000 + b"caf\xe9,2\n")
+    assert read(path)[0].text.iloc[-1] == "café"
+
+
+@pytest.mark.parametrize("tail", [b"", b"caf\xc3"])
+def test_damaged_utf8_is_still_read_as_utf8(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "t.csv"
+    bad = b"" if tail else b"t\xffe,5\n"
+    path.write_bytes(b"name,price\n" + bad + "thé,5\n".encode() * 40 + tail)
+    table, said = read(path)
+    assert table.text.iloc[5] == "thé"
+    assert "\ufffd" in table.text.str.cat()
+    assert "is UTF-8 except for some bytes" in said
+
+
+def test_a_guess_that_fails_later_is_a_clear_error(tmp_path: Path, raises) -> None:
+    path = tmp_path / "t.jsonl"
+    first = '{"name": "緑茶 コーヒー豆 ノート", "price": 5}\n'.encode("shift_jis")
+    path.write_bytes(first * 3000 + b'{"name": "\x81 ", "price": 1}\n')
+    with raises(DataError, "encoding", encoding="cp932", position=141010):
+        read(path)
+
+
+def test_binary_data_is_reported_as_binary(tmp_path: Path, raises) -> None:
+    (tmp_path / "t.csv").write_bytes(os.urandom(20_000))
+    (tmp_path / "u.csv").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "v.csv").write_bytes(b"<!DOCTYPE html><html>")
+    for name in ("t.csv", "u.csv", "v.csv"):
+        with raises(DataError, "table"):
+            read(tmp_path / name)
+
+
+def test_plain_files_cause_no_notices(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("name,price\nthé,5.5\n", "utf-8")
+    (tmp_path / "t.tsv").write_text("name\tprice\nthé, vert\t5\n", "utf-8")
+    assert read(tmp_path / "t.csv")[1] == read(tmp_path / "t.tsv")[1] == ""
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_delimiter_is_found(tmp_path: Path, mark: str, end: str) -> None:
+    path = tmp_path / "t.txt"
+    cells = ['"a; b, c"', '"d | e"', "f"]
+    rows = [
+        "name|price".replace("|", mark),
+        *(f'{cell}{mark}"{i},50"' for i, cell in enumerate(cells, start=1)),
     ]
-    for text, (year, km) in zip(rows.text, rows.frame.itertuples(index=False), strict=True):
-        assert texts(pd.DataFrame({"year": [year], "km": [km]}), rows) == [text]
+    path.write_bytes(end.join(rows).encode())
+    table, said = read(path)
+    assert table.text.tolist() == ["a; b, c", "d | e", "f"]
+    assert table.known_price.tolist() == [1.5, 2.5, 3.5]
+    assert "the detected delimiter is" in said
 
 
-def test_codes_and_words_keep_their_spelling():
-    rows = trained(
-        code=["007", "0120", "001", "020"],
-        model=["1E5", "2B7", "USB 3.0", "v1.10"],
-        size=["S", "10.0", "L", "XL"],
-    )
-    assert rows.text[0] == "code: 007\nmodel: 1E5\nsize: S"
-    assert rows.text[1] == "code: 0120\nmodel: 2B7\nsize: 10.0"
-    assert {form.kind for form in rows.formats.columns.values()} == {"text"}
+@pytest.mark.parametrize(
+    ("text", "default", "found"),
+    [
+        ("a;b\nTisch;12,50\nStuhl;5,00\n", ",", ";"),
+        ("Tisch;12,50;1,00\nStuhl;5,00;2,00\n", ",", ";"),
+        ("a,b\n1,2\n3,4\n", ",", ","),
+        ("a,b\nx;y,1\nz;w,2\n", ",", ","),
+        ("a\tb\nx, y\t1\nz, w\t2\n", ",", "\t"),
+        ("text\nred, green\nblue\n", ",", ","),
+        ("a,b\n", "\t", ","),
+        ("sep=|\r\na|b\r\n", ",", "|"),
+    ],
+)
+def test_the_detected_delimiter(text: str, default: str, found: str) -> None:
+    assert guess_delimiter(text, default) == found
 
 
-def test_numbers_that_a_table_stores_keep_their_decimal_mark():
-    rows = trained(km=["1.500", "2.000", "60.000", "7.500"])
-    assert rows.formats.columns["km"].decimal == ","
-    assert texts(pd.DataFrame({"km": ["1.234"]}), rows) == ["1234"]
-    assert texts(pd.DataFrame({"km": [1.234]}), rows) == ["1.234"]
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(
+        st.lists(st.text('ab ,;|\t"\n', max_size=6), min_size=2, max_size=2), min_size=3, max_size=12
+    ),
+    mark=st.sampled_from(",;\t|"),
+)
+def test_quoted_cells_do_not_mislead(cells: list[list[str]], mark: str) -> None:
+    rows = [["name", "price"], *cells]
+    quoted = [mark.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    assert guess_delimiter("\n".join(quoted), ",") == mark
 
 
-def test_words_that_many_rows_have_stay_and_others_are_missing(logged):
-    rows = trained(km=["new", *map(str, range(1000, 1019))])
-    assert rows.formats.columns["km"].words == () == trained(km=["1", "2"]).formats.columns["km"].words
-    frame = pd.DataFrame(
-        {"name": ["a"] * 300, "km": [*["new"] * 12, *(str(n + 1000) for n in range(287)), "sold"]}
-    )
-    rows = read_table(frame, Columns(("name", "km"), None, None))
-    assert (rows.text[0], rows.text[299]) == ("name: a\nkm: new", "name: a")
-    assert "'sold' in row 299" in logged()
-    assert texts(pd.DataFrame({"name": ["a", "a"], "km": ["new", "n/a"]}), rows) == [
-        "name: a\nkm: new",
-        "name: a",
+def test_a_delimiter_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("name^price\na,b;c^5\n")
+    table, said = read(path, delimiter="^")
+    assert (table.text.tolist(), said) == (["a,b;c"], "")
+
+
+def test_the_delimiter_line_of_excel_is_not_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbfsep=;\r\nname;price\r\ntea;5,20\r\n")
+    assert read(path)[0].known_price.tolist() == [5.2]
+
+
+def test_a_file_without_a_header(tmp_path: Path, raises) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("https://x.vn/1,Bàn phím,565.000₫\nhttps://x.vn/2,Chuột,25.000₫\n", "utf-8")
+    with raises(
+        DataError,
+        "text",
+        "columns",
+        column="name",
+        candidates=["https://x.vn/1", "Bàn phím", "565.000₫"],
+        suggestion=None,
+    ):
+        read(path)
+    table, _ = read(path, names=("url", "name", "price"))
+    assert table.text.tolist() == ["Bàn phím", "Chuột"]
+    assert table.known_price.tolist() == [565_000, 25_000]
+    named = read(path, Columns(("name",), None, None), names=("url", "name"))[0]
+    assert list(named.frame) == [
+        "url",
+        "name",
+        "column 3",
     ]
+    with raises(DataError, "columns", "delimiter", names=["a", "b", "c", "d"], fields=3):
+        read(path, names=tuple("abcd"))
 
 
-def test_a_column_in_another_style_stops_the_command(raises):
-    rows = trained(km=["1250.5", "7000", "60000", "1"])
-    with raises(DataError, "table", column="km", cells=30):
-        texts(pd.DataFrame({"km": ["red", "blue"] * 15}), rows)
-    with raises(DataError, "table", column="km", cells=30):
-        texts(pd.DataFrame({"km": ["1.250,5", "7,1"] * 15}), rows)
-    assert texts(pd.DataFrame({"km": ["red"] * 3}), rows) == [""] * 3
+def test_given_names_that_equal_the_header_do_not_make_it_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("name,price\ntea,5\n")
+    assert read(path, names=("name", "price"))[0].text.tolist() == ["tea"]
 
 
-def test_a_column_that_shows_both_marks_decides_nothing():
-    rows = trained(km=["1.5", "2.5", "3.5", "1,5"])
-    assert rows.formats.columns["km"].kind == "text"
+def test_a_first_line_with_duplicate_values_asks_for_column_names(tmp_path: Path, raises) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("tea,5,5\ncoffee,6,7\n")
+    with raises(DataError, "columns", duplicates=["5"]):
+        read(path)
 
 
-def test_a_model_stores_how_its_table_is_written(tmp_path):
-    frame = pk.make_catalog(60, seed=1).assign(year=[f"{2000 + n % 20}.0" for n in range(60)])
-    text = ["catalog_content", "year"]
-    model = pk.train(frame, text=text, epochs=1, features="columns", max_length=16, out=tmp_path / "run")
-    stored = json.loads((tmp_path / "run" / "preprocess.json").read_text())["columns"]["formats"]["columns"]
-    assert stored["year"]["kind"] == "number"
-    assert "60 of 60" in stored["year"]["reason"]
-    bundle = model.export(tmp_path / "bundle") and pk.load(tmp_path / "bundle", "ort-cpu")
-    row = frame.iloc[:1].drop(columns="price")
-    for one in (model, bundle):
-        spelled = [row.assign(year=year) for year in ("2000.0", "2000", 2000, 2000.0, "2,000", "2e+03")]
-        prices = [one.predict(each)[0] for each in spelled]
-        prices.append(one.predict([f"catalog_content: {row['catalog_content'].iloc[0]}\nyear: 2000.0"])[0])
-        assert len(set(prices)) == 1
-        shown = one.explain(row)[0].cells
-        assert shown["year"] == "2000.0"
+def test_chunks_know_the_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("".join(f"tea {i},{i}\n" for i in range(1, 8)))
+    chunks = iter_table(
+        path, COLUMNS, rows=3, read_options=ReadOptions(names=("name", "price")), notices=lambda _: None
+    )
+    assert [chunk.known_price.tolist() for chunk in chunks] == [[1, 2, 3], [4, 5, 6], [7]]
 
 
-@given(st.decimals(-(10**9), 10**9, places=3), st.sampled_from(["", "km", "m²", "%"]))
-def test_every_spelling_of_a_number_is_read(value, unit):
-    plain = read_number(f"{value.normalize():f} {unit}".strip()).written(".")
-    grouped, swapped = f"{value:,.3f}", f"{value:,.3f}".translate(str.maketrans(",.", ".,"))
-    assert read_number(f"{grouped}{unit}").written(".") == plain
-    assert read_number(f"{swapped} {unit}".strip()).written(",") == plain
-    number = float(plain.split(" ")[0])
-    assert math.isclose(number, float(value), rel_tol=1e-12, abs_tol=1e-12)
-    assert read_number(plain).written(".") == plain
+@pytest.mark.parametrize("value", ["https://a.b", "4.8", "565.000₫", "$5,000", "12", "1 234 €"])
+def test_values_that_are_not_header_names(value: str) -> None:
+    assert looks_like_data(["name", value]) == value
 
 
-@given(st.text("0123456789.,", max_size=12))
-def test_marks_are_of_numbers_only(digits):
-    marks = marks_of(digits)
-    if marks and any(map(str.isdigit, digits)):
-        assert set(marks) <= {"", ".", ","}
-        assert not (marks[0] and marks[1])
-
-
-def test_an_arrow_table_of_any_type_is_read_in_one_way():
-    rows = trained(year=["2011", "1998"])
-    for kind in (pa.int16(), pa.float64(), pa.decimal128(25, 2), pa.large_string(), pa.uint64()):
-        table = pa.table({"year": pa.array([2011], pa.int64()).cast(kind)})
-        assert texts_of_arrow(table, rows) == ["2011"]
-
-
-def texts_of_arrow(table, rows):
-    return read_table(table, Columns(("year",), None, None, formats=rows.formats)).text.tolist()
+def test_values_that_can_be_header_names() -> None:
+    assert (
+        looks_like_data(["name", "Price (INR)", "S.N.", "column 1", "Q1", "f0", "2nd", "12 kg", ""]) is None
+    )

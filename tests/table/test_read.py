@@ -378,7 +378,7 @@ def test_json_values_are_text_as_written(tmp_path: Path) -> None:
 
 def test_half_a_surrogate_pair_in_a_json_key_is_repaired(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_text('{"id": 1, "t": "tea", "a\\ud800": 1, "a\\ufffd": 2}\n')
+    path.write_text('{"id": 1, "t": "tea", "a\\ud800": 1}\n')
     assert read_table(path, Columns(("t",), None, "id")).frame.columns.tolist() == ["id", "t", "a\ufffd"]
 
 

@@ -232,7 +232,7 @@ def test_a_full_disk_is_explained(
 def test_a_disk_that_fills_while_writing_is_explained(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch, raises
 ) -> None:
-    monkeypatch.setattr(write_module, "open_sink", lambda _, kind: open_sink(Path("/dev/full"), kind))
+    monkeypatch.setattr(write_module, "open_sink", lambda _, named: open_sink(Path("/dev/full"), named))
     with (
         raises(DataError, "out"),
         PredictionWriter(tmp_path / f"out.{suffix}") as writer,

@@ -33,7 +33,7 @@ from pricekit.options import ImportanceOptions, columns_over, refuse_reading_opt
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
-from pricekit.table.formats import cells_of
+from pricekit.table.decisions import cells_of
 from pricekit.wording import counted, printable, shorten
 
 SHOWN = 15

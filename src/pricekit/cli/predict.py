@@ -24,9 +24,9 @@ from pricekit.wording import counted
     "--out",
     type=TABLE,
     required=True,
-    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines, also at an address such as s3://shop/x.csv. "
-    "An existing file is replaced. - is CSV on standard output, -.jsonl JSON lines. Or a folder, for one output file "
-    "per input file.",
+    help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines, also at an address such as s3://shop/x.csv; "
+    ".csv.gz, .bz2, .xz, .zst or .zip compresses it. An existing file is replaced. - is CSV on standard output, "
+    "-.jsonl JSON lines. Or a folder, for one output file per input file.",
 )
 @options_of(PredictOptions)
 @options_of(OpenOptions)
@@ -39,9 +39,9 @@ def predict(**flags: Any) -> None:
     pricekit predict bundle "new/*.csv" --out prices   one file in prices/ for each one in new/
 
     TABLE can also be a folder of Parquet files or a quoted pattern such as "new/*.csv", each also at an address such as
-    s3://shop/new; or - for standard input, which is JSON lines if it begins with {, otherwise CSV. If --out is a
-    folder, each file gets a file of the same name there; files that fail are listed at the end, and the others are
-    priced.
+    s3://shop/new; or - for standard input, which is JSON lines if it begins with {, otherwise CSV, compressed or not.
+    If --out is a folder, each file gets a file of the same name there, with .csv after formats that are only read, such
+    as new.xlsx.csv; files that fail are listed at the end, and the others are priced.
 
     The output has one row per input row, in the same order. The file appears when it is complete. After an
     interruption, rerun with --resume to continue, if the output is remote on the same machine. The command reads the

@@ -188,8 +188,8 @@ class TableReport:
     Attributes:
         table: the path of the file, or a description such as "the DataFrame".
         rows: the number of rows in the file.
-        format: csv, tsv, txt, jsonl, parquet or frame.
-        encoding: of a text file, such as utf-8; None for Parquet.
+        format: csv, tsv, txt, jsonl, parquet, feather, orc, workbook or frame.
+        encoding: of a text file, such as utf-8; None for others.
         delimiter: of a delimited file; None for other formats.
         columns: a profile of each column: name, kind, share of filled cells, share of distinct cells, an example.
         text: the suggested text columns, without those that leak the price.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pricekit.table import Columns, Table
 from pricekit.table.columns import ReadWarnings, as_model_text
-from pricekit.table.formats import join_text
+from pricekit.table.decisions import join_text
 from pricekit.table.table import ColumnFormat
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from pricekit.errors import ConfigError, DataError, PricekitError, path_of
 from pricekit.io.causes import FULL, causes
+from pricekit.io.compression import compression_of, open_bytes, suffixes_of
 from pricekit.io.files import temporary_folder, temporary_path, write_atomically
 from pricekit.io.log import logger
 from pricekit.io.stdout import stdout
@@ -77,7 +78,7 @@ class Address:
     def suffix(self) -> str:
         """The suffix of the name: ".csv"; of `-`, which has none, it is ".csv", too."""
         if self.is_stream:
-            return self.text.removeprefix(STREAM) or ".csv"
+            return self._path.suffix or ".csv"
         return self._path.suffix
 
     def __truediv__(self, name: str) -> Address:
@@ -433,7 +434,7 @@ class Copy:
     Keep the object for as long as the path is used.
 
     Attributes:
-        path: the local file. It has the suffix of its location; a remote name may be too long for a local file.
+        path: the local file. It has the suffixes of its location; a remote name may be too long for a local file.
     """
 
     def __init__(self, path: Path, folder: str | None = None) -> None:
@@ -464,8 +465,8 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     """Return a local copy of a file; a local file stands for itself.
 
     The copy of a remote file is in the folder for temporary files, and as large as the file. Standard input is read to
-    its end. It is JSON lines if it begins with "{", Parquet if it begins like that, and otherwise CSV. A process reads
-    it once and keeps the copy.
+    its end. It is JSON lines if it begins with "{", Parquet if it begins like that, and otherwise CSV; what its first
+    bytes show to be compressed is unpacked. A process reads it once and keeps the copy.
 
     Args:
         location: the file.
@@ -489,7 +490,7 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
             raise FileNotFoundError(location.text)
     if facts.get("type") == "directory":
         raise DataError(f"{location} is a folder, not a file. Name an existing table.", parameters=("table",))
-    with _new_copy(f"table{location.suffix}") as copy:
+    with _new_copy(f"table{''.join(suffixes_of(location))}") as copy:
         if part is not None and part.first + part.last < facts["size"]:
             _download_part(location, copy.path, facts["size"], part)
             return copy
@@ -587,13 +588,17 @@ def _read_stdin(address: Address) -> Copy:
 
 
 def _suffix(address: Address, path: Path) -> str:
-    if address.name != "-":
-        return address.suffix
+    """Return the suffixes of a stream: those of its name, or what its first bytes show."""
+    if address.name != STREAM:
+        return "".join(suffixes_of(address))
     with open(path, "rb") as file:
+        compression = compression_of(file.read(64))
+    head = b""
+    with suppress(DataError), open_bytes(path, compression) as file:  # reported by whoever reads the table
         head = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"PAR1"):
         return ".parquet"
-    return ".jsonl" if head.startswith(b"{") else ".csv"
+    return (".jsonl" if head.startswith(b"{") else ".csv") + compression
 
 
 @contextmanager

@@ -46,8 +46,9 @@ from pricekit.predict.files import WINDOW, check_request, priced, write_prices
 from pricekit.predict.predictor import Shipped
 from pricekit.predict.workers import Opened, Pricing, ended_early, in_new_processes, kept, worthwhile
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
+from pricekit.table.formats import format_of, output_name
 from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
-from pricekit.table.source import DEFAULT_READ_OPTIONS, format_of
+from pricekit.table.source import DEFAULT_READ_OPTIONS
 from pricekit.table.table import Notices
 from pricekit.wording import counted, did_you_mean, shorten
 
@@ -65,9 +66,9 @@ class Part:
 
     Attributes:
         source: the table.
-        target: the file for its prices, which has the same name and place below its folder.
+        target: the file for its prices, which has the same place below its folder, and the name of `output_name`.
         record: the file for its record.
-        name: both names, relative to the folders, such as "day=1/products.csv".
+        name: that of the table, relative to its folder, such as "day=1/products.csv".
     """
 
     source: Location
@@ -93,7 +94,7 @@ def parts_of(source: Location, out: Location) -> list[Part]:
     warn_of_other_formats(source)
     names = [str(file)[len(str(fixed)) :].lstrip("/\\").replace("\\", "/") for file in files]
     return [
-        Part(file, out / name, out / RECORDS / f"{name}.json", name)
+        Part(file, out / output_name(name), out / RECORDS / f"{name}.json", name)
         for file, name in zip(files, names, strict=True)
     ]
 

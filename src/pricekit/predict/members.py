@@ -19,7 +19,7 @@ from pricekit.predict.engines import open_engine
 from pricekit.predict.keys import Trust
 from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.table import Columns, Table, TableSource, check_labelled, is_frame, read_frame, table_of_texts
-from pricekit.table.formats import cells_of
+from pricekit.table.decisions import cells_of
 from pricekit.table.source import ArrowStream
 
 Rows: TypeAlias = "Table | pd.DataFrame | ArrowStream | pd.Series | np.ndarray | Sequence[str]"

@@ -6,24 +6,21 @@ treat odd values, is only known after a trial. The trial happens here: a crash o
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pricekit.core import loader
-from pricekit.errors import BundleError, PricekitError
-from pricekit.io.causes import NO_MEMORY
+from pricekit.errors import BundleError
+from pricekit.io import sandbox
 from pricekit.io.cpus import available_memory
+from pricekit.io.sandbox import in_sandbox
 from pricekit.predict.bundle import Bundle
-from pricekit.wording import shorten
 
 if TYPE_CHECKING:
     from pricekit.predict.self_test import SelfTestResult
@@ -40,22 +37,6 @@ No bundle may take more than is available on the machine.
 
 ROWS = 8
 """Generated rows that are priced."""
-
-CPUS = 2
-"""CPUs that the child uses: each thread takes address space."""
-
-_MEMORY = "memory"
-"""The kind of a report on a bundle that needs too much memory, or ends the process."""
-
-_START_SECONDS = 120
-_STARTED = "\0started\n"
-"""What the child writes when the limits begin; any failure before is not the bundle's fault."""
-_REPORT_CHARACTERS = 1_000
-_START = (
-    "import sys; sys.path[:] = sys.argv[4:]; from pricekit.predict.sandbox import run; run(*sys.argv[1:4])"
-)
-_OF_LIBRARIES = ("PRICEKIT_", "LD_", "TOKENIZERS_")
-"""Beginnings of the environment variables that the child gets: the choice of plugins, and where libraries are."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +84,29 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     size = sum(map(len, bundle.files.values()))
     usual = memory if size <= memory // 8 else 4 * size + memory // 2
     allowed = int(min(usual, available_memory()))
-    report = _run_child(bundle.path, seconds, allowed)
-    if report["kind"] == _MEMORY and (allowed < usual or is_limited):
+    outcome = in_sandbox(
+        "pricekit.predict.sandbox:load_libraries",
+        "pricekit.predict.sandbox:open_and_price",
+        [str(bundle.path.absolute())],
+        seconds=seconds,
+        memory=allowed,
+        environment=_plugins(),
+    )
+    message = outcome.message
+    if outcome.failure == sandbox.MEMORY and (allowed < usual or is_limited):
         return Inspection(
             bundle, note="it needs more memory than this process may take; try a larger machine"
         )
-    if report["kind"] in ("BundleError", _MEMORY):
-        advice = ". Do not trust it" if report["kind"] == _MEMORY else ""
+    if outcome.failure in ("BundleError", sandbox.MEMORY, sandbox.TIME, sandbox.UNEXPECTED):
+        purpose = f" to open it and to price {ROWS} rows" if outcome.failure == sandbox.TIME else ""
+        advice = "" if outcome.failure == "BundleError" else ". Do not trust it"
         raise BundleError(
-            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {report['message']}{advice}",
+            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {message}{purpose}{advice}",
             path=bundle.path,
         )
-    if report["kind"]:  # a missing plugin, or a failure of the sandbox
-        return Inspection(bundle, note=report["message"])
-    return Inspection(bundle, report["seconds"], report["megabytes"])
+    if outcome.failure:  # a missing plugin, or a failure of the sandbox
+        return Inspection(bundle, note=message)
+    return Inspection(bundle, **outcome.facts)
 
 
 def with_self_test(inspection: Inspection, engine: str | None) -> Inspection:
@@ -132,116 +122,30 @@ def with_self_test(inspection: Inspection, engine: str | None) -> Inspection:
     return replace(inspection, self_test=predictor.self_test())
 
 
-def _run_child(bundle: Path, seconds: int, memory: int) -> dict[str, Any]:
-    """Return the child's report: kind and message of the error, seconds, megabytes."""
-    paths = map(os.path.abspath, sys.path)
-    with tempfile.TemporaryDirectory(prefix="pricekit-") as home:
-        command = [
-            sys.executable,
-            "-I",
-            "-c",
-            _START,
-            str(bundle.absolute()),
-            str(seconds),
-            str(memory),
-            *paths,
-        ]
-        try:
-            child = subprocess.run(  # noqa: S603
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=home,
-                env=_environment(home),
-                start_new_session=True,
-                timeout=_START_SECONDS + seconds,
-                check=False,
-            )
-            output, code = child.stdout, child.returncode
-        except subprocess.TimeoutExpired as error:
-            output, code = error.output or b"", -signal.SIGALRM
-    return _report(output, code, seconds, memory)
+def _plugins() -> dict[str, str]:
+    """Return the files of plugins as the child needs them, which has another working directory."""
+    files = [name for name in os.environ.get(loader.FILES, "").split(os.pathsep) if name]
+    return {loader.FILES: os.pathsep.join(str(Path(name).absolute()) for name in files)} if files else {}
 
 
-def _environment(home: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name.startswith(_OF_LIBRARIES)}
-    if plugins := kept.get(loader.FILES):  # the child has another working directory
-        absolute = [str(Path(name).absolute()) for name in plugins.split(os.pathsep) if name]
-        kept[loader.FILES] = os.pathsep.join(absolute)
-    threads = {"OMP_NUM_THREADS": str(CPUS), "RAYON_NUM_THREADS": str(CPUS), "MALLOC_ARENA_MAX": "2"}
-    return {**kept, **threads, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home}
+def load_libraries() -> None:
+    """Load libraries and plugins before the limits begin; called in the sandbox."""
+    for name in ("onnxruntime", "pricekit.datasets", "pricekit.predict.predictor"):
+        import_module(name)
+    loader.registry()
 
 
-def _report(output: bytes, code: int, seconds: int, memory: int) -> dict[str, Any]:
-    """Return the report that the child wrote, or one about how the child ended."""
-    _, started, rest = output.rpartition(_STARTED.encode())
-    try:
-        report: dict[str, Any] = json.loads(rest)
-        return report
-    except ValueError:
-        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    late = code in (-signal.SIGALRM, -signal.SIGXCPU)
-    if not started:
-        state = f"did not start within {_START_SECONDS} seconds" if late else f"ended at its start ({ended})"
-        return _failed_start(f"the sandbox {state}, which is no fault of the bundle; try again")
-    needs = f"needs more than {memory >> 20:,} MiB of memory"
-    if not late:
-        return {"kind": _MEMORY, "message": f"it ends the process that opens it ({ended}), or {needs}"}
-    reason = f"it takes more than {seconds} seconds to open it and to price {ROWS} rows"
-    return {"kind": "BundleError", "message": f"{reason}. Do not trust it"}
-
-
-def _failed_start(message: str) -> dict[str, Any]:
-    return {"kind": "sandbox", "message": message}
-
-
-def run(path: str, seconds: str, memory: str) -> None:
-    """Open a bundle under limits, and print a report as JSON; the child's main function.
-
-    Libraries and plugins are loaded before the limits begin.
-    """
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
-    sys.stdout = sys.stderr  # stdout is for the report
-    try:
-        for name in ("onnxruntime", "pricekit.datasets", "pricekit.predict.predictor"):
-            __import__(name)
-        loader.registry()
-        _set_limits(int(seconds), int(memory))
-    except Exception as error:
-        reason = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
-        _end(_failed_start(f"the sandbox cannot start: {reason}{shorten(str(error), _REPORT_CHARACTERS)}"))
+def open_and_price(path: str) -> tuple[dict[str, float], bytes]:
+    """Open a bundle and price rows; called in the sandbox."""
     from pricekit.predict.predictor import Predictor
 
-    _write(_STARTED)
-    began, kind, message = time.perf_counter(), "", ""
-    needs = f"it needs more than {int(memory) >> 20:,} MiB of memory"
-    try:
-        _price(Predictor.load(path, "ort-cpu"))
-    except MemoryError:
-        kind, message = _MEMORY, needs
-    except PricekitError as error:
-        kind, message = type(error).__name__, shorten(str(error), _REPORT_CHARACTERS)
-        if NO_MEMORY.search(message):
-            kind, message = _MEMORY, needs
-    except Exception as error:
-        kind, message = "BundleError", f"{type(error).__name__}: {shorten(str(error), 300)}. Do not trust it"
-    elapsed = time.perf_counter() - began
+    began = time.perf_counter()
+    _price(Predictor.load(path, "ort-cpu"))
+    seconds = time.perf_counter() - began
     # `getrusage` also counts the memory of the parent.
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     most = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
-    _end({"kind": kind, "message": message, "seconds": elapsed, "megabytes": most / 1e6})
-
-
-def _end(report: dict[str, Any]) -> NoReturn:
-    """Write a report as JSON, and end the process, in which threads of libraries may still compute."""
-    _write(json.dumps(report))
-    os._exit(0)
-
-
-def _write(text: str) -> None:
-    sys.__stdout__.write(text)  # type: ignore[union-attr]
-    sys.__stdout__.flush()  # type: ignore[union-attr]
+    return {"seconds": seconds, "megabytes": most / 1e6}, b""
 
 
 def _price(predictor: Any) -> None:
@@ -256,21 +160,3 @@ def _price(predictor: Any) -> None:
         rows = rows.join(predictor.invented.frame().drop(columns=rows.columns))
     level = None if predictor.intervals is None else float(predictor.intervals.levels[0])
     predictor.predict(rows, interval=level)
-
-
-def _set_limits(seconds: int, memory: int) -> None:
-    """Limit the process from now on: its memory to `memory` bytes in all, its time, and files that it writes."""
-    import resource
-
-    page = resource.getpagesize()
-    size, resident = (int(pages) * page for pages in Path("/proc/self/statm").read_text().split()[:2])
-    for limit, most in (
-        (resource.RLIMIT_AS, size + max(0, memory - resident)),
-        (resource.RLIMIT_CPU, int(time.process_time()) + seconds * CPUS + 1),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(limit)[1]  # of the user, who may have limited this process
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (most, most))
-    signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -3,10 +3,12 @@
 Data flows one way: a source is opened, read as raw chunks, and assembled to a `Table`.
 
     table.py          Table, Columns, reasons for rejection; tables larger than memory
-    source.py         ReadOptions, formats; a file or a frame to an OpenedTable
+    formats.py        the formats that suffixes name
+    source.py         ReadOptions; a file or a frame to an OpenedTable
     delimited.py      raw chunks of CSV, TSV and TXT
     jsonlines.py      raw chunks of JSON lines
-    arrow.py          raw chunks of Parquet files and of frames in memory
+    arrow.py          raw chunks of Parquet, Feather and ORC files, and of frames in memory
+    workbook.py       the table in a sheet of a workbook
     encoding.py       encodings of text files
     columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
     price_cells.py    one written price to a number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricekit.errors import DataError
-from pricekit.table.table import MAX_TEXT_CHARS
+from pricekit.table.table import MAX_TEXT_CHARS, column_name
 from pricekit.wording import shorten
 
 _NULLABLE = {
@@ -175,6 +175,16 @@ def unreadable_values(table: str, column: str, error: Exception) -> DataError:
 def repeated(names: Sequence[str]) -> list[str]:
     """Return the names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def column_names_of(written: Iterable[str]) -> list[str]:
+    """Return the names of columns as `column_name` returns them; one without a name is called by its number.
+
+    Example:
+        >>> column_names_of([" title ", ""])
+        ['title', 'column 2']
+    """
+    return [column_name(name) or f"column {number}" for number, name in enumerate(written, start=1)]
 
 
 def check_names(name: str, columns: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import RawChunk, ReadWarnings, repeated, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, column_names_of, repeated, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
 from pricekit.table.table import Notices
 from pricekit.wording import shorten
@@ -119,10 +118,10 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
                 parameters=("table",),
             )
         if not layout.names:
-            names = _header(path, first[1], read_warnings)
+            names = header_names(path, first[1], read_warnings)
         else:
-            names = _named_columns(path, layout.names, first[1])
-            if _clean_names(first[1]) != names:
+            names = named_columns(path, layout.names, first[1])
+            if column_names_of(first[1]) != names:
                 records = chain([first], records)
         yield from _chunks(names, records, stream, rows, read_warnings)
 
@@ -199,9 +198,9 @@ def _end_in_quotes(
     read_warnings.ends_in_quotes = True
 
 
-def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
+def header_names(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
     """Return the names of the columns; the second and later columns with the same name get a number."""
-    names = _clean_names(fields)
+    names = column_names_of(fields)
     twice = repeated(names)
     if twice and (value := looks_like_data(names)):
         duplicates = ", ".join(repr(shorten(name)) for name in twice[:5])
@@ -223,13 +222,8 @@ def _header(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[
     return list(used)
 
 
-def _clean_names(fields: list[str]) -> list[str]:
-    names = [unicodedata.normalize("NFC", name.replace("\0", "")).strip("\ufeff \t\r\n") for name in fields]
-    return [name or f"column {number}" for number, name in enumerate(names, start=1)]
-
-
-def _named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
-    """Return the user's names; further fields are named by their number."""
+def named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[str]:
+    """Return the user's names; further fields are named by their number; raises DataError for too many names."""
     if len(names) > len(first):
         raise DataError(
             f"{path}: {len(names)} column names were given, but the first row has {len(first)} fields. Set one name "

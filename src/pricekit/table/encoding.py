@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, cast
 
 from pricekit.errors import DataError
+from pricekit.io.compression import Unpacked, open_bytes, suffixes_of
 from pricekit.table.table import Notices
 
 _BLOCK = 1 << 16
@@ -88,7 +89,6 @@ _NOT_TEXT = (
     (b"<?xml", "an XML document"),
     (b"version https://git-lfs", "a pointer of Git LFS instead of the file"),
 )
-_JSON_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -99,22 +99,29 @@ class Charset:
     errors: str = "strict"
 
 
-def detect_charset(path: Path, encoding: str | None, notices: Notices) -> Charset:
+def detect_charset(path: Path, kind: str, encoding: str | None, notices: Notices) -> Charset:
     """Return the encoding of a file: that of its byte order mark, else `encoding`, else the detected one.
 
     A detected encoding other than UTF-8 is reported.
 
+    Args:
+        path: the file, which may be compressed.
+        kind: its format, of which only "jsonl" may begin with JSON.
+        encoding: what the user says.
+        notices: receives sentences for the user.
+
     Raises:
         DataError: the file is not text.
     """
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         head = file.read(_SAMPLE)
-    if kind := _kind_by_content(head, path.suffix.lower()):
+    suffix = "".join(suffixes_of(path))
+    if other := _other_kind(head, kind):
         raise DataError(
-            f"{path} is {kind}, not text as its suffix {path.suffix!r} suggests. Unpack it, save it as CSV, or "
-            "correct the suffix.",
+            f"{path} is {other}, not text as its suffix {suffix!r} suggests. Correct the suffix, or save it as "
+            "CSV.",
             parameters=("table",),
-            kind=kind,
+            kind=other,
         )
     if marked := next((name for mark, name in _MARKS if head.startswith(mark)), encoding):
         return Charset(marked)
@@ -164,9 +171,11 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
     Raises:
         DataError: the file is not in this encoding, or the encoding is unknown.
     """
+    file = open_bytes(path)
     try:
-        stream = open(path, encoding=charset.name, errors=charset.errors, newline=newline)  # noqa: SIM115
+        stream = TextIOWrapper(file, charset.name, charset.errors, newline)
     except (LookupError, ValueError):  # ValueError: the name contains a NUL
+        file.close()
         raise DataError(
             f"unknown encoding {charset.name!r}. Use a name such as utf-8, latin-1 or cp1252.",
             parameters=("encoding",),
@@ -189,13 +198,14 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
 
 def bytes_read(stream: TextIOWrapper) -> int:
     """Return the position in the file in bytes, up to a block ahead of the text."""
-    return cast(BinaryIO, stream.buffer).tell()
+    buffer = cast(Any, stream.buffer)
+    return cast(int, buffer.raw.position if isinstance(buffer.raw, Unpacked) else buffer.tell())
 
 
-def _kind_by_content(head: bytes, suffix: str) -> str | None:
-    """Return the kind of a file from its first bytes; None if it may be a table in a text format."""
+def _other_kind(head: bytes, kind: str) -> str | None:
+    """Return the kind of a file from its first bytes; None if it may be a table of a kind of texts."""
     line = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0].rstrip()
-    if suffix not in _JSON_SUFFIXES:
+    if kind != "jsonl":
         if re.match(rb"\[\s*(\{|$)", line) or line == b"{":
             return "a JSON document"
         with suppress(ValueError, RecursionError):
@@ -275,7 +285,7 @@ def _is_mostly_utf8(path: Path) -> bool:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file; the last block is empty."""
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         while block := file.read(_BLOCK):
             yield block
     yield b""
@@ -285,7 +295,7 @@ def _non_ascii_lines(path: Path) -> bytes:
     """Return lines with bytes beyond ASCII from the whole file, without splitting a character."""
     sample: list[bytes] = []
     size = 0
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
             for line in lines:
                 if not line.isascii() and size < _SAMPLE:

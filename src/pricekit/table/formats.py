@@ -1,338 +1,81 @@
-"""What training decides about the columns of its table, once; prediction only applies it.
-
-A column of numbers stays one, whether a program writes 2015 or 2015.0, and whether a row comes alone, in a table, as
-JSON or in a frame. Each cell that is one number becomes text in one spelling; with a unit, number and unit have one
-space between them. The decisions travel with the columns of a model.
-"""
+"""The formats of tables, which the suffixes of files name."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from pathlib import Path, PurePath
 
 from pricekit.errors import DataError
-from pricekit.table.columns import (
-    Contradictions,
-    RawChunk,
-    ReadWarnings,
-    as_model_text,
-    clean,
-    flat,
-    is_numeric,
-    readable,
-)
-from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats
-from pricekit.text.labelled_lines import numpy_of
-from pricekit.text.normal import normal_texts
-from pricekit.text.numbers import read_number
-from pricekit.text.units import SPELLINGS
-from pricekit.wording import shorten
+from pricekit.io.compression import NAMES, PACKED, Named, member_of, suffixes_of
+from pricekit.io.storage import Location
 
-NEARLY_ALL = 0.9
-"""A column of numbers has at least this share of them among its filled cells."""
-MIN_ROWS = 10
-"""Rows in which a word, or a unit that is not known, occurs among the numbers of a column."""
-LEADING_ZEROS = 0.05
-"""With a larger share of numbers such as 007, a column holds codes."""
-MOST_CONTRADICTIONS, FEW_CONTRADICTIONS = 0.1, 10
-"""A larger share of the cells that contradict the format of their column is an error, if there are more than a few."""
-_FIRST_CELLS = 2_000
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".orc": "orc",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "txt",
+    ".xlsx": "workbook",
+    ".xlsm": "workbook",
+    ".xlsb": "workbook",
+    ".xls": "workbook",
+    ".ods": "workbook",
+}
+WRITTEN = ("csv", "tsv", "txt", "jsonl", "parquet")
+"""The formats of outputs."""
 
-_PLAIN = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
-"""Numbers in the one spelling."""
-_THREE = r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$"
-_MISSING = r"(?i)^(?:#?n/?a|n\.a\.|nan|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3})$"
-_DOTTED, _ROUND = r"^[-+]?[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.,].*)?$", r"^[^.]*\.[0-9]00"
+_ADVICE = dict.fromkeys((".7z", ".tar", ".tgz", ".rar"), "Unpack it first.")
+_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
 
 
-class FormatEvidence:
-    """What all cells of some columns show of their formats.
+def named_format(path: Named) -> str | None:
+    """Return the format that a path's suffix names: such as csv, parquet or workbook; None for others.
 
-    Args:
-        table: its name, for errors.
-        names: of the columns.
-    """
-
-    def __init__(self, table: str, names: Sequence[str]) -> None:
-        self._table = table
-        self._seen = {name: _Evidence() for name in names}
-
-    def add(self, chunks: Iterable[RawChunk]) -> Iterator[pa.Table]:
-        """Count the cells of consecutive parts of a table, and yield these; raises DataError."""
-        for chunk in chunks:
-            for name, evidence in self._seen.items():
-                if not evidence.is_text:
-                    with readable(self._table, name):
-                        evidence.add(flat(chunk.columns.column(name)))
-            yield chunk.columns
-
-    def formats(self) -> Formats:
-        """Return the formats of the columns."""
-        marks = Counter[str]()
-        for evidence in self._seen.values():
-            if evidence.is_number:
-                marks += evidence.marks
-        return Formats(columns={name: evidence.format(marks) for name, evidence in self._seen.items()})
-
-
-@dataclass
-class _Evidence:
-    """Counts of the cells of a column."""
-
-    filled: int = 0
-    numbers: int = 0
-    zeros: int = 0
-    dotted: int = 0
-    round_dots: int = 0
-    typed: bool = False
-    marks: Counter[str] = field(default_factory=Counter)
-    either: Counter[str] = field(default_factory=Counter)
-    units: Counter[str] = field(default_factory=Counter)
-    words: Counter[str] = field(default_factory=Counter)
-
-    def add(self, column: pa.Array) -> None:
-        """Count the cells of a part."""
-        self.typed = is_numeric(column.type)
-        cells = normal_texts(as_model_text(column))
-        cells = cells.filter(
-            pc.invert(pc.or_(pc.equal(cells, ""), pc.match_substring_regex(cells, _MISSING)))
-        )
-        if self.typed:
-            self.filled += len(cells)
-            self.numbers += len(cells)
-            return
-        if not self.filled:  # most columns of texts are recognised soon
-            first = cells.slice(0, _FIRST_CELLS).to_pylist()
-            if (
-                sum(read_number(cell) is not None for cell in first if len(cell) <= LONGEST_WORD)
-                < len(first) / 2
-            ):
-                self.filled += len(cells)
-                return
-        self.filled += len(cells)
-        self.zeros += _count(cells, r"^[-+]?0[0-9]")
-        dotted = cells.filter(pc.match_substring_regex(cells, _DOTTED))
-        self.dotted += len(dotted)
-        self.round_dots += _count(dotted, _ROUND)
-        coded = cells.dictionary_encode()
-        rows = np.bincount(numpy_of(coded.indices), minlength=len(coded.dictionary))
-        for cell, count in zip(coded.dictionary.to_pylist(), rows.tolist(), strict=True):
-            number = read_number(cell) if len(cell) <= LONGEST_WORD else None
-            if number is None:
-                self.words[cell] += count
-                continue
-            self.units[number.unit.lower()] += count
-            self.marks[number.mark] += count
-            self.either[number.either] += count
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the first part shows that this is no column of numbers."""
-        return self.filled > 0 and not self.typed and not self.units
-
-    @property
-    def is_number(self) -> bool:
-        """Whether nearly all filled cells are numbers, with few different units, and no codes."""
-        if self.typed:
-            return self.filled > 0
-        self.numbers = sum(
-            count for unit, count in self.units.items() if not unit or unit in SPELLINGS or count >= MIN_ROWS
-        )
-        return (
-            self.numbers > 0
-            and self.numbers >= NEARLY_ALL * self.filled
-            and self.zeros <= LEADING_ZEROS * self.filled
-        )
-
-    def format(self, marks: Counter[str]) -> ColumnFormat:
-        """Return the format of the column; `marks` counts the decimal marks of all columns of numbers."""
-        if self.typed and self.filled:
-            return ColumnFormat(kind="number", reason="the table stores numbers")
-        if not self.is_number:
-            reason = (
-                f"{self.zeros:,} of {self.filled:,} cells begin with 0, as codes do" if self.zeros else ""
-            )
-            return ColumnFormat(reason=reason or "not nearly all cells are numbers")
-        words = [
-            word
-            for word, count in self.words.most_common(MOST_WORDS)
-            if count >= MIN_ROWS and len(word) <= LONGEST_WORD
-        ]
-        decimal, why = self._decimal(marks)
-        if self.marks["," if decimal == "." else "."] > MOST_CONTRADICTIONS * self.filled:
-            return ColumnFormat(reason="its cells show both decimal marks")
-        return ColumnFormat(
-            kind="number",
-            decimal=decimal,
-            words=tuple(words),
-            reason=f"{self.numbers:,} of {self.filled:,} cells are numbers; {why}",
-        )
-
-    def _decimal(self, marks: Counter[str]) -> tuple[Literal[".", ","], str]:
-        if own := self.marks["."] - self.marks[","]:
-            return (
-                (".", "most show the point as decimal mark")
-                if own > 0
-                else (",", "most show the decimal comma")
-            )
-        if not self.either["."] and not self.either[","]:
-            return ".", "none has an ambiguous mark"
-        if not self.either["."]:
-            return ".", "their commas have three digits behind them"
-        if self.either[","] or marks["."] > marks[","]:
-            return ".", "other columns have the point as decimal mark"
-        if marks[","]:
-            return ",", "other columns have the decimal comma"
-        if 2 * self.round_dots > self.dotted:
-            return ",", "most have a point before three digits that end in 00"
-        return ".", "a point is a decimal mark unless most numbers end in 00"
-
-
-def _count(cells: pa.Array, pattern: str) -> int:
-    return int(pc.sum(pc.match_substring_regex(cells, pattern)).as_py() or 0)
-
-
-def formatted(
-    cells: pa.Array,
-    form: ColumnFormat,
-    contradictions: Contradictions,
-    start: int = 0,
-    *,
-    typed: bool = False,
-) -> pa.Array:
-    """Return the cells of a column as models read them, (N,) large strings.
-
-    Args:
-        cells: in the form of `normal_texts`.
-        form: of the column.
-        contradictions: counts the cells that contradict it.
-        start: the number of the first row.
-        typed: the cells were stored as numbers, so the point is their decimal mark.
-    """
-    if form.kind != "number":
-        return cells
-    plain = pc.or_(pc.match_substring_regex(cells, _PLAIN), pc.equal(cells, ""))
-    if form.decimal == "," and not typed:
-        plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, _THREE)))
-    contradictions.filled += len(cells) - _count(cells, "^$")
-    odd = np.flatnonzero(~numpy_of(plain).astype(bool))
-    if not len(odd):
-        return cells
-    written = cells.take(pa.array(odd)).to_pylist()
-    missing = numpy_of(pc.match_substring_regex(pa.array(written, pa.large_string()), _MISSING))
-    decimal = "." if typed else form.decimal
-    new: list[str] = []
-    for row, cell, is_missing in zip(odd.tolist(), written, missing.tolist(), strict=True):
-        number = None if is_missing or len(cell) > LONGEST_WORD else read_number(cell)
-        if number is None:
-            kept = typed or cell in form.words
-            new.append(cell if kept else "")
-            if kept or is_missing:
-                continue
-            contradictions.unreadable += 1
-        else:
-            new.append(number.written(decimal))
-            if number.mark in ("", decimal) or typed:
-                continue
-            contradictions.other_mark += 1
-        if contradictions.count == 1:
-            contradictions.example, contradictions.row = cell, start + row
-    place = np.arange(len(cells))
-    place[odd] = len(cells) + np.arange(len(odd))
-    return pa.concat_arrays([cells, pa.array(new, pa.large_string())]).take(pa.array(place))
-
-
-def check_formats(name: str, columns: Columns, read_warnings: ReadWarnings) -> None:
-    """Raise DataError for a column in which more than a tenth of the cells contradict its format.
-
-    Args:
-        name: of the table.
-        columns: with their formats.
-        read_warnings: counts the cells.
-    """
-    for column, cells in read_warnings.contradictions.items():
-        if cells.count > max(FEW_CONTRADICTIONS, MOST_CONTRADICTIONS * cells.filled):
-            assert columns.formats is not None
-            raise DataError(
-                f"{name}: the column {shorten(column)!r} is written in another way than in the training table. Of "
-                f"{cells.filled:,} cells, {cells.unreadable:,} are no numbers and {cells.other_mark:,} show another "
-                f"decimal mark than {columns.formats.columns[column].decimal!r}; the first is "
-                f"{shorten(cells.example)!r} in row {cells.row:,}, counted from 0. Write them as in that table, or "
-                "check the order of the columns",
-                parameters=("table",),
-                column=column,
-                cells=cells.count,
-            )
-
-
-def join_text(
-    names: Sequence[str],
-    columns: Sequence[pa.Array],
-    formats: Mapping[str, ColumnFormat],
-    read_warnings: ReadWarnings,
-    start: int = 0,
-) -> pa.Array:
-    """Return the text of each row as models read it: a line "name: cell" for each cell that is not blank.
-
-    A single column has no labels. Each cell is in the form of `normal_text`, and numbers are in one spelling.
-
-    Args:
-        names: of the columns.
-        columns: as they were read, (N,) each.
-        formats: of columns of numbers.
-        read_warnings: counts repairs.
-        start: the number of the first row.
-    """
-    cells = []
-    for name, column in zip(names, columns, strict=True):
-        text = normal_texts(as_model_text(column))
-        if name in formats and formats[name].kind == "number":
-            contradictions = read_warnings.contradictions.setdefault(name, Contradictions())
-            text = formatted(text, formats[name], contradictions, start, typed=is_numeric(column.type))
-        cells.append(text)
-    if len(cells) == 1:
-        return cells[0]
-    lines = [_labelled(name, each) for name, each in zip(names, cells, strict=True)]
-    joined = pc.binary_join_element_wise(*lines, pa.scalar("", pa.large_string()))
-    return clean(pc.utf8_slice_codeunits(joined, 1), read_warnings)
-
-
-def _labelled(name: str, cells: pa.Array) -> pa.Array:
-    # Each line begins with its preceding line break. Nulls for blank cells would be shorter, but pyarrow's join with
-    # null_handling="skip" loses rows of nulls only.
-    blank = pc.equal(cells, "")
-    label = pa.scalar(f"\n{name}: ", pa.large_string())
-    line = pc.binary_join_element_wise(label, cells, pa.scalar("", pa.large_string()))
-    return pc.if_else(blank, pa.scalar("", pa.large_string()), line)
-
-
-def cells_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Divide texts that consist of lines "column: cell" into the cells of their columns; "" for a blank cell.
-
-    Args:
-        texts: as the table reader joins several text columns, (N,).
-        names: the columns, in their order.
+    It is "zip" for an archive whose table names the format.
 
     Example:
-        >>> cells_of(["name: Tea\\nnotes: Mild\\nFresh"], ["name", "category", "notes"])
-        {'name': ['Tea'], 'category': [''], 'notes': ['Mild\\nFresh']}
+        >>> named_format(Path("new.tsv.gz")), named_format(Path("new.zip")), named_format(Path("new.parquet.gz"))
+        ('tsv', 'zip', None)
     """
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    for text in texts:
-        cells: dict[str, list[str]] = {name: [] for name in names}
-        left, current = list(names), names[0]
-        for line in text.split("\n"):
-            begun = next((name for name in left if line.startswith(f"{name}: ")), None)
-            if begun is not None:
-                left, current = left[left.index(begun) + 1 :], begun
-                line = line.removeprefix(f"{begun}: ")
-            cells[current].append(line)
-        for name, lines in cells.items():
-            columns[name].append("\n".join(lines))
-    return columns
+    suffix, compression = suffixes_of(path)
+    if compression and suffix not in PACKED:
+        return "zip" if compression == ".zip" else None
+    return FORMATS.get(suffix)
+
+
+def format_of(path: Location) -> str:
+    """Return what `named_format` does; raises DataError instead of returning None."""
+    if kind := named_format(path):
+        return kind
+    suffix, compression = suffixes_of(path)
+    advice = _ADVICE.get(suffix, "Rename the file to the suffix of its format.")
+    if compression and suffix in FORMATS:
+        advice = f"Only {', '.join(PACKED)} are read so; the others are compressed inside. Unpack it first."
+    elif compression and not suffix:
+        advice = f"Name its format, too, such as .csv{compression}."
+    raise DataError(
+        f"{path}: the suffix {suffix + compression or '(none)'!r} names no supported format: {', '.join(FORMATS)}, or "
+        f"a text with {', '.join(NAMES)}. {advice}",
+        parameters=("table",),
+        suffix=path.suffix,
+        candidates=list(FORMATS),
+    )
+
+
+def format_inside(path: Path) -> str:
+    """Return the format of an existing file, of an archive that of its table; raises DataError, OSError."""
+    return format_of(Path(member_of(path)) if suffixes_of(path)[1] == ".zip" else path)
+
+
+def output_name(name: str) -> str:
+    """Return the name of an output for an input: the same, or with ".csv" after a format that is not written.
+
+    Example:
+        >>> output_name("day=1/new.parquet"), output_name("new.orc")
+        ('day=1/new.parquet', 'new.orc.csv')
+    """
+    return name if named_format(PurePath(name)) in WRITTEN else f"{name}.csv"

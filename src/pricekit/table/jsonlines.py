@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import RawChunk, ReadWarnings, text_array
+from pricekit.table.columns import RawChunk, ReadWarnings, check_names, column_names_of, text_array
 from pricekit.table.encoding import Charset, bytes_read, open_text
 
 MAX_CHUNK_CHARS = 64 << 20
@@ -49,10 +49,10 @@ def read_json_lines(
             chars += len(line)
             full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
             if full or chars >= MAX_CHUNK_CHARS:
-                yield _chunk(names, chunk, bytes_read(stream))
+                yield _chunk(str(path), names, chunk, bytes_read(stream))
                 chunk, chars, first = [], 0, False
         if chunk:
-            yield _chunk(names, chunk, bytes_read(stream))
+            yield _chunk(str(path), names, chunk, bytes_read(stream))
     if not names:
         raise NoRowsError(
             f"{path} has no rows: at least one JSON object with a key is expected.", parameters=("table",)
@@ -85,8 +85,9 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, dict | list)
 
 
-def _chunk(names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
-    written = text_array(list(names)).to_pylist()
-    arrays = [text_array([row.get(name, "") for row in rows]) for name in names]
+def _chunk(name: str, names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
+    written = column_names_of(text_array(list(names)).to_pylist())
+    check_names(name, written)
+    arrays = [text_array([row.get(key, "") for row in rows]) for key in names]
     columns = pa.table(dict(zip(written, arrays, strict=True)))
     return RawChunk(columns, None, position)

@@ -22,14 +22,15 @@ from pricekit.io.storage import (
     size_of,
     split_pattern,
 )
-from pricekit.table.arrow import describe_parquet, no_cells
+from pricekit.table.arrow import COLUMNAR, describe_columnar, no_cells
 from pricekit.table.columns import as_ids, flat
+from pricekit.table.formats import format_of, named_format
 from pricekit.table.read import columns_found, iter_table
-from pricekit.table.source import DEFAULT_READ_OPTIONS, FORMATS, ReadOptions, format_of, open_table
+from pricekit.table.source import DEFAULT_READ_OPTIONS, ReadOptions, open_table
 from pricekit.table.table import Columns, Notices, Table
 from pricekit.wording import counted
 
-_OTHERS = ("csv", "tsv", "jsonl")
+_OTHERS = ("csv", "tsv", "jsonl", "feather", "orc")
 """Formats of tables besides Parquet; many .txt files are not tables."""
 
 
@@ -75,7 +76,7 @@ def _files_in(folder: Location, *formats: str) -> list[Location]:
     return [
         file
         for file in files_below(folder)
-        if FORMATS.get(file.suffix.lower()) in formats and not _is_hidden(file.relative_to(folder))  # type: ignore[arg-type]
+        if named_format(file) in formats and not _is_hidden(file.relative_to(folder))  # type: ignore[arg-type]
     ]
 
 
@@ -165,7 +166,7 @@ def ids_without_rows(path: Location, columns: Columns, read_options: ReadOptions
     A file without any column gets the name of the expected id column.
     """
     file = open_table(path, read_options, logger.debug)
-    empty = no_cells(describe_parquet(file.origin)[0] if file.kind == "parquet" else pa.schema([]))
+    empty = no_cells(describe_columnar(file.origin, file.kind)[0] if file.kind in COLUMNAR else pa.schema([]))
     names = empty.column_names
     if columns.id is None or (names and columns.id not in names):
         return pd.Series([], dtype="int64", name="row")

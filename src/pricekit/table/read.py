@@ -19,7 +19,7 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.io.storage import Location, is_remote
-from pricekit.table.arrow import describe_parquet, is_frame, no_cells
+from pricekit.table.arrow import COLUMNAR, describe_columnar, is_frame, no_cells
 from pricekit.table.columns import (
     NOT_FOR_PANDAS,
     RawChunk,
@@ -35,8 +35,8 @@ from pricekit.table.columns import (
     unreadable,
     unreadable_values,
 )
+from pricekit.table.decisions import FormatEvidence, check_formats, join_text
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
-from pricekit.table.formats import FormatEvidence, check_formats, join_text
 from pricekit.table.guess import describe_guess, guess_columns, with_generated_names
 from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
 from pricekit.table.source import (
@@ -82,9 +82,10 @@ def read_table(
     """Read a whole table into memory.
 
     Args:
-        source: the path of a .csv, .tsv, .txt, .parquet, .pq, .jsonl or .ndjson file, its address such as
-            "s3://bucket/new.csv", or "-" for standard input; or a pandas, Arrow or polars frame, or any other with the
-            Arrow PyCapsule interface. The index of a pandas frame is ignored.
+        source: the path of a .csv, .tsv, .txt, .jsonl or .ndjson file, which may be compressed (.csv.gz, .bz2, .xz,
+            .zst or .zip), of a .parquet, .pq, .feather, .arrow or .orc file, or of a workbook (.xlsx, .xlsm, .xlsb,
+            .xls, .ods); its address such as "s3://bucket/new.csv", or "-" for standard input; or a pandas, Arrow or
+            polars frame, or any other with the Arrow PyCapsule interface. The index of a pandas frame is ignored.
         columns: the roles of the columns; None guesses them with `guess_columns`.
         limit: read only the first `limit` rows.
         read_options: how to read the table; options that are not set are detected.
@@ -208,10 +209,10 @@ def columns_found(
 
 
 def _names(file: OpenedTable) -> list[str]:
-    if file.kind == "parquet":
+    if file.kind in COLUMNAR:
         with file.named():
-            schema, rows = describe_parquet(file.origin)
-            names = schema.names if rows else []
+            schema, has_rows = describe_columnar(file.origin, file.kind)
+            names = schema.names if has_rows else []
     else:  # the first object of JSON lines may lack a key
         rows, read_warnings = _CHUNK if file.kind == "jsonl" else _SOME_ROWS, ReadWarnings()
         first = next(_limited(file, rows, rows, read_warnings), None)
@@ -312,7 +313,9 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
     shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     hint, parameters = "", [parameter]
-    if file.layout is not None and len(names) == 1:
+    if len(several := [part.strip() for part in name.split(",")]) > 1 and set(several) <= set(names):
+        hint = f" Name several columns as a list: {several}."
+    elif file.layout is not None and len(names) == 1:
         hint = TITLE_HINT
     elif file.layout is not None and not file.layout.names and (value := looks_like_data(names)) is not None:
         hint = (

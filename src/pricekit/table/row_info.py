@@ -9,7 +9,7 @@ import pandas as pd
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
-from pricekit.table.table import Table
+from pricekit.table.table import Table, column_name
 from pricekit.text.dates import date_format, parse_dates
 from pricekit.wording import did_you_mean, shorten
 
@@ -44,6 +44,7 @@ def with_row_info(
 
 
 def _column(table: Table, role: str, name: str) -> pd.Series:
+    name = column_name(name)
     if name not in table.frame:
         names = [str(each) for each in table.frame]
         raise DataError(

@@ -10,35 +10,31 @@ from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pricekit.errors import DataError, NoRowsError
+from pricekit.io.compression import is_larger, suffixes_of
 from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
-from pricekit.table.arrow import as_arrow, is_frame, read_arrow, read_parquet
+from pricekit.table.arrow import COLUMNAR, as_arrow, is_frame, read_arrow, read_columnar, stored_bytes
 from pricekit.table.columns import RawChunk, ReadWarnings, repeated
 from pricekit.table.currency import is_known
-from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
+from pricekit.table.delimited import (
+    Layout,
+    detect_delimiter,
+    first_row,
+    header_names,
+    named_columns,
+    read_delimited,
+)
 from pricekit.table.encoding import Charset, check_readable, detect_charset
+from pricekit.table.formats import format_inside, format_of
 from pricekit.table.jsonlines import read_json_lines
-from pricekit.table.table import Notices
+from pricekit.table.table import Notices, column_name
+from pricekit.table.workbook import read_workbook
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".txt": "txt",
-}
-_ARCHIVES = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar")
-_WORKBOOKS = (".xlsx", ".xls", ".ods")
-_ADVICE = dict.fromkeys(_ARCHIVES, "Unpack it first.") | dict.fromkeys(_WORKBOOKS, "Save the sheet as CSV.")
-_ADVICE[".json"] = "Write it as JSON lines, one object per line, with the suffix .jsonl."
-
 _EXPECTED = {"csv": ",", "tsv": "\t", "txt": None}
+_TEXTS = (*_EXPECTED, "jsonl")
 _PARQUET = b"PAR1"
 """The first bytes of a Parquet file, whose columns are at the end."""
 _PART_BYTES = 1 << 20
@@ -57,6 +53,7 @@ class ReadOptions:
         names: the column names of a delimited file without a header.
         decimal: the decimal mark of prices, "." or ",".
         currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
+        sheet: the name of the sheet of a workbook; by default the first one that has a table.
 
     Raises:
         DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
@@ -71,6 +68,7 @@ class ReadOptions:
     names: tuple[str, ...] = ()
     decimal: str | None = None
     currency: str | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -89,6 +87,7 @@ class ReadOptions:
                 parameters=("decimal",),
                 candidates=[".", ","],
             )
+        object.__setattr__(self, "names", tuple(map(column_name, self.names)))
         if twice := repeated(self.names):
             raise DataError(
                 f"the column name {twice[0]!r} is given more than once. Each column needs its own name.",
@@ -124,11 +123,12 @@ class OpenedTable:
 
     Attributes:
         name: its name in messages: the path, the address, or "the DataFrame".
-        kind: the format of a file as `format_of` names it, or "frame".
-        origin: the local path of a file, or a frame as Arrow.
-        charset: the encoding; None for Parquet and frames.
+        kind: the format of a file as `formats.named_format` names it, or "frame".
+        origin: the local path of a file, or as Arrow a frame or the sheet of a workbook.
+        charset: the encoding of a text; None for others.
         layout: the layout of a delimited file; None for all others.
         copy: of a remote file or a stream; it exists for as long as this object.
+        size: the bytes of a workbook.
     """
 
     name: str
@@ -137,6 +137,7 @@ class OpenedTable:
     charset: Charset | None = None
     layout: Layout | None = None
     copy: Copy | None = None
+    size: int = 0
 
     def first_row(self) -> list[str]:
         """Return the fields of the first row of a delimited file, header or not; [] for other tables."""
@@ -146,14 +147,14 @@ class OpenedTable:
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
         """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
         with self.named():
-            if self.kind == "frame":
-                yield from read_arrow(self.origin, rows, read_warnings)
+            if isinstance(self.origin, pa.Table):
+                yield from read_arrow(self.origin, rows, read_warnings, self.size)
             elif self.layout is not None:
                 yield from read_delimited(self.origin, self.layout, rows, read_warnings)
             elif self.charset is not None:
                 yield from read_json_lines(self.origin, rows, self.charset, read_warnings)
             else:
-                yield from read_parquet(self.origin, rows, read_warnings)
+                yield from read_columnar(self.origin, self.kind, rows, read_warnings)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -202,47 +203,47 @@ def open_table(
 def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
     if isinstance(location, Path):
         check_readable(location)
-        return _detected(OpenedTable(str(location), format_of(location), location), read_options, notices)
+        return _detected(OpenedTable(str(location), format_inside(location), location), read_options, notices)
     name, part = "standard input", None
     if is_remote(location):
         name = str(location)
-        parquet = format_of(location) == "parquet"  # an unknown format is not worth fetching
-        if not whole:
-            part = Part(len(_PARQUET), _PART_BYTES) if parquet else Part(_PART_BYTES, 0)
+        kind = format_of(location)  # an unknown format is not worth fetching
+        if not whole and kind == "parquet":
+            part = Part(len(_PARQUET), _PART_BYTES)
+        elif not whole and kind in _TEXTS and not suffixes_of(location)[1]:
+            part = Part(_PART_BYTES, 0)
     copy = fetch(location, part)
-    file = OpenedTable(name, format_of(copy.path), copy.path, copy=copy)
+    file = OpenedTable(name, "", copy.path, copy=copy)
     with file.named():
+        file = replace(file, kind=format_inside(copy.path))
         return _detected(file, read_options, lambda text: notices(text.replace(str(copy.path), name)))
 
 
 def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
-    """Return a file with its encoding and layout."""
+    """Return a file with its encoding and layout, or with the sheet of a workbook."""
     path, kind = file.origin, file.kind
-    if kind == "parquet":
+    if kind == "workbook":
+        return _sheet(file, read_options, notices)
+    if kind not in _TEXTS:
         return file
-    charset = detect_charset(path, read_options.encoding, notices)
+    charset = detect_charset(path, kind, read_options.encoding, notices)
     if kind == "jsonl":
         return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))
 
 
-def format_of(path: Location) -> str:
-    """Return the format that a path's suffix names: csv, tsv, txt, parquet or jsonl.
-
-    Raises:
-        DataError: another suffix.
-    """
-    suffix = path.suffix.lower()
-    if suffix in FORMATS:
-        return FORMATS[suffix]
-    raise DataError(
-        f"{path}: the suffix {path.suffix or '(none)'!r} names no supported format: {', '.join(FORMATS)}. "
-        f"{_ADVICE.get(suffix, 'Rename the file to the suffix of its format.')}",
-        parameters=("table",),
-        suffix=path.suffix,
-        candidates=list(FORMATS),
+def _sheet(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
+    """Return a workbook with the columns of its sheet."""
+    path, names = file.origin, read_options.names
+    sheet = read_workbook(path, read_options.sheet, names)
+    read_warnings = ReadWarnings()
+    header = (
+        named_columns(path, names, sheet.header) if names else header_names(path, sheet.header, read_warnings)
     )
+    for sentence in (*(f"{path}: {note}" for note in sheet.notes), *read_warnings.sentences(str(path))):
+        notices(sentence)
+    return replace(file, origin=sheet.columns.rename_columns(header), size=path.stat().st_size)
 
 
 def source_name(source: TableSource) -> str:
@@ -267,12 +268,10 @@ def no_rows(table: OpenedTable) -> NoRowsError:
 
 def is_large(file: OpenedTable) -> bool:
     """Return whether a table is stored rather than kept in memory: by the bytes of its cells, without reading them."""
-    if file.kind == "frame":
+    if isinstance(file.origin, pa.Table):
         return int(file.origin.nbytes) > LARGE_BYTES
-    if file.kind == "parquet":
-        with suppress(pa.ArrowException, OSError):  # reported by whoever reads the table
-            facts = pq.read_metadata(file.origin)  # its columns are compressed
-            size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
-            return bool(size > LARGE_BYTES)
-        return False
-    return Path(file.origin).stat().st_size > LARGE_BYTES
+    with suppress(DataError):  # reported by whoever reads the table
+        if file.kind in COLUMNAR:
+            return stored_bytes(file.origin, file.kind) > LARGE_BYTES
+        return is_larger(file.origin, LARGE_BYTES)
+    return False

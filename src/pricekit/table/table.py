@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from pricekit.io.mapped import map_file, release_pages, scratch_file
+from pricekit.text.normal import normal_text
 
 MAX_TEXT_CHARS = 50_000
 """Longer cells and texts are cut to this length in training and prediction; no model reads further."""
@@ -84,9 +85,19 @@ class Formats(BaseModel):
     columns: dict[str, ColumnFormat] = {}
 
 
+def column_name(written: str) -> str:
+    """Return the name of a column as it is written in a file, a frame or an option, in the form of equal names.
+
+    Example:
+        >>> column_name(" list\u00a0price\n(EUR) ")
+        'list price (EUR)'
+    """
+    return " ".join(normal_text(written.replace("\0", "")).split())
+
+
 @dataclass(frozen=True)
 class Columns:
-    """The roles of a table's columns.
+    """The roles of a table's columns, whose names are in the form of `column_name`.
 
     Attributes:
         text: the text columns; several become lines "column: cell" of one text.
@@ -108,8 +119,11 @@ class Columns:
     formats: Formats | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.text, str):
-            object.__setattr__(self, "text", (self.text,))
+        text = (self.text,) if isinstance(self.text, str) else self.text
+        object.__setattr__(self, "text", tuple(map(column_name, text)))
+        for role in ("price", "id"):
+            if (name := getattr(self, role)) is not None:
+                object.__setattr__(self, role, column_name(name))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
+from pricekit.io.compression import NAMES, open_packed, suffixes_of
 from pricekit.io.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
 from pricekit.io.storage import Address, Location, check_bucket, is_folder, published
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type, repeated
-from pricekit.table.source import FORMATS, format_of
+from pricekit.table.formats import WRITTEN, format_of, named_format
 
 _ROW_GROUP = 1 << 17
 
@@ -56,10 +58,10 @@ def _problem(path: Location, read: Sequence[Location]) -> str:
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
             return f"{path} is {kind}. Name a file to write."
-    if path.suffix.lower() not in FORMATS:
+    if named_format(path) not in WRITTEN:
         return (
-            f"{path}: the suffix {path.suffix or '(none)'!r} names no format that can be written. Name it .csv, .tsv, "
-            ".parquet or .jsonl."
+            f"{path}: the suffix {''.join(suffixes_of(path)) or '(none)'!r} names no format that can be written. Name "
+            f"it .csv, .tsv, .parquet or .jsonl; the texts also with {', '.join(NAMES)}, such as .csv.gz."
         )
     if isinstance(path, Address):
         if path.is_stream:
@@ -97,7 +99,7 @@ def write_frame(path: Location, frame: pd.DataFrame) -> None:
     with (
         _explained(path),
         published(path) as temporary,
-        closing(open_sink(temporary, format_of(path))) as sink,
+        closing(open_sink(temporary, path)) as sink,
     ):
         sink.write(frame)
 
@@ -105,9 +107,9 @@ def write_frame(path: Location, frame: pd.DataFrame) -> None:
 class PredictionWriter:
     """Writes a column of ids and the float column `price` in chunks, in the order given.
 
-    Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson. The file
-    appears only if the block ends without an error. The id column has the name of the first ids, or "id" if they have
-    none.
+    Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson; .gz, .bz2,
+    .xz, .zst or .zip after that of a text compresses it. The file appears only if the block ends without an error. The
+    id column has the name of the first ids, or "id" if they have none.
 
     Args:
         path: the file to write; an existing one is replaced at the end. A remote one is uploaded at the end.
@@ -125,7 +127,7 @@ class PredictionWriter:
         with _explained(self._path), ExitStack() as stack:
             temporary = stack.enter_context(published(self._path))
             temporary.touch()  # fail now rather than after an hour of predicting
-            self._sink = stack.enter_context(closing(open_sink(temporary, format_of(self._path))))
+            self._sink = stack.enter_context(closing(open_sink(temporary, self._path)))
             stack.push(self._without_rows)
             self._stack = stack.pop_all()
         return self
@@ -224,17 +226,20 @@ def _explained(path: Location) -> Iterator[None]:
         ) from None
 
 
-def open_sink(path: Path, kind: str) -> _TextSink | _ParquetSink:
-    """Start a file of one of the formats of `format_of`, to which frames of equal columns and types are appended."""
-    return _ParquetSink(path) if kind == "parquet" else _TextSink(path, kind)
+def open_sink(path: Path, named: Location) -> _TextSink | _ParquetSink:
+    """Start a file to which frames of equal columns and types are appended, in the format that another path names."""
+    return _ParquetSink(path) if format_of(named) == "parquet" else _TextSink(path, named)
 
 
 class _TextSink:
-    def __init__(self, path: Path, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, path: Path, named: Location) -> None:
+        self._kind = format_of(named)
         self._header = True
-        self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by close()
-        self.close = self._file.close
+        _, compression = suffixes_of(named)
+        with ExitStack() as stack:
+            file = stack.enter_context(open_packed(path, compression, named.name.removesuffix(compression)))
+            self._file = stack.enter_context(TextIOWrapper(file, encoding="utf-8", newline=""))
+            self.close = stack.pop_all().close
 
     def write(self, frame: pd.DataFrame) -> None:
         text = _json_lines(frame) if self._kind == "jsonl" else self._delimited(frame)

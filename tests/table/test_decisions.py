@@ -1,0 +1,159 @@
+"""What training decides about its columns, and how other tables are read by it."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pricekit as pk
+from pricekit.errors import DataError
+from pricekit.table import Columns, read_frame, read_table
+from pricekit.text.numbers import marks_of, read_number
+
+YEARS, KM = [2011, 1998, 2015, 2020], [60_000, 120_500, 7_000, 1_250]
+
+
+def texts(frame, trained):
+    """The texts that a model reads of a frame, if it was trained on another one."""
+    columns = Columns(tuple(frame.columns), None, None, formats=trained.formats)
+    return read_frame(frame, columns).text.tolist()
+
+
+def trained(**columns):
+    frame = pd.DataFrame({name: (cells * 30)[:60] for name, cells in columns.items()})
+    return read_table(frame, Columns(tuple(columns), None, None))
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        ("2011", "60000 km"),
+        ("2011.0", "60,000 km"),
+        ("2,011", "60000km"),
+        ("2.011e3", "6e+04 km"),
+        ("２０１１", "۶۰۰۰۰ km"),
+        ("2011.00", "0.6 lakh km"),
+        ("+2011", "60k km"),
+        (" 2011 ", "60 000  km"),
+        ("2'011", "60\u00a0000\u00a0km"),
+        (2011, "60000 km"),
+        (2011.0, "60000.0 km"),
+        (np.float32(2011), "60000 km"),
+    ],
+)
+def test_equal_numbers_are_equal_texts(spelled):
+    rows = trained(year=[f"{year}.0" for year in YEARS], km=[f"{km} km" for km in KM])
+    frame = pd.DataFrame([spelled], columns=["year", "km"])
+    assert texts(frame, rows) == ["year: 2011\nkm: 60000 km"]
+
+
+def test_a_table_alone_and_a_row_alone_are_read_alike():
+    rows = trained(year=["2011", "1998", "2,015", ""], km=["1.250", "7.000", "60.000", "1.234,5"])
+    assert rows.text[:4].tolist() == [
+        "year: 2011\nkm: 1250",
+        "year: 1998\nkm: 7000",
+        "year: 2015\nkm: 60000",
+        "km: 1234.5",
+    ]
+    for text, (year, km) in zip(rows.text, rows.frame.itertuples(index=False), strict=True):
+        assert texts(pd.DataFrame({"year": [year], "km": [km]}), rows) == [text]
+
+
+def test_codes_and_words_keep_their_spelling():
+    rows = trained(
+        code=["007", "0120", "001", "020"],
+        model=["1E5", "2B7", "USB 3.0", "v1.10"],
+        size=["S", "10.0", "L", "XL"],
+    )
+    assert rows.text[0] == "code: 007\nmodel: 1E5\nsize: S"
+    assert rows.text[1] == "code: 0120\nmodel: 2B7\nsize: 10.0"
+    assert {form.kind for form in rows.formats.columns.values()} == {"text"}
+
+
+def test_numbers_that_a_table_stores_keep_their_decimal_mark():
+    rows = trained(km=["1.500", "2.000", "60.000", "7.500"])
+    assert rows.formats.columns["km"].decimal == ","
+    assert texts(pd.DataFrame({"km": ["1.234"]}), rows) == ["1234"]
+    assert texts(pd.DataFrame({"km": [1.234]}), rows) == ["1.234"]
+
+
+def test_words_that_many_rows_have_stay_and_others_are_missing(logged):
+    rows = trained(km=["new", *map(str, range(1000, 1019))])
+    assert rows.formats.columns["km"].words == () == trained(km=["1", "2"]).formats.columns["km"].words
+    frame = pd.DataFrame(
+        {"name": ["a"] * 300, "km": [*["new"] * 12, *(str(n + 1000) for n in range(287)), "sold"]}
+    )
+    rows = read_table(frame, Columns(("name", "km"), None, None))
+    assert (rows.text[0], rows.text[299]) == ("name: a\nkm: new", "name: a")
+    assert "'sold' in row 299" in logged()
+    assert texts(pd.DataFrame({"name": ["a", "a"], "km": ["new", "n/a"]}), rows) == [
+        "name: a\nkm: new",
+        "name: a",
+    ]
+
+
+def test_a_column_in_another_style_stops_the_command(raises):
+    rows = trained(km=["1250.5", "7000", "60000", "1"])
+    with raises(DataError, "table", column="km", cells=30):
+        texts(pd.DataFrame({"km": ["red", "blue"] * 15}), rows)
+    with raises(DataError, "table", column="km", cells=30):
+        texts(pd.DataFrame({"km": ["1.250,5", "7,1"] * 15}), rows)
+    assert texts(pd.DataFrame({"km": ["red"] * 3}), rows) == [""] * 3
+
+
+def test_a_column_that_shows_both_marks_decides_nothing():
+    rows = trained(km=["1.5", "2.5", "3.5", "1,5"])
+    assert rows.formats.columns["km"].kind == "text"
+
+
+def test_a_model_stores_how_its_table_is_written(tmp_path):
+    frame = pk.make_catalog(60, seed=1).assign(year=[f"{2000 + n % 20}.0" for n in range(60)])
+    text = ["catalog_content", "year"]
+    model = pk.train(frame, text=text, epochs=1, features="columns", max_length=16, out=tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "preprocess.json").read_text())["columns"]["formats"]["columns"]
+    assert stored["year"]["kind"] == "number"
+    assert "60 of 60" in stored["year"]["reason"]
+    bundle = model.export(tmp_path / "bundle") and pk.load(tmp_path / "bundle", "ort-cpu")
+    row = frame.iloc[:1].drop(columns="price")
+    for one in (model, bundle):
+        spelled = [row.assign(year=year) for year in ("2000.0", "2000", 2000, 2000.0, "2,000", "2e+03")]
+        prices = [one.predict(each)[0] for each in spelled]
+        prices.append(one.predict([f"catalog_content: {row['catalog_content'].iloc[0]}\nyear: 2000.0"])[0])
+        assert len(set(prices)) == 1
+        shown = one.explain(row)[0].cells
+        assert shown["year"] == "2000.0"
+
+
+@given(st.decimals(-(10**9), 10**9, places=3), st.sampled_from(["", "km", "m²", "%"]))
+def test_every_spelling_of_a_number_is_read(value, unit):
+    plain = read_number(f"{value.normalize():f} {unit}".strip()).written(".")
+    grouped, swapped = f"{value:,.3f}", f"{value:,.3f}".translate(str.maketrans(",.", ".,"))
+    assert read_number(f"{grouped}{unit}").written(".") == plain
+    assert read_number(f"{swapped} {unit}".strip()).written(",") == plain
+    number = float(plain.split(" ")[0])
+    assert math.isclose(number, float(value), rel_tol=1e-12, abs_tol=1e-12)
+    assert read_number(plain).written(".") == plain
+
+
+@given(st.text("0123456789.,", max_size=12))
+def test_marks_are_of_numbers_only(digits):
+    marks = marks_of(digits)
+    if marks and any(map(str.isdigit, digits)):
+        assert set(marks) <= {"", ".", ","}
+        assert not (marks[0] and marks[1])
+
+
+def test_an_arrow_table_of_any_type_is_read_in_one_way():
+    rows = trained(year=["2011", "1998"])
+    for kind in (pa.int16(), pa.float64(), pa.decimal128(25, 2), pa.large_string(), pa.uint64()):
+        table = pa.table({"year": pa.array([2011], pa.int64()).cast(kind)})
+        assert texts_of_arrow(table, rows) == ["2011"]
+
+
+def texts_of_arrow(table, rows):
+    return read_table(table, Columns(("year",), None, None, formats=rows.formats)).text.tolist()
