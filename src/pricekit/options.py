@@ -101,6 +101,9 @@ class PricedOptions(ReadingOptions, total=False):
     currency: Annotated[
         str | None, Option(help="use only prices in this currency, a code or a sign, such as EUR or €")
     ]
+    price_unit: Annotated[
+        str | None, Option(help="use only prices per this unit, such as m2 or month, or only total")
+    ]
 
 
 class WeighedOptions(PricedOptions, total=False):
@@ -798,6 +801,7 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
         names=tuple(names_of(options.get("columns"), "columns")),
         decimal=options.get("decimal"),
         currency=options.get("currency"),
+        price_unit=options.get("price_unit"),
     )
 
 

@@ -97,11 +97,11 @@ def test_rows_without_an_id_are_not_duplicates(missing: object) -> None:
 
 def test_each_row_has_one_reason_in_a_fixed_order(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    prices = ["y", "inf", "$5", "", "0", "€5", "€6"]
+    prices = ["y", "inf", "$5", "€5/kg", "", "0", "€5", "€6"]
     rows = ["1", "1,,", *(f"1,x,{price}" for price in prices), "2,x,€1"]
     path.write_text("sample_id,catalog_content,price\n" + "\n".join(rows))
     table = read_table(path, Columns(), notices=lambda _: None)
-    assert row_reasons(table).tolist() == [*REASONS[:7], "", REASONS[7], ""]
+    assert row_reasons(table).tolist() == [*REASONS[:8], "", REASONS[8], ""]
 
 
 def test_without_a_price_column_the_price_is_no_reason(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class TableSection(Section):
     columns: list[str] = Field([], description="names of all columns of a file without a header")
     decimal: str | None = None
     currency: str | None = None
+    price_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Project:
 
     Attributes:
         table: the table's path or address; None if the file names none.
-        read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency.
+        read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency,
+            price_unit.
         settings: a layer of the configuration.
     """
 

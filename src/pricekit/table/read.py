@@ -384,6 +384,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
         rows=rows,
         position=raw.position,
         currency=None if prices is None else prices.currency,
+        price_unit=None if prices is None else prices.unit,
     )
 
 

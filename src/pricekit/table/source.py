@@ -20,6 +20,7 @@ from pricekit.table.currency import is_known
 from pricekit.table.delimited import Layout, detect_delimiter, first_row, read_delimited
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.jsonlines import read_json_lines
+from pricekit.table.price_words import unit_named
 from pricekit.table.table import Notices
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
@@ -57,9 +58,10 @@ class ReadOptions:
         names: the column names of a delimited file without a header.
         decimal: the decimal mark of prices, "." or ",".
         currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
+        price_unit: the unit of the prices, such as "m2", "month" or "100 g", or "total"; other rows are rejected.
 
     Raises:
-        DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
+        DataError: an invalid delimiter, decimal mark, currency or price unit, or a name that occurs twice.
 
     Example:
         >>> ReadOptions(delimiter="semicolon", decimal=",", currency="EUR").delimiter
@@ -71,6 +73,7 @@ class ReadOptions:
     names: tuple[str, ...] = ()
     decimal: str | None = None
     currency: str | None = None
+    price_unit: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -101,6 +104,13 @@ class ReadOptions:
                 parameters=("currency",),
                 currency=self.currency,
             )
+        if self.price_unit is not None:
+            if not self.price_unit.strip():
+                raise DataError(
+                    "the price unit is empty. Name a unit such as m2, month or '100 g', or total.",
+                    parameters=("price_unit",),
+                )
+            object.__setattr__(self, "price_unit", unit_named(self.price_unit))
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()

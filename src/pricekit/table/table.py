@@ -28,6 +28,7 @@ NOT_A_NUMBER = "price not a number"
 NOT_FINITE = "price not finite"
 NOT_POSITIVE = "price not positive"
 OTHER_CURRENCY = "other currency"
+OTHER_UNIT = "other price unit"
 DUPLICATE_ID = "duplicate id"
 
 REASONS = (
@@ -36,6 +37,7 @@ REASONS = (
     NOT_A_NUMBER,
     NOT_FINITE,
     OTHER_CURRENCY,
+    OTHER_UNIT,
     NO_PRICE,
     NOT_POSITIVE,
     DUPLICATE_ID,
@@ -85,10 +87,11 @@ class Table:
         frame: the columns as read, (N, columns), for features that use more than the text. Text columns have the
             dtype `str` and "" for missing values.
         flaws: object (N,), problems of a row that the columns above do not show: "ragged row", "price not a number",
-            "price not finite", "other currency" or "". None means "" everywhere.
+            "price not finite", "other currency", "other price unit" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
         currency: the currency of the prices; None if no price shows one.
+        price_unit: what all prices are for, such as "m2" or "month"; None if they are totals.
         cluster: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
@@ -112,6 +115,7 @@ class Table:
     rows: np.ndarray | None = None
     position: int = 0
     currency: str | None = None
+    price_unit: str | None = None
     cluster: np.ndarray | None = None
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
@@ -177,7 +181,7 @@ def _picked(values: Any, places: np.ndarray | slice) -> Any:
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """Join tables of the same columns, at least one, in order; the currency is that of the first."""
+    """Join tables of the same columns, at least one, in order, with the currency and price unit of the first."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]
@@ -190,6 +194,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         rows=np.concatenate([table.row_numbers for table in tables]),
         position=tables[-1].position,
         currency=tables[0].currency,
+        price_unit=tables[0].price_unit,
         cluster=_joined_groups(tables, "cluster"),
         weight=_joined(tables, "weight", 1.0),
         group=_joined_groups(tables, "group"),
