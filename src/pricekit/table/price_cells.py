@@ -28,7 +28,7 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # Groups of three digits with a space or an apostrophe between them, or any digits, commas and points.
 NUMBER = re.compile(
     r"\d{1,3}(?:(?P<space>[ '])\d{3})(?:(?P=space)\d{3})*(?!\d)(?:[.,]\d+)?"
-    r"|(?P<digits>\d+(?:[.,]\d+)*)(?:[eE](?P<exponent>[+-]?\d{1,3})(?![\w.,]))?|(?<![\w/])[.,]\d+",
+    r"|(?P<digits>\d+(?:[.,]\d+)*)(?:[eE](?P<exponent>[+-]?\d{1,3})(?![\w.,]))?|(?<![\w/.,])[.,]\d+",
     re.ASCII,
 )
 """A number anywhere in a price, with the exponent that programs write, as in 1e+05."""
@@ -39,6 +39,7 @@ MAX_CHARS = 200
 """A longer cell is not a price."""
 _PARTS = 3
 """A shorter number after a word such as million is not the rest of its amount, except in Vietnamese."""
+_LARGE_HAN = 1e8
 _MAX_LETTERS = 20
 """A cell without a currency sign and with more letters is a sentence that contains a number."""
 
@@ -58,9 +59,11 @@ _WAS = re.compile(
     r"\b(?:was|were|statt|instead|reg|regular|rrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше)\b",
     re.IGNORECASE,
 )
-_STRAY_MARK = re.compile(r"\s+[.,]\s*$")
+_STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
+_STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
 _UP_TO = re.compile(
-    r"\W*(?:max(?:imal|imum)?|up to|under|below|less than|bis(?: zu)?|jusqu'à|hasta|até|fino a|tot|do|до|<)\W*",
+    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|jusqu'à|hasta|até|fino a"
+    r"|tot|do|до|<)\W*",
     re.IGNORECASE,
 )
 _TIMES = re.compile(r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@])\s?(?:(?:de|of)\s?)?$", re.IGNORECASE)
@@ -68,11 +71,20 @@ _AND = re.compile(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|
 _HALF = re.compile(
     r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half)\b|半", re.IGNORECASE
 )
-_AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s", re.IGNORECASE)
+_AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
 _INSTEAD_OF = re.compile(
-    r"\b(?:was|were|statt|instead of|rrp|msrp|uvp|antes|avant|prima|było|было)\b\W*$", re.IGNORECASE
+    r"\b(?:was|were|statt|instead of|rrp|mrp|msrp|uvp|antes|avant|prima|było|было)\b\W*$", re.IGNORECASE
 )
+_FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
+    r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
+    re.IGNORECASE,
+)
+_OVER = re.compile(r"\d\s?/\s?$")
+_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolI](?![^\W_])")
+"""Between a sign and digits, and behind digits: letters that are digits on paper."""
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -115,6 +127,10 @@ _MIL_IS_A_THOUSAND = (
     "AOA",
     "MZN",
 )
+_OTHER_MEASURE = re.compile(
+    r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2)|(?![Pp]$)[A-Za-z]{1,2}", re.IGNORECASE
+)
+"""What follows the number of a quantity, such as 5 kg, or of a code."""
 _FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
@@ -188,8 +204,13 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     if not chosen or (not chosen[0].currency and not _bare_price(plain, gaps)):
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
-    if _is_torn(plain, price) or _is_part_or_bound(plain[: price.start]):
+    before, after = plain[: price.start], plain[price.start + price.length :]
+    if _is_torn(plain, price) or _is_part_or_bound(before) or _is_misread(before, after):
         return NOT_A_NUMBER
+    if price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after):  # £99p
+        return NOT_A_NUMBER
+    if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
+        return NOT_A_NUMBER  # 1/2 million
     there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
     return replace(price, currency=currency, has_several=len(chosen) > 1, start=price.start if there else -1)
@@ -213,7 +234,7 @@ def _is_part_or_bound(before: str) -> bool:
 
 def _is_torn(text: str, price: Cell) -> bool:
     """Return whether a number continues before or after the match, as in $1, 368 and $268 83."""
-    if _STRAY_MARK.match(text, price.start + price.length):
+    if _STRAY_MARK.match(text, price.start + price.length) or _STRAY_MARK_BEFORE.search(text[: price.start]):
         return True
     if price.decimal_mark or price.ambiguous_mark or not price.length:
         return False
@@ -236,8 +257,19 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
         only_price = old_price and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
         if only_price or _UP_TO_PRICE.fullmatch(between):
             return price
-    is_old = len(prices) == 2 and _INSTEAD_OF.search(without_signs(text[: prices[0].start]))
+    if len(prices) != 2:
+        return None
+    before = without_signs(text[: prices[0].start])
+    de, por = _FROM_TO
+    between = without_signs(text[prices[0].start + prices[0].length : prices[1].start])
+    is_old = _INSTEAD_OF.search(before) or (de.search(before) and por.fullmatch(between))
     return prices[1] if is_old else None
+
+
+def _is_misread(before: str, after: str) -> bool:
+    """Return whether a letter touches a price that is a digit on paper: $l2.50, 12.5O."""
+    behind = _MISREAD[1].match(f"0{after}", 1)
+    return bool(_MISREAD[0].search(before) or behind)
 
 
 def _bare_price(text: str, gaps: list[str]) -> bool:
@@ -251,6 +283,9 @@ def _bare_price(text: str, gaps: list[str]) -> bool:
     if not all(map(_BEFORE.fullmatch, WORD.findall(before))) or _FRACTION_OF_DIGITS.fullmatch(text.strip()):
         return False
     if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
+        return False
+    rest = NUMBER.split(text)[-1].rstrip()
+    if _OTHER_MEASURE.fullmatch(rest) and not size_of(rest)[1]:
         return False
     return len(gaps) <= 1 and all(map(_RANGE.fullmatch, gaps)) and sum(map(str.isalpha, text)) <= _MAX_LETTERS
 
@@ -279,7 +314,7 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         if before and amount and (joined := _joined(before, amount, big, gap)):
             amounts[-1] = joined[0]
             continue
-        if before and amount and _is_range(before, amount, gaps[i - 1], gap):
+        if before and amount and _is_range(before, amount, gaps[i - 1], without_signs(gap)):
             amounts[-1], amount = _completed(before, amount)
         amounts.append(amount)
         between.append(gap)
@@ -308,6 +343,8 @@ def _joined(first: Cell, second: Cell, big: str, between: str) -> tuple[Cell | N
             return None  # ₹1.5 Cr 3 rooms
     if second.factor < 1.0 and not (word[0].strip() and first.factor == 1.0 and not first.decimal_mark):
         return None  # only $5 and 99 cents
+    if han and second.factor == 1.0 and abs(first.factor) >= _LARGE_HAN:
+        return (None,)  # 2억5000 means 5000만, if it is not an exact number
     # After 万, "." is the decimal mark: 1万2800円.
     unclear = not han and (first.ambiguous_mark or second.ambiguous_mark)
     return (None if unclear else _sum(first, second),)
@@ -341,7 +378,7 @@ def _amount(
     """
     digits = (place["digits"] or place[0]).replace(" ", "").replace("'", "")
     # A sign after the letter may belong to the next number, and that number may be part of a word: M8.
-    seen = after if last else f"{after}0"
+    seen = after if last or not after.isascii() else f"{after}0"
     factor, end = letter_size(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
     if factor == 1.0:
         factor, end = size_of(seen)
@@ -435,13 +472,14 @@ _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
 
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
-_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
+_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?) ?(\d\d)\s*")
+_POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
 
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 
 _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
-    r"|(?<=\d)(元)(\d)角"
+    r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
 
 
@@ -457,11 +495,12 @@ def normalize(text: str) -> str:
         >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
         ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
-    text = _APOSTROPHE_AS_MARK.sub(",", text)
+    text = _BETWEEN.sub(r"\1 - ", _APOSTROPHE_AS_MARK.sub(",", text))
     if not has_words_before(text):
         text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
     if not text.isascii():
         text = _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
+    text = _POUNDS_AND_PENCE.sub(r"£\1.\2", text)
     if spaced := _SPACED_SIGN.fullmatch(text):
         text = f"{spaced[1]}€{spaced[2]}"
     text = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in text else r"\1,\3 \2", text)

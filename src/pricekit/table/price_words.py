@@ -10,39 +10,34 @@ from dataclasses import dataclass
 from pricekit.table.currency import currency_signs, without_signs
 
 _SIZES = """
-1e-2  en: ¢ ￠ cent cents ct pence paise коп
+1e-2  en: ¢ ￠ cent cents ct pence paise  ru: коп
+1e-1  zh: 角
 1e2   en: hundred
-1e3   en: thousand  de: tsd tausend  fr: mille  it: mila  nl: duizend  sv: tusen  da: tusind
-1e3   fi: tuhatta tuhat  pl: tys tysiąc tysiące tysięcy  cs: tis tisíc  hu: ezer  ro: mii
-1e3   ru: тыс тысяч тысячи тысяча  uk: тис тисяч  bg: хил хиляди  el: χιλ χιλιάδες  vi: nghìn ngàn
-1e3   id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार  bn: হাজার  ur: ہزار  th: พัน
+1e3   en: thousand*  de: tsd tausend  fr: mille  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
+1e3   pl: tys tysi*  cs: tis tisíc*  hu: ezer  ro: mii  ru: тыс тысяч*  uk: тис тисяч*  bg: хил хиляди
+1e3   el: χιλ χιλιάδες  vi: nghìn ngàn  id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार
+1e3   bn: হাজার  ur: ہزار  th: พัน
 1e4   th: หมื่น
 1e5   en: lakh lakhs lac lacs  hi: लाख  bn: লাখ লক্ষ  ur: لاکھ  th: แสน
-1e6   en: million millions mln mio  de: million millionen  es: millón millon millones mdp mdd
-1e6   pt: milhão milhões milhao milhoes  it: milione milioni  nl: miljoen  sv: miljon miljoner
-1e6   da: millioner  fi: milj miljoona miljoonaa  pl: milion miliony milionów  cs: milionů  hu: millió
-1e6   ro: milioane  tr: milyon  ru: млн миллион миллиона миллионов  uk: мільйон мільйони мільйонів
-1e6   bg: милион милиона  el: εκ εκατ εκατομμύρια  vi: triệu  id: juta jt  ar: مليون ملايين  fa: میلیون
-1e6   he: מיליון  th: ล้าน
+1e6   en: million* mln mio  es: millón millon* mdp mdd  pt: milhão milhões milhao milhoes  it: milion*
+1e6   nl: miljoen  sv: miljon*  fi: milj miljoon*  hu: millió  ro: milioane  tr: milyon*
+1e6   ru: млн миллион*  uk: мільйон*  bg: милион*  el: εκ εκατ εκατομμύρι*  vi: triệu  id: juta jt
+1e6   ar: مليون ملايين  fa: میلیون  he: מיליון  th: ล้าน
 1e7   en: crore crores cr  hi: करोड़  bn: কোটি  ur: کروڑ
-1e9   en: billion billions bn arab  de: milliarde milliarden mrd  fr: milliard milliards md mds
-1e9   it: miliardo miliardi mlrd  nl: miljard  sv: miljarder  da: milliarder mia  fi: miljardi miljardia
-1e9   pl: mld miliard miliardy miliardów  cs: miliarda  hu: milliárd  ro: miliarde
-1e9   pt: bilhão bilhões bilhao bilhoes  tr: milyar  ru: млрд миллиард миллиарда миллиардов
-1e9   uk: мільярд мільярди мільярдів  el: δισ δισεκατομμύρια  vi: tỷ tỉ  id: miliar  ar: مليار مليارات
-1e9   fa: میلیارد  he: מיליארד  hi: अरब  ur: ارب
+1e9   en: billion billions bn arab  de: milliard* mrd  it: miliard* mlrd  fr: md mds  nl: miljard*  da: mia
+1e9   pl: mld  pt: bilhão bilhões bilhao bilhoes  id: miliar  tr: milyar*  ru: млрд миллиард*  uk: мільярд*
+1e9   hu: milliárd  el: δισ δισεκατομμύρι*  vi: tỷ tỉ  ar: مليار مليارات  fa: میلیارد  he: מיליארד  hi: अरब  ur: ارب
 1e11  en: kharab
-1e12  en: trillion trillions trn  de: billion billionen  es: billón billones
-1e12  pt: trilhão trilhões trilhao trilhoes  nl: biljoen  tr: trilyon
-1e12  ru: трлн триллион триллиона триллионов  id: triliun  ar: تريليون  fa: تریلیون
+1e12  en: trillion* trn  de: billionen  es: billón billones  pt: trilhão trilhões trilhao trilhoes
+1e12  nl: biljoen  tr: trilyon*  ru: трлн триллион*  id: triliun  ar: تريليون  fa: تریلیون
 """
-"""In each line a factor and its words in lower case, by language; the first line with a word counts."""
+"""In each line a factor and its words in lower case, by language; * stands for any ending."""
 
 _UNITS = """
 piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
 piece   stueck stk st apartment flat house car plot lot шт штуку штука ед szt sztuka sztukę ks kus kpl db
 piece   buc бр adet pièce pz pezzo pza pieza ud uds unidad unidade un und stuk stuks 個 个 件 台 套 枚 本 袋 瓶 盒
-piece   只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
+piece   τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
 m2      m2 m² m^2 ㎡ qm sqm sq.m sq.meter sq.metre square.meter square.metre mq mp кв.м м2 м² 平米 平方米 平方公尺
 m2      ตร.ม mkv kvm متر
 sqft    sqft sq.ft sq.feet ft2 ft² sf square.foot square.feet
@@ -52,7 +47,7 @@ ha      ha hectare hektar га
 坪       坪 tsubo 평
 month   month months mo mth mon monat mois mes mese mês maand miesiąc mies měsíc měs mesiac hónap hó lună
 month   мес месяц міс місяць månad mån md mdr måned kk kuukausi ay tháng bulan bln 月 個月 个月 월 เดือน شهر
-month   ماه חודש माह महीना মাস
+month   μήνα ماه חודש माह महीना মাস
 week    week weeks wk woche semaine semana settimana tydzień týden неделю неделя нед тиждень vecka uke
 week    uge viikko hafta tuần minggu 周 週 주 สัปดาห์ أسبوع هفته שבוע
 day     day days tag jour día dia giorno dag dzień den день сутки сут добу päivä gün ngày hari 日 天 일 วัน
@@ -81,16 +76,17 @@ person  orang 人 명 คน شخص נפש
 """In each line a unit of prices and its spellings; a point stands for an optional point or space."""
 
 _ADVERBS = """
-month   pcm p.c.m monthly monatlich mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
-month   ежемесячно aylık شهريا ماهانه
-week    pw p.w weekly wöchentlich
-day     daily täglich
-night   nightly
-hour    hourly
-year    p.a yearly annually jährlich annuel
+month   pcm pm pppm p.c.m monthly monatlich mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
+month   ежемесячно aylık شهريا ماهانه לחודש
+week    pw pppw p.w weekly wöchentlich לשבוע
+day     daily täglich ליום
+night   nightly ללילה
+hour    hourly לשעה
+year    p.a yearly annually jährlich annuel לשנה
 person  pp ppn
 sqft    psf
-m2      psm
+m2      psm למ"ר
+kg      לק"ג
 """
 """Words that follow a price without a word such as "per"."""
 
@@ -116,17 +112,21 @@ def _any_of(words: Iterable[str]) -> str:
     patterns = []
     for word in sorted(words, key=len, reverse=True):
         letters = r"[. ]{0,2}".join(map(re.escape, re.split("[. ]", word)))
-        patterns.append(letters if _WITHOUT_SPACES.search(word) else rf"{letters}(?![^\W_])")
+        letters = letters.replace(r"\*", r"[^\W\d_]*")
+        patterns.append(
+            letters if _WITHOUT_SPACES.search(word) else rf"{letters}(?![^\W_\u3040-\u9fff\uac00-\ud7af])"
+        )
     return "|".join(patterns)
 
 
-SIZES: dict[str, float] = {}
+_FACTORS: list[tuple[str, float]] = []
 for _line in _SIZES.strip().splitlines():
     _factor, *_languages = re.split(r"\s+[a-z]{2}: ", _line)
-    for _word in " ".join(_languages).split():
-        SIZES.setdefault(_word, float(_factor))
+    _FACTORS += [(word, float(_factor)) for word in " ".join(_languages).split()]
+_STEMS = sorted(((word[:-1], factor) for word, factor in _FACTORS if word.endswith("*")), reverse=True)
+_WHOLE = dict(_FACTORS)
 
-_SIZE = re.compile(rf"\s?(?P<word>{_any_of(SIZES)})(?:\.(?![^\W_]))?", re.IGNORECASE)
+_SIZE = re.compile(rf"\s?(?P<word>{_any_of(_WHOLE)})(?:\.(?![^\W_]))?", re.IGNORECASE)
 _HAN_SIZE = re.compile(rf"\s?([{''.join(_HAN)}]+)")
 _ABBREVIATIONS = tuple(
     (re.compile(pattern), factor)
@@ -134,20 +134,26 @@ _ABBREVIATIONS = tuple(
         # "mil" is a million in Czech, Slovak and Romanian; a thousand in Spanish and Portuguese, without a point.
         (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
         (r"\s?[mM][iI][lL](?![^\W_])", 1e3),
-        (r"[kK](?![^\W_]|\.\w)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?e(?=Ft)", 1e3),
+        (
+            r"[kK](?![^\W_]|\.\w)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            1e3,
+        ),
         (r"\s?т\.?(?=\s?р)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
-        (r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)", 1e6),
+        (
+            r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)|\s?M(?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            1e6,
+        ),
         (r"\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W_])", 1e6),
         (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
     )
 )
 """Short forms, which mean a factor only next to some signs or without a space."""
 
-_STRANGE_SIZE = re.compile(r"\s?[^\W\d_]*(?:illi|ilj|ilh)(?:on|oe?n|ard|ão|ón|õe)", re.IGNORECASE)
+_STRANGE_SIZE = re.compile(r"\s?(?:[^\W\d_]*il[ijlh]{1,2}(?:on|oe?n|ard|ão|ón|õe)|ton\b|ล\.)", re.IGNORECASE)
 
 # With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
 _LETTER = re.compile(
-    r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLT])|(?P<small>[mb]))"
+    r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLT])|(?P<small>[mb]|mm(?=\W*$)))"
     r"(?![^\W_]|\.\w|(?<=T)\s?(?:€|EUR)|\s?[/-]\s?(?:[SML]|X+[SL])\b|-[^\W\d_])"
 )
 _LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9, "tn": 1e12, "t": 1e12}
@@ -164,14 +170,26 @@ _COUNT = r"(?:(?P<{}>1000?|100?|1)\s?)?"
 _ANY_UNIT = _any_of(word for _, word in _words(_UNITS))
 _LONG_UNIT = _any_of(word for _, word in _words(_UNITS) if len(word) > 1)
 _PER = re.compile(
-    rf"(?:/|\b(?:per|pro|par|je)\b|ต่อ|प्रति)\s?{_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?"
-    rf"|\b(?:a|an|al|ao|le|la|por|im|am|i|om|в|за|на|na|za|mỗi)\s{_COUNT.format('several')}(?P<weak>{_LONG_UNIT})\.?"
+    rf"(?:/|\b(?:per|pro|par|je|pr\.?)(?!\w)|ต่อ|प्रति)\s?{_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?"
+    rf"|\b(?:(?:a|an|al|ao|o|le|la|por|die|der|das|im|am|i|om|в|за|na|za|mỗi)\s|(?:de\s)?l'){_COUNT.format('several')}(?P<weak>{_LONG_UNIT})\.?"
     rf"|每\s?(?P<each>{_ANY_UNIT})"
     r"|(?:/|\bper)\s?(?P<strange>[^\W\d_]{1,20})\.?"
     rf"|(?<![^\W\d_])(?P<adverb>{_any_of(word for _, word in _words(_ADVERBS))})\.?",
     re.IGNORECASE,
 )
-_EQUALS = re.compile(rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?\s?=\s?", re.IGNORECASE)
+_AHEAD = """
+month 月額 月給 月租 月 월세 월급 월
+year  年収 年俸 年額 연봉
+day   日給 일당
+hour  時給 시급
+"""
+"""Words before a price."""
+
+_AHEAD_UNITS = {word: unit for unit, word in _words(_AHEAD)}
+_BEFORE_PRICE = re.compile(rf"(?<![^\W_])(?P<word>{_any_of(_AHEAD_UNITS)})(?=\s?[0-9¥￥₩])")
+_EQUALS = re.compile(
+    rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?\s?(?:=|あたり|につき)\s?", re.IGNORECASE
+)
 _DIGIT = re.compile("[0-9]")
 _CLOTHES_SIZE = re.compile("[SML]|X+[SL]")
 
@@ -196,11 +214,16 @@ def _size_at(text: str, start: int) -> tuple[float, int]:
     if han := _HAN_SIZE.match(text, start):
         return math.prod(_HAN[sign] for sign in han[1]), han.end()
     if word := _SIZE.match(text, start):
-        return SIZES[word["word"].lower()], word.end()
+        return _factor_of(word["word"].lower()), word.end()
     for pattern, factor in _ABBREVIATIONS:
         if short := pattern.match(text, start):
             return factor, short.end()
     return 1.0, start
+
+
+def _factor_of(word: str) -> float:
+    stems = (factor for stem, factor in _STEMS if word.startswith(stem))
+    return _WHOLE.get(word) or next(stems)
 
 
 def is_han_size(after: str) -> bool:
@@ -259,9 +282,14 @@ class Units:
             end: where it ends.
             limit: where the next one starts.
         """
+        named: list[str] = []
         for place, unit in self.behind.items():
-            if end <= place < limit:
-                return None if "(" in text[end:place].lstrip(" (") else unit
+            between = text[end:place].lstrip(" (") if end <= place < limit else "("
+            if "(" not in between and not (named and between.strip()):
+                named += [unit] if unit else []
+                end = place
+        if named:
+            return "/".join(named)
         return next((unit for place, unit in self.before.items() if _is_next(text, place, start)), None)
 
 
@@ -277,11 +305,14 @@ def without_units(text: str) -> tuple[str, Units]:
     first = _DIGIT.search(text)
     for match in _PER.finditer(text, first.end()) if first else ():
         word = next(filter(None, match.group("unit", "weak", "each", "strange", "adverb")))
-        if _is_unit(text[: match.start()], word):
+        if _is_unit(text[: match.start()], word) and not (match["strange"] and word in currency_signs()):
             behind[match.start()] = _counted(match["count"] or match["several"], word)
             spans.append(match.span())
     for match in _EQUALS.finditer(text):
         before[match.end()] = _counted(match["count"], match["unit"])
+        spans.append(match.span())
+    for match in _BEFORE_PRICE.finditer(text):
+        before[match.end()] = _AHEAD_UNITS[match["word"]]
         spans.append(match.span())
     for start, end in spans:
         text = text[:start] + " " * (end - start) + text[end:]
@@ -289,9 +320,8 @@ def without_units(text: str) -> tuple[str, Units]:
 
 
 def _is_unit(before: str, word: str) -> bool:
-    """Return whether a word behind "/" is a unit: not a size (M / L), nor a currency."""
-    size = _CLOTHES_SIZE.fullmatch(word) is not None and before.rstrip()[-1:].isalpha()
-    return not size and word not in currency_signs()
+    """Return whether a word behind "/" is a unit, and not a size of clothes (M / L)."""
+    return not (_CLOTHES_SIZE.fullmatch(word) and before.rstrip()[-1:].isalpha())
 
 
 def _counted(count: str | None, word: str) -> str | None:
