@@ -32,7 +32,8 @@ from pricekit.table import (
     split_usable,
 )
 from pricekit.table.guess import Profile, counts_later, describe_headless, reasons_left_out, text_lengths
-from pricekit.table.price_columns import PriceFormat, count_currencies
+from pricekit.table.price_columns import PriceFormat, count_currencies, count_units
+from pricekit.table.price_words import TOTAL
 from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
@@ -372,6 +373,12 @@ def profile_table(
             "set currency."
         )
         read_options = replace(read_options, currency=facts.prices.currency)
+    if facts.prices is not None and facts.prices.mixed_units and read_options.price_unit is None:
+        notes.append(
+            f"Prices are for several units ({count_units(facts.prices)}): training needs to know which one; set "
+            "price_unit."
+        )
+        read_options = replace(read_options, price_unit=facts.prices.unit or TOTAL)
     report = TableReport(
         table=file.name,
         rows=len(rows),
