@@ -127,10 +127,9 @@ _MIL_IS_A_THOUSAND = (
     "AOA",
     "MZN",
 )
-_OTHER_MEASURE = re.compile(
-    r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2)|(?![Pp]$)[A-Za-z]{1,2}", re.IGNORECASE
-)
-"""What follows the number of a quantity, such as 5 kg, or of a code."""
+_MEASURE = re.compile(r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2)", re.IGNORECASE)
+_CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
+"""What may follow the number of a code, such as 7er, but of no price."""
 _FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
@@ -153,6 +152,7 @@ class Cell:
         start: position of the number in the cell; -1 if the number is not a substring of the cell.
         length: of that substring.
         unit: what the price is for, such as "m2", "month" or "100 g"; None for a total.
+        is_quantity: the cell is a number and a measure, such as 150,000 km, which is no price.
     """
 
     digits: str
@@ -165,6 +165,7 @@ class Cell:
     length: int = 0
     in_pence: bool = False
     unit: str | None = None
+    is_quantity: bool = False
 
     def value(self, decimal: str) -> float:
         """Return the price; `decimal` is the decimal mark unless the number itself shows its mark."""
@@ -211,9 +212,16 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
         return NOT_A_NUMBER  # 1/2 million
+    quantity = not price.currency and _MEASURE.fullmatch(after.rstrip()) is not None
     there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
-    return replace(price, currency=currency, has_several=len(chosen) > 1, start=price.start if there else -1)
+    return replace(
+        price,
+        currency=currency,
+        has_several=len(chosen) > 1,
+        start=price.start if there else -1,
+        is_quantity=quantity,
+    )
 
 
 def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
@@ -285,7 +293,7 @@ def _bare_price(text: str, gaps: list[str]) -> bool:
     if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
         return False
     rest = NUMBER.split(text)[-1].rstrip()
-    if _OTHER_MEASURE.fullmatch(rest) and not size_of(rest)[1]:
+    if _CODE.fullmatch(rest) and not _MEASURE.fullmatch(rest) and not size_of(rest)[1]:
         return False
     return len(gaps) <= 1 and all(map(_RANGE.fullmatch, gaps)) and sum(map(str.isalpha, text)) <= _MAX_LETTERS
 

@@ -226,7 +226,7 @@ class _Evidence:
 
     def _add_cell(self, text: str, rows: int) -> None:
         cell = read_cell(text, self.wanted) if text else ""
-        if not isinstance(cell, Cell):
+        if not isinstance(cell, Cell) or cell.is_quantity:
             return
         self.formatted += rows
         self.several += rows * cell.has_several
@@ -505,6 +505,8 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
     cell = read_cell(text, form.currency)
     if not isinstance(cell, Cell):
         return np.nan, cell
+    if cell.is_quantity:
+        return np.nan, NOT_A_NUMBER
     if not may_mean(cell.currency, form.currency):
         return np.nan, OTHER_CURRENCY
     if form.units and cell.unit != form.unit:
