@@ -540,4 +540,11 @@ class _ToAscii(dict[int, str]):
 _ASCII = _ToAscii({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
 _ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
 _ASCII |= {ord("\u095b"): "\u091c\u093c", ord("\u095c"): "\u0921\u093c"}
-_ASCII |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
+_ASCII |= {ord(odd): "," for odd in "⹁﹐､"} | {
+    ord("，"): ",",
+    ord("、"): ",",
+    ord("،"): ",",
+    ord("％"): "%",
+    ord("（"): "(",
+    ord("）"): ")",
+}

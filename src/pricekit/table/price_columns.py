@@ -210,7 +210,7 @@ class _Evidence:
         self.plain_round += _count(with_three, _ROUND)
         self.plain_decimals += _count(plain, DOTTED) - three
         for text in plain.slice(0, _KINDS).to_pylist():
-            if "." in text:
+            if "." in text and len(text.partition(".")[2]) != 3:
                 self._tell(".", text)
         self.units[TOTAL] += len(plain)
         self.bare_thousands += _count(plain, _BARE_THOUSANDS)
