@@ -102,6 +102,9 @@ class PricedOptions(ReadingOptions, total=False):
     currency: Annotated[
         str | None, Option(help="use only prices in this currency, a code or a sign, such as EUR or €")
     ]
+    price_unit: Annotated[
+        str | None, Option(help="use only prices per this unit, such as m2 or month, or only total")
+    ]
 
 
 class WeighedOptions(PricedOptions, total=False):
@@ -800,6 +803,7 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
         decimal=options.get("decimal"),
         currency=options.get("currency"),
         sheet=options.get("sheet"),
+        price_unit=options.get("price_unit"),
     )
 
 

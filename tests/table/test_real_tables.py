@@ -51,7 +51,13 @@ TABLES = [
         5811,
         {"no price": 401, "ragged row": 1},
     ),
-    ("scotch.csv", Columns(("name", "description"), id="S.N."), DEFAULT_READ_OPTIONS, 2247, {}),
+    (
+        "scotch.csv",
+        Columns(("name", "description"), id="S.N."),
+        DEFAULT_READ_OPTIONS,
+        2247,
+        {"other price unit": 1},  # "44/liter"
+    ),
     (
         "ebay_autos_de.csv",
         Columns(("name",), id=None),

@@ -97,7 +97,7 @@ def test_rows_without_an_id_are_not_duplicates(missing: object) -> None:
 
 def test_each_row_has_one_reason_in_a_fixed_order(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    header, prices = "sample_id,catalog_content,price", ["y", "inf", "$5", "", "0"]
+    header, prices = "sample_id,catalog_content,price", ["y", "inf", "$5", "€5/kg", "", "0"]
     rows = [
         "1",
         header,
@@ -110,7 +110,7 @@ def test_each_row_has_one_reason_in_a_fixed_order(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join([header, *rows]))
     table = read_table(path, Columns(), notices=lambda _: None)
-    assert row_reasons(table).tolist() == [*REASONS[:9], "", REASONS[9], ""]
+    assert row_reasons(table).tolist() == [*REASONS[:10], "", REASONS[10], ""]
 
 
 def test_without_a_price_column_the_price_is_no_reason(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pricekit.options import InspectOptions, PushOptions, TrustOptions
 from pricekit.predict.keys import SIGNATURE
 from pricekit.wording import counted, scheme_of
 
-_SHOWN = "schema_version pricekit_version created precision opset table currency best_epoch"
+_SHOWN = "schema_version pricekit_version created precision opset table currency price_unit best_epoch"
 
 
 @click.group

@@ -50,6 +50,7 @@ class TableSection(Section):
     decimal: str | None = None
     currency: str | None = None
     sheet: str | None = None
+    price_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Project:
     Attributes:
         table: the table's path or address; None if the file names none.
         read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency,
-            sheet.
+            price_unit, sheet.
         settings: a layer of the configuration.
     """
 

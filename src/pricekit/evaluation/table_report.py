@@ -33,7 +33,8 @@ from pricekit.table import (
 )
 from pricekit.table.guess import Profile, counts_later, describe_headless, text_lengths
 from pricekit.table.odd_rows import second_header
-from pricekit.table.price_columns import PriceFormat, count_currencies
+from pricekit.table.price_columns import PriceFormat, count_currencies, count_units
+from pricekit.table.price_words import TOTAL
 from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import OpenedTable
 from pricekit.table.table import RAGGED
@@ -380,6 +381,12 @@ def profile_table(
             "set currency."
         )
         read_options = replace(read_options, currency=facts.prices.currency)
+    if facts.prices is not None and facts.prices.mixed_units and read_options.price_unit is None:
+        notes.append(
+            f"Prices are for several units ({count_units(facts.prices)}): training needs to know which one; set "
+            "price_unit."
+        )
+        read_options = replace(read_options, price_unit=facts.prices.unit or TOTAL)
     report = TableReport(
         table=file.name,
         rows=len(rows),

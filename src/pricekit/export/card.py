@@ -22,7 +22,7 @@ Predicts the price of a product from its catalogue text. Made with pricekit {ver
 {metrics}
 ## Training
 
-- {rows} of {table}; text from {text}; price from {price}
+- {rows} of {table}; text from {text}; price from {price}{per}
 - backbone `{backbone}`, features {features}, loss `{loss}`, policy `{policy}`
 - best epoch {best_epoch}, seed {seed}
 
@@ -46,7 +46,7 @@ without that row{second}:
 {metrics}
 ## Training
 
-Rows of {table}; text from {text}; price from {price}.
+Rows of {table}; text from {text}; price from {price}{per}.
 
 | member | weight | score on its own held-out rows |
 |---|---|---|
@@ -185,6 +185,7 @@ def _shared(facts: Mapping[str, Any]) -> dict[str, str]:
             mae=metrics["mae"],
         ),
         "table": _code(facts["table"]),
+        "per": f", per {facts['price_unit']}" if facts["price_unit"] else "",
         "precision": _PRECISION[facts["precision"]] + "\n",
         "training_rows": _TRAINING_ROWS.format(features=held) if held else "",
         "use": _USE,

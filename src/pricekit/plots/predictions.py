@@ -42,6 +42,7 @@ from pricekit.plots.drawing import (
 from pricekit.predict.intervals import Intervals, read_intervals
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import reader_of
+from pricekit.table.currency import measure_of
 from pricekit.wording import counted, printable, shorten
 
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ def check_prices(price: Any, predicted: Any, least: int = LEAST_ROWS) -> HeldOut
 
 
 def currency_of(folder: Path) -> str | None:
-    """Return the currency of a run, an ensemble or a cross-validation; None if its table did not show one."""
-    named = (facts_of(model).get("currency") for model in (folder, *sorted(folder.glob("fold-*"))))
+    """Return the currency and unit of the prices of a run, an ensemble or a cross-validation; None if unknown."""
+    named = (measure_of(facts_of(model)) for model in (folder, *sorted(folder.glob("fold-*"))))
     return next(filter(None, named), None)
 
 

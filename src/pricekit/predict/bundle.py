@@ -141,6 +141,9 @@ class Manifest(BaseModel, extra="allow"):
     opset: int = Field(description="of the graph")
     table: str = Field(description="name of the file that the model was trained on, without folders")
     currency: str | None = Field(description="of the predicted prices, as found in the training table")
+    price_unit: str | None = Field(
+        None, description="what each price is for, such as m2 or month; null: totals"
+    )
     rows: dict[str, int] = Field(description="trained on, validated on, unusable")
     best_epoch: int | None = Field(
         None,

@@ -68,6 +68,7 @@ from pricekit.report.page import (
 )
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
+from pricekit.table.currency import measure_of
 from pricekit.wording import counted, shorten
 
 MOST_ROWS = 200_000
@@ -110,8 +111,8 @@ class Subject:
 
     @property
     def currency(self) -> str | None:
-        """The currency of the prices; None if the training table did not show one."""
-        return self.facts.get("currency") or None
+        """The currency and unit of the prices; None if the training table did not show one."""
+        return measure_of(self.facts)
 
     @cached_property
     def scores(self) -> Scores:

@@ -255,6 +255,7 @@ def _facts(runs: Sequence[Path], ensemble: HeldOut, metric: Metric) -> dict[str,
     return {
         "table": facts[0]["table"],
         "currency": facts[0]["currency"],
+        "price_unit": facts[0]["price_unit"],
         "rows": {**facts[0]["rows"], "valid": len(ensemble)},
         "metric": metric.name,
         "metrics": price_metrics(ensemble.predicted, ensemble.price, metric.name, ensemble.weight),

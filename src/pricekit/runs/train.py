@@ -87,7 +87,7 @@ def train(
         trial: of a search.
 
     Returns:
-        The content of `run.json`: table, currency, rows, best epoch, seconds, metrics and plugins.
+        The content of `run.json`: table, currency, price unit, rows, best epoch, seconds, metrics and plugins.
 
     Raises:
         DataError: the table cannot be used, or the price leaks.
@@ -233,6 +233,7 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
     return ({} if init is None else {"init": init}) | {
         "table": part.source.table_name,
         "currency": split.train.currency,
+        "price_unit": split.train.price_unit,
         "rows": split.count(),
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),

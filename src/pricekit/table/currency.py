@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
+from typing import Any
 
 from pricekit.errors import DataError
 
@@ -272,6 +274,17 @@ def require_same_currency(trained: str | None, other: str | None, whose: str = "
 def label(name: str) -> str:
     """Return a currency for people: "USD ($)" for a shared sign, else the code."""
     return f"{SHARED[name][0]} ({name})" if name in SHARED and name != "kr" else name
+
+
+def measure_of(facts: Mapping[str, Any]) -> str | None:
+    """Return the currency and the unit of a model's prices, from `run.json`, for labels; None if both are unknown.
+
+    Example:
+        >>> measure_of({"currency": "EUR", "price_unit": "m2"}), measure_of({"currency": "EUR"})
+        ('EUR per m2', 'EUR')
+    """
+    named = [facts.get("currency"), facts.get("price_unit") and f"per {facts['price_unit']}"]
+    return " ".join(filter(None, named)) or None
 
 
 def decimals_of(name: str) -> int:

@@ -11,7 +11,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from pricekit.table.currency import currency_in, find_currency, without_signs
+from pricekit.table.currency import currency_in, find_currency, may_mean, sign_pattern, without_signs
+from pricekit.table.price_words import (
+    Units,
+    is_han_size,
+    is_strange_size,
+    letter_size,
+    size_of,
+    without_units,
+)
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -19,16 +27,24 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 # Groups of three digits with a space or an apostrophe between them, or any digits, commas and points.
 NUMBER = re.compile(
-    r"\d{1,3}(?:([ '])\d{3})(?:\1\d{3})*(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w/])[.,]\d+", re.ASCII
+    r"\d{1,3}(?:(?P<space>[ '])\d{3})(?:(?P=space)\d{3})*(?!\d)(?:[.,]\d+)?"
+    r"|(?P<digits>\d+(?:[.,]\d+)*)(?:[eE](?P<exponent>[+-]?\d{1,3})(?![\w.,]))?|(?<![\w/.,])[.,]\d+",
+    re.ASCII,
 )
-"""A number anywhere in a price; group 1 is the space or apostrophe between its groups."""
+"""A number anywhere in a price, with the exponent that programs write, as in 1e+05."""
 
 WORD = re.compile(r"[^\W\d_]+")
 
 MAX_CHARS = 200
 """A longer cell is not a price."""
+_PARTS = 3
+"""A shorter number after a word such as million is not the rest of its amount, except in Vietnamese."""
+_LARGE_HAN = 1e8
 _MAX_LETTERS = 20
 """A cell without a currency sign and with more letters is a sentence that contains a number."""
+
+_MAX_LETTERS_WITH_UNITS = 60
+"""The same with the letters of its units."""
 
 _TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
@@ -43,6 +59,32 @@ _WAS = re.compile(
     r"\b(?:was|were|statt|instead|reg|regular|rrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше)\b",
     re.IGNORECASE,
 )
+_STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
+_STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
+_UP_TO = re.compile(
+    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|jusqu'à|hasta|até|fino a"
+    r"|tot|do|до|<)\W*",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@])\s?(?:(?:de|of)\s?)?$", re.IGNORECASE)
+_AND = re.compile(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|và)\s?)?", re.IGNORECASE)
+_HALF = re.compile(
+    r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half)\b|半", re.IGNORECASE
+)
+_AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
+"""Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
+_INSTEAD_OF = re.compile(
+    r"\b(?:was|were|statt|instead of|rrp|mrp|msrp|uvp|antes|avant|prima|było|было)\b\W*$", re.IGNORECASE
+)
+_FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
+    r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
+    re.IGNORECASE,
+)
+_OVER = re.compile(r"\d\s?/\s?$")
+_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolI](?![^\W_])")
+"""Between a sign and digits, and behind digits: letters that are digits on paper."""
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -66,7 +108,32 @@ _MONTH = re.compile(
     r"|янв|фев|мар|апр|май|мая|июн|июл|авг|сен|окт|ноя|дек",
     re.IGNORECASE,
 )
-_UNCLEAR = re.compile(r"\s?mil\b", re.IGNORECASE)
+_MIL = re.compile(r"\s?mil\b(?!\.)", re.IGNORECASE)
+_MIL_IS_A_MILLION = ("CZK", "RON", "SKK")
+_MIL_IS_A_THOUSAND = (
+    None,
+    "EUR",
+    "BRL",
+    "MXN",
+    "ARS",
+    "CLP",
+    "COP",
+    "PEN",
+    "UYU",
+    "CRC",
+    "DOP",
+    "BOB",
+    "PYG",
+    "AOA",
+    "MZN",
+)
+_MEASURE = re.compile(r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2)", re.IGNORECASE)
+_CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
+"""What may follow the number of a code, such as 7er, but of no price."""
+_FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
+_RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
+_PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +151,8 @@ class Cell:
         in_pence: the number is small and followed by "p": a hundredth in a column in pounds.
         start: position of the number in the cell; -1 if the number is not a substring of the cell.
         length: of that substring.
+        unit: what the price is for, such as "m2", "month" or "100 g"; None for a total.
+        is_quantity: the cell is a number and a measure, such as 150,000 km, which is no price.
     """
 
     digits: str
@@ -95,6 +164,8 @@ class Cell:
     start: int = -1
     length: int = 0
     in_pence: bool = False
+    unit: str | None = None
+    is_quantity: bool = False
 
     def value(self, decimal: str) -> float:
         """Return the price; `decimal` is the decimal mark unless the number itself shows its mark."""
@@ -105,38 +176,75 @@ class Cell:
 
 
 @lru_cache(maxsize=1 << 16)
-def read_cell(text: str) -> Cell | str:
+def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     """Return the price in a cell, or the reason for its absence.
 
+    Args:
+        text: the cell.
+        wanted: of prices in several currencies, the one in this currency is read, named as by `canonical`.
+
     Example:
-        >>> read_cell("1.299,00 €").value(","), read_cell("on request")
-        (1299.0, 'price not a number')
+        >>> read_cell("1.299,00 €").value(","), read_cell("on request"), read_cell("$30 / €27", "EUR").value(".")
+        (1299.0, 'price not a number', 27.0)
     """
     shown = html.unescape(text)  # &#8377; 1,299
     if len(shown) > MAX_CHARS or "\0" in shown or _FRACTION.search(shown):
         return NOT_A_NUMBER
+    if "<" in shown:
+        shown = _TAG.sub(" ", _RAISED_CENTS.sub(r",\1", shown))
     plain = to_ascii(shown)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
-    plain = normalize(plain)
-    prices = [price for price in _numbers(plain) if price is not None]
-    signed = [price for price in prices if price.currency]
-    chosen = signed or prices
-    if not chosen or (not signed and not _bare_price(plain)):
+    if sum(map(str.isalpha, plain)) > _MAX_LETTERS_WITH_UNITS and sign_pattern().search(plain) is None:
+        return NOT_A_NUMBER
+    plain, units = without_units(normalize(plain))
+    amounts, gaps = _amounts(plain, units)
+    chosen = _chosen([amount for amount in amounts if amount is not None], wanted)
+    if not chosen or (not chosen[0].currency and not _bare_price(plain, gaps)):
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
-    if _is_torn(plain, price):
+    before, after = plain[: price.start], plain[price.start + price.length :]
+    if _is_torn(plain, price) or _is_part_or_bound(before) or _is_misread(before, after):
         return NOT_A_NUMBER
-    there = _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
+    if price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after):  # £99p
+        return NOT_A_NUMBER
+    if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
+        return NOT_A_NUMBER  # 1/2 million
+    quantity = not price.currency and _MEASURE.fullmatch(after.rstrip()) is not None
+    there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
-    return replace(price, currency=currency, has_several=len(chosen) > 1, start=price.start if there else -1)
+    return replace(
+        price,
+        currency=currency,
+        has_several=len(chosen) > 1,
+        start=price.start if there else -1,
+        is_quantity=quantity,
+    )
+
+
+def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
+    """Return the prices that the cell may be about: with a sign, in the wanted currency, totals before unit prices."""
+    chosen = [price for price in prices if price.currency] or prices
+    if wanted:
+        chosen = [price for price in chosen if price.currency and may_mean(price.currency, wanted)] or chosen
+    if chosen and chosen[0].unit is not None and chosen[0].unit not in _PER_TIME:
+        chosen = [price for price in chosen if price.unit is None] or chosen
+    return chosen
+
+
+def _is_part_or_bound(before: str) -> bool:
+    """Return whether the text before a price makes it one of several payments, or an upper bound: 12x $9, up to $50."""
+    bare = without_signs(before)
+    return bool(_TIMES.search(bare.rstrip()) or _UP_TO.fullmatch(bare))
 
 
 def _is_torn(text: str, price: Cell) -> bool:
     """Return whether a number continues before or after the match, as in $1, 368 and $268 83."""
-    if price.decimal_mark or price.ambiguous_mark:
+    if _STRAY_MARK.match(text, price.start + price.length) or _STRAY_MARK_BEFORE.search(text[: price.start]):
+        return True
+    if price.decimal_mark or price.ambiguous_mark or not price.length:
         return False
     ahead = _TORN.match(text, price.start + price.length)
     is_rest = price.length in (2, 3) and not has_words_before(text)
@@ -157,53 +265,105 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
         only_price = old_price and not _WAS.search(between) and not NUMBER.search(_PER_CENT.sub("", between))
         if only_price or _UP_TO_PRICE.fullmatch(between):
             return price
-    return None
+    if len(prices) != 2:
+        return None
+    before = without_signs(text[: prices[0].start])
+    de, por = _FROM_TO
+    between = without_signs(text[prices[0].start + prices[0].length : prices[1].start])
+    is_old = _INSTEAD_OF.search(before) or (de.search(before) and por.fullmatch(between))
+    return prices[1] if is_old else None
 
 
-def _bare_price(text: str) -> bool:
-    """Return whether a text without a currency sign may be a price: one number or a range, and few words."""
+def _is_misread(before: str, after: str) -> bool:
+    """Return whether a letter touches a price that is a digit on paper: $l2.50, 12.5O."""
+    behind = _MISREAD[1].match(f"0{after}", 1)
+    return bool(_MISREAD[0].search(before) or behind)
+
+
+def _bare_price(text: str, gaps: list[str]) -> bool:
+    """Return whether a text without a currency sign may be a price: one number or a range, and few words.
+
+    Args:
+        text: the cell.
+        gaps: the texts between its numbers, without words of size.
+    """
     before = text[: number.start()] if (number := NUMBER.search(text)) else ""
-    if not all(map(_BEFORE.fullmatch, WORD.findall(before))):
+    if not all(map(_BEFORE.fullmatch, WORD.findall(before))) or _FRACTION_OF_DIGITS.fullmatch(text.strip()):
         return False
     if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
         return False
-    between = NUMBER.split(text)[2:-1:2]  # every other part is group 1 of the pattern
-    return (
-        len(between) <= 1
-        and all(map(_RANGE.fullmatch, between))
-        and sum(map(str.isalpha, text)) <= _MAX_LETTERS
-    )
+    rest = NUMBER.split(text)[-1].rstrip()
+    if _CODE.fullmatch(rest) and not _MEASURE.fullmatch(rest) and not size_of(rest)[1]:
+        return False
+    return len(gaps) <= 1 and all(map(_RANGE.fullmatch, gaps)) and sum(map(str.isalpha, text)) <= _MAX_LETTERS
 
 
-def _numbers(text: str) -> list[Cell | None]:
-    """Return all numbers of a text, with None for each that is not a price."""
+def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
+    """Return the amounts of a text, with None for each number that is not one, and the texts between them.
+
+    An amount is a number with its words of size, or several that are added: 2 million and 500 thousand.
+    """
     places = list(NUMBER.finditer(text))
     ends = [0, *(place.end() for place in places)]
     starts = [*(place.start() for place in places), len(text)]
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-    prices: list[Cell | None] = []
+    amounts: list[Cell | None] = []
+    between: list[str] = []
+    size = ""  # the words of size of the number before
     for i, place in enumerate(places):
-        sign = gaps[i - 1] if i and _RANGE.fullmatch(gaps[i]) else gaps[i]  # ₹ 90 - 95 L
-        number = _number(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=i == len(places) - 1)
-        before = prices[-1] if prices else None
-        end = multiplier(gaps[i])[1]
-        touching = end == len(gaps[i].rstrip())
-        if before and number and touching and before.factor > max(number.factor, 1):
-            # After 万, "." is the decimal mark: 1万2800円.
-            prices[-1] = _sum(before, number, sure=bool(_HAN_TIMES.match(gaps[i])))
+        gap = gaps[i][len(size) :]
+        one = i and (_RANGE.fullmatch(gap) or (size and _AND.fullmatch(gap)))
+        sign = gaps[i - 1] if one else gaps[i]  # ₹ 90 - 95 L, ₹1 Cr 20 L
+        last = i == len(places) - 1
+        amount, end = _amount(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=last)
+        if amount is not None:
+            amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
+        before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
+        if before and amount and (joined := _joined(before, amount, big, gap)):
+            amounts[-1] = joined[0]
             continue
-        between = gaps[i][end:]
-        if before and number and _is_range(before, number, gaps[i - 1], between):
-            prices[-1], number = _completed(before, number)
-        prices.append(number)
-    return prices
+        if before and amount and _is_range(before, amount, gaps[i - 1], without_signs(gap)):
+            amounts[-1], amount = _completed(before, amount)
+        amounts.append(amount)
+        between.append(gap)
+    return amounts, between[1:]
+
+
+def _joined(first: Cell, second: Cell, big: str, between: str) -> tuple[Cell | None] | None:
+    """Return the sum of two parts of an amount, (None,) if its marks are ambiguous; None if they are not parts of one.
+
+    Args:
+        first: such as 2 million.
+        second: such as 500 thousand.
+        big: the words of size of the first part.
+        between: the text between the parts, such as " and ".
+    """
+    word = _AND.fullmatch(without_signs(between))
+    linked = _AND.fullmatch(between) or (word and word[0].strip())
+    if not linked or not word or not abs(first.factor) > abs(second.factor):
+        return None
+    han = is_han_size(big)
+    if second.factor == 1.0 and not han:
+        if _AFTER_BIG.fullmatch(big + between) and second.digits.isdigit() and second.length <= _PARTS:
+            tenths = replace(second, digits=f".{second.digits}", decimal_mark=".", factor=first.factor)
+            return (_sum(first, tenths),)
+        if not second.ambiguous_mark and len(second.digits.partition(".")[0]) <= _PARTS:
+            return None  # ₹1.5 Cr 3 rooms
+    if second.factor < 1.0 and not (word[0].strip() and first.factor == 1.0 and not first.decimal_mark):
+        return None  # only $5 and 99 cents
+    if han and second.factor == 1.0 and abs(first.factor) >= _LARGE_HAN:
+        return (None,)  # 2억5000 means 5000만, if it is not an exact number
+    # After 万, "." is the decimal mark: 1万2800円.
+    unclear = not han and (first.ambiguous_mark or second.ambiguous_mark)
+    return (None if unclear else _sum(first, second),)
 
 
 def _completed(low: Cell, high: Cell) -> tuple[Cell, Cell]:
-    """Return both ends of a range with the sign and the multiplier that one end has: 22 - 68 €, 2.3-2.9 lakh."""
+    """Return both ends of a range with the sign, the size and the unit that one has: 22 - 68 €, 2.3-2.9 lakh."""
     factor = high.factor if low.factor == 1.0 < high.factor else low.factor
-    currency = low.currency or high.currency
-    return replace(low, currency=currency, factor=factor), replace(high, currency=currency)
+    currency, unit = low.currency or high.currency, low.unit or high.unit
+    low, high = (replace(end, factor=factor, currency=currency, unit=unit) for end in (low, high))
+    return low, high
 
 
 def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
@@ -217,46 +377,68 @@ def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
     return bool(touching) and not named and 0 <= digits[1] - digits[0] <= most
 
 
-def _number(
+def _amount(
     place: re.Match[str], before: str, after: str, sign: str, *, first: bool, last: bool
-) -> Cell | None:
-    """Return a number as a price, or None if it is not one; `sign` is the text with its currency sign."""
-    digits = place[0].replace(" ", "").replace("'", "")
+) -> tuple[Cell | None, int]:
+    """Return a number as an amount, or None if it is not one, and the number of characters of its words of size.
+
+    `sign` is the text with its currency sign.
+    """
+    digits = (place["digits"] or place[0]).replace(" ", "").replace("'", "")
     # A sign after the letter may belong to the next number, and that number may be part of a word: M8.
-    seen = after if last else f"{after}0"
-    factor, end = letter_multiplier(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
+    seen = after if last or not after.isascii() else f"{after}0"
+    factor, end = letter_size(seen, find_currency(sign, after.lstrip()[1:] if last else ""))
     if factor == 1.0:
-        factor, end = multiplier(seen)
+        factor, end = size_of(seen)
+    end = min(end, len(after))
     currency = find_currency(before, after[end:])
     if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
-        return None
-    if _UNCLEAR.match(after) and currency in ("$", "USD"):
-        return None
+        return None, end
+    if factor == 1.0 and is_strange_size(after):
+        return None, end
+    if (
+        _MIL.match(after)
+        and factor == 1e3
+        and (named := find_currency(sign, after[end:])) not in _MIL_IS_A_THOUSAND
+    ):
+        if named not in _MIL_IS_A_MILLION:
+            return None, end
+        factor = 1e6
     if _COUNT.fullmatch(after) and not find_currency(before, ""):  # 3/$5
-        return None
+        return None, end
     dash = _DASH_AS_DECIMALS.match(after)
     marks = (dash[1], "") if dash and dash[1] not in digits else _marks(digits)
     if marks is None:
-        return None
+        return None, end
     mark, either = marks
     minus_after = last and mark and _MINUS_BEHIND.fullmatch(without_signs(after)) and not dash
     if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or minus_after:
         factor = -factor
     pence = not currency and len(digits) <= 3 and digits.isdigit() and bool(_PENCE.match(after))
-    return Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
+    cell = Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
+    if place["exponent"]:  # a program's number: its mark is a decimal mark
+        factor *= 10.0 ** int(place["exponent"])
+        return replace(
+            cell, decimal_mark=mark or either or None, ambiguous_mark="", factor=factor, length=0
+        ), end
+    if factor > 1.0 and digits.isdigit() and (half := _HALF.match(after, end)):
+        return replace(cell, digits=f"{digits}.5", decimal_mark=".", length=0), half.end()
+    return cell, end
 
 
-def _sum(first: Cell, second: Cell, *, sure: bool) -> Cell | None:
-    """Return the sum of two parts of a number, such as 1万 and 2800; None if a mark is ambiguous."""
-    if not sure and (first.ambiguous_mark or second.ambiguous_mark):
-        return None
+def _sum(first: Cell, second: Cell) -> Cell:
+    """Return the sum of two amounts, such as 1万 and 2800, as one number."""
     total = first.value(".")
     digits = np.format_float_positional(abs(total) + abs(second.value(".")), trim="-")
-    return Cell(
-        digits,
-        "." if "." in digits else None,
+    return replace(
+        first,
+        digits=digits,
+        decimal_mark="." if "." in digits else None,
+        ambiguous_mark="",
         factor=math.copysign(1.0, total),
         currency=first.currency or second.currency,
+        length=0,
+        unit=first.unit or second.unit,
     )
 
 
@@ -298,13 +480,14 @@ _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
 
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
-_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?€ ?(\d\d)\s*")
+_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?) ?(\d\d)\s*")
+_POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
 
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 
 _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
-    r"|(?<=\d)(元)(\d)角"
+    r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
 
 
@@ -320,11 +503,12 @@ def normalize(text: str) -> str:
         >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
         ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
-    text = _APOSTROPHE_AS_MARK.sub(",", text)
+    text = _BETWEEN.sub(r"\1 - ", _APOSTROPHE_AS_MARK.sub(",", text))
     if not has_words_before(text):
         text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
     if not text.isascii():
         text = _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
+    text = _POUNDS_AND_PENCE.sub(r"£\1.\2", text)
     if spaced := _SPACED_SIGN.fullmatch(text):
         text = f"{spaced[1]}€{spaced[2]}"
     text = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in text else r"\1,\3 \2", text)
@@ -355,69 +539,12 @@ class _ToAscii(dict[int, str]):
 
 _ASCII = _ToAscii({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
 _ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
-_ASCII |= {ord("，"): ",", ord("、"): ",", ord("،"): ",", ord("％"): "%", ord("（"): "(", ord("）"): ")"}
-
-_HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "万": 1e4, "萬": 1e4, "만": 1e4}
-_HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8}
-
-_HAN_TIMES = re.compile(rf"\s?([{''.join(_HAN)}]+)")
-
-_TIMES = (
-    (re.compile(r"[kK](?![^\W_])|\s?[kK](?=€|\$|£|EUR)|\s?T(?=€|EUR)"), 1e3),
-    (re.compile(r"[MB](?![^\W_])|\s[M](?=€|\$|£|EUR)|\s?M(?=Ft)"), {"M": 1e6, "B": 1e9}),
-    # "mil" is a million in Czech, Slovak and Romanian; a thousand in Spanish and Portuguese, without a point.
-    (re.compile(r"\s?mil(?:\.|(?=\s?(?:Kč|Sk|lei)))", re.IGNORECASE), 1e6),
-    (
-        re.compile(
-            r"\s?(?:(?:тыс|тис|хил|хиляди|nghìn|ngàn|rb|ribu|tys|tis|tsd|tausend|mila|mil|ezer|thousand|tusen|tusind|ألف"
-            r"|آلاف|هزار|אלף)\b|т\.?(?=\s?р)|bin(?=\s?(?:TL|₺|lira|TRY|$))|พัน|हज़ार|हज़ार|हजार|হাজার)",
-            re.IGNORECASE,
-        ),
-        1e3,
-    ),
-    (
-        re.compile(
-            r"\s?(?:(?:mln|mio|millions?|millionen|млн|triệu|juta|milyon|milhão|milhões|millón|millones|milione|milioni|millió"
-            r"|milion|miliony|milionów|miljoner|miljoonaa|milj|mkr|مليون|ملايين|میلیون|מיליון)\b|mill(?=\.|\s?(?:kr|NOK|DKK))|ล้าน)",
-            re.IGNORECASE,
-        ),
-        1e6,
-    ),
-    (re.compile(r"\s?(?:tr|jt)\b"), 1e6),
-    (
-        re.compile(
-            r"\s?(?:mrd|mld|mlrd|bn|billion|milliarden?|miliar|milyar|miljard|miljardia|tỷ|tỉ|млрд|مليار|میلیارد|מיליארד)\b",
-            re.IGNORECASE,
-        ),
-        1e9,
-    ),
-    (re.compile(r"\s?(?:(?:lakhs?|lacs?)\b|लाख|লাখ|লক্ষ)", re.IGNORECASE), 1e5),
-    (re.compile(r"\s?(?:(?:crores?|cr)\b|करोड़|करोड़|কোটি)", re.IGNORECASE), 1e7),
-    (re.compile(r"\s?(?:[¢￠]|(?:cents?|ct|коп|pence|paise)\b)", re.IGNORECASE), 0.01),
-)
-
-# With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
-_LETTER = re.compile(r"(?:\s?(mi|mn|MM|[kKMBL])|([mb]))(?![^\W_]|\s?[/-])")
-
-_LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9}
-
-_INDIA = {"k": 1e3, "l": 1e5}
-
-_LETTERS_OF = {"INR": _INDIA, "Rs": _INDIA, "IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6}}
-
-
-def multiplier(after: str) -> tuple[float, int]:
-    """Return the multiplier at the start of a text, for the number before it, and its number of characters."""
-    if han := _HAN_TIMES.match(after):
-        return math.prod(_HAN[sign] for sign in han[1]), han.end()
-    for pattern, times in _TIMES:
-        if word := pattern.match(after):
-            return (times[word[0].strip()] if isinstance(times, dict) else times), word.end()
-    return 1.0, 0
-
-
-def letter_multiplier(after: str, currency: str | None) -> tuple[float, int]:
-    """Return the same for a letter, which only counts with a currency sign: $1.2 M, £1.63m, ₹22.9 L, R$ 1,2 mi."""
-    letter = _LETTER.match(after) if currency else None
-    times = letter and _LETTERS_OF.get(currency or "", _LETTERS).get((letter[1] or letter[2]).lower())
-    return (times, letter.end()) if letter and times else (1.0, 0)
+_ASCII |= {ord("\u095b"): "\u091c\u093c", ord("\u095c"): "\u0921\u093c"}
+_ASCII |= {ord(odd): "," for odd in "⹁﹐､"} | {
+    ord("，"): ",",
+    ord("、"): ",",
+    ord("،"): ",",
+    ord("％"): "%",
+    ord("（"): "(",
+    ord("）"): ")",
+}

@@ -7,18 +7,20 @@ Arrow converts plain numbers. Other cells that differ only in their digits are a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pricekit.errors import DataError
 from pricekit.table.columns import as_text, is_numeric
 from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
+from pricekit.table.price_words import TOTAL
 from pricekit.table.source import ReadOptions
-from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY
+from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY, OTHER_UNIT
 from pricekit.wording import shorten
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
@@ -38,8 +40,43 @@ _MIN_CELLS = 3
 _ROUND = r"[059]$"
 _MIN_ROUND_SHARE = 0.6
 """Most prices in thousands end in 0, 5 or 9; of computed numbers with three decimals, three in ten."""
-MAX_OTHER_CURRENCIES = 0.01
-"""A column with a larger share of prices outside its main currency is in several currencies."""
+MAX_OTHERS = 0.01
+"""A column with a larger share of prices outside its main currency or unit is in several."""
+_MAX_CONTRADICTING = 0.1
+"""A table with a larger share of prices that contradict the style of the training table is not read."""
+_PROGRAM = 20
+"""If so many times more plain numbers show a decimal point than other cells a comma, programs wrote the numbers."""
+
+
+@dataclass(frozen=True)
+class PriceStyle:
+    """What training stores of the format of its prices; other tables are read in this way.
+
+    Attributes:
+        decimal: the decimal mark, "." or ","; None if no cell has one.
+        multiplied_decimal: the decimal mark of numbers with a word such as million; None if no cell has one.
+        currency: the currency of the prices; None if no cell shows one.
+        unit: what all prices are for, such as "m2" or "month"; None if they are totals.
+
+    Example:
+        >>> style = PriceStyle(",", None, "EUR", "m2")
+        >>> PriceStyle.from_json(style.to_json()) == style
+        True
+    """
+
+    decimal: str | None = None
+    multiplied_decimal: str | None = None
+    currency: str | None = None
+    unit: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the attributes as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, str | None]) -> PriceStyle:
+        """Return the style of `to_json`; raises TypeError for unknown keys."""
+        return cls(**content)
 
 
 @dataclass(frozen=True)
@@ -55,6 +92,12 @@ class PriceFormat:
         contradicting: cells that show the other decimal mark; each is read by its own mark.
         currency: the currency of the prices, None if no cell shows one; prices in other currencies are rejected.
         currencies: number of cells per currency.
+        unit: what all prices are for, such as "m2" or "month"; None if they are totals; prices for others are rejected.
+        units: number of cells per unit and of totals; empty if no cell shows a unit.
+        per_unit: up to three cells of each unit other than the column's.
+        by_programs: programs wrote the numbers, with a decimal point: 1.639.792 is none.
+        has_decimals: cells have decimal or ambiguous marks.
+        has_multiplied_decimals: multiplied numbers have such marks.
         several: cells with several prices.
         formatted: cells that are prices but not plain numbers.
         examples: up to three of those cells, of different kinds if possible.
@@ -68,6 +111,12 @@ class PriceFormat:
     contradicting: int = 0
     currency: str | None = None
     currencies: dict[str, int] = field(default_factory=dict)
+    unit: str | None = None
+    units: dict[str, int] = field(default_factory=dict)
+    per_unit: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by_programs: bool = False
+    has_decimals: bool = False
+    has_multiplied_decimals: bool = False
     several: int = 0
     formatted: int = 0
     examples: tuple[str, ...] = ()
@@ -88,7 +137,24 @@ class PriceFormat:
     @property
     def mixed(self) -> bool:
         """Whether the user must choose a currency, because many prices are in others."""
-        return self.others > MAX_OTHER_CURRENCIES * sum(self.currencies.values())
+        return self.others > MAX_OTHERS * sum(self.currencies.values())
+
+    @property
+    def other_units(self) -> int:
+        """The number of cells per another unit than that of the column."""
+        return sum(count for name, count in self.units.items() if name != (self.unit or TOTAL))
+
+    @property
+    def mixed_units(self) -> bool:
+        """Whether the user must choose a unit, because many prices are for others."""
+        return self.other_units > MAX_OTHERS * sum(self.units.values())
+
+    @property
+    def style(self) -> PriceStyle:
+        """What training stores."""
+        decimal = self.decimal if self.has_decimals or self.strict else None
+        multiplied = self.multiplied_decimal if self.has_multiplied_decimals else None
+        return PriceStyle(decimal, multiplied, self.currency, self.unit)
 
 
 @dataclass
@@ -100,28 +166,36 @@ class _Evidence:
         multiplied: by decimal mark, of cells with a multiplier.
         millions: by ambiguous mark, of cells in millions or billions.
         ambiguous: by ambiguous mark, of the other cells.
+        plain_decimals: plain numbers whose point is a decimal mark.
         plain_ambiguous: plain numbers whose point may separate thousands.
         plain_round: those among them that end in 0, 5 or 9.
         bare_thousands: plain whole numbers of at least four digits.
         bare_hundreds: those of three digits.
         currencies: by currency.
+        units: by unit, and `TOTAL`.
         several: cells with several prices.
         formatted: prices that are not plain numbers.
         examples: cells by kind.
+        telling: cells by what they show: a decimal mark, a currency or a unit.
     """
+
+    wanted: str | None = None
 
     decimals: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     multiplied: Counter[str] = field(default_factory=Counter)
     millions: Counter[str] = field(default_factory=Counter)
     ambiguous: Counter[str] = field(default_factory=Counter)
+    plain_decimals: int = 0
     plain_ambiguous: int = 0
     plain_round: int = 0
     bare_thousands: int = 0
     bare_hundreds: int = 0
     currencies: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
     several: int = 0
     formatted: int = 0
     examples: dict[str, str] = field(default_factory=dict)
+    telling: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, column: pa.Array) -> None:
         """Count the cells of a part of the column."""
@@ -134,7 +208,11 @@ class _Evidence:
         three = len(with_three)
         self.plain_ambiguous += three
         self.plain_round += _count(with_three, _ROUND)
-        self.decimals[".", None] += _count(plain, DOTTED) - three
+        self.plain_decimals += _count(plain, DOTTED) - three
+        for text in plain.slice(0, _KINDS).to_pylist():
+            if "." in text and len(text.partition(".")[2]) != 3:
+                self._tell(".", text)
+        self.units[TOTAL] += len(plain)
         self.bare_thousands += _count(plain, _BARE_THOUSANDS)
         self.bare_hundreds += _count(plain, _BARE_HUNDREDS)
         if three:
@@ -147,8 +225,8 @@ class _Evidence:
             self._add_example(text, text)
 
     def _add_cell(self, text: str, rows: int) -> None:
-        cell = read_cell(text) if text else ""
-        if not isinstance(cell, Cell):
+        cell = read_cell(text, self.wanted) if text else ""
+        if not isinstance(cell, Cell) or cell.is_quantity:
             return
         self.formatted += rows
         self.several += rows * cell.has_several
@@ -157,10 +235,14 @@ class _Evidence:
             self.millions[cell.ambiguous_mark] += rows * (abs(cell.factor) in (1e6, 1e9))
         elif cell.decimal_mark:
             self.decimals[cell.decimal_mark, cell.currency] += rows
+            self._tell(cell.decimal_mark, text)
         elif cell.ambiguous_mark:
             self.ambiguous[cell.ambiguous_mark] += rows
         if cell.currency:
             self.currencies[cell.currency] += rows
+            self._tell(cell.currency, text)
+        self.units[cell.unit or TOTAL] += rows
+        self._tell(cell.unit or TOTAL, text)
         marks = f"{cell.ambiguous_mark} {cell.decimal_mark}"
         kind = f"{cell.currency} {cell.has_several} {marks} {len(cell.digits) > 3}"
         self._add_example(kind, text)
@@ -171,7 +253,12 @@ class _Evidence:
             rows
             for (shown_mark, of), rows in self.decimals.items()
             if shown_mark == mark and may_mean(of, currency)
-        )
+        ) + (self.plain_decimals if mark == "." else 0)
+
+    def _tell(self, what: str, text: str) -> None:
+        kept = self.telling.setdefault(what, [])
+        if len(kept) < _EXAMPLES and text not in kept:
+            kept.append(text)
 
     def _add_example(self, kind: str, text: str) -> None:
         new = len(self.examples) < _KINDS and text not in self.examples.values()
@@ -179,42 +266,107 @@ class _Evidence:
             self.examples.setdefault(kind, text)
 
 
-def price_format(columns: Iterable[pa.Array], read_options: ReadOptions) -> PriceFormat:
-    """Detect the price format from all cells of a column, in one or several parts."""
-    seen = _Evidence()
+def price_format(
+    columns: Iterable[pa.Array],
+    read_options: ReadOptions,
+    trained: PriceStyle | None = None,
+    table: str = "the table",
+) -> PriceFormat:
+    """Detect the price format from all cells of a column, in one or several parts.
+
+    Args:
+        columns: the parts of the column, strings or numbers.
+        read_options: the user's decimal mark, currency and unit, which override the others.
+        trained: the style of the training table, which decides what cells leave open.
+        table: its name, for errors.
+
+    Raises:
+        DataError: more than a tenth of the cells that show a decimal mark, a currency or a unit contradict `trained`.
+    """
+    known = trained or PriceStyle()
+    wanted = canonical(read_options.currency) if read_options.currency else known.currency
+    seen = _Evidence(wanted)
     for column in columns:
         seen.add(column)
-    currency = _currency(seen, read_options)
+    currency = wanted or _currency(seen)
     decimal, guessed = _decimal(seen, currency)
-    decimal = read_options.decimal or decimal
+    known_decimal = read_options.decimal or known.decimal
+    decimal = known_decimal or decimal
+    shows_units = set(seen.units) - {TOTAL}
+    usual_unit = seen.units.most_common(1)[0][0] if shows_units else TOTAL
+    unit = read_options.price_unit or (trained and (trained.unit or TOTAL)) or usual_unit
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
     # Prices in the column's currency come first, and one of each kind before several of the same kind.
     examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
-    return PriceFormat(
+    contradicting = 0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency)
+    form = PriceFormat(
         decimal=decimal,
-        multiplied_decimal=_multiplied_decimal(seen, decimal),
+        multiplied_decimal=read_options.decimal
+        or known.multiplied_decimal
+        or _multiplied_decimal(seen, decimal),
         strict=read_options.decimal is not None,
         ambiguous=sum(seen.ambiguous.values()) + seen.plain_ambiguous,
-        guessed=guessed and read_options.decimal is None,
-        contradicting=0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency),
+        guessed=guessed and known_decimal is None,
+        contradicting=contradicting,
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
+        unit=None if unit == TOTAL else unit,
+        units=dict(seen.units.most_common()) if shows_units else {},
+        per_unit={name: tuple(seen.telling.get(name, ())) for name in seen.units if name != unit}
+        if shows_units
+        else {},
+        by_programs=decimal == "." and seen.plain_decimals >= _PROGRAM * max(1, contradicting),
+        has_decimals=bool(seen.plain_decimals or seen.plain_ambiguous or seen.decimals or seen.ambiguous),
+        has_multiplied_decimals=any(seen.multiplied[mark] or seen.millions[mark] for mark in ".,"),
         several=seen.several,
         formatted=seen.formatted + plain_too * seen.plain_ambiguous,
         examples=tuple(examples[:_EXAMPLES]),
     )
+    if trained is not None:
+        _check_style(form, seen, read_options, trained, table)
+    return form
+
+
+_KINDS_OF_STYLE = {"decimal": "decimal mark", "currency": "currency", "price_unit": "price unit"}
+
+
+def _check_style(
+    form: PriceFormat, seen: _Evidence, read_options: ReadOptions, trained: PriceStyle, table: str
+) -> None:
+    """Raise DataError if more than a tenth of the cells contradict the style of the training table."""
+    marks = {mark: seen.shown(mark, form.currency) for mark in ".,"}
+    for parameter, own, counts in (
+        ("decimal", trained.decimal, marks),
+        ("currency", trained.currency, form.currencies),
+        ("price_unit", trained.unit or TOTAL, form.units),
+    ):
+        if own is None or getattr(read_options, parameter) is not None:
+            continue
+        same = may_mean if parameter == "currency" else str.__eq__
+        others = [name for name, count in counts.items() if count and not same(name, own)]
+        contradicting, cells = sum(counts[name] for name in others), sum(counts.values())
+        if contradicting > _MAX_CONTRADICTING * cells:
+            shown = [repr(shorten(text)) for name in others for text in seen.telling.get(name, ())]
+            raise DataError(
+                f"{table}: {contradicting:,} of {cells:,} prices contradict the {_KINDS_OF_STYLE[parameter]} of the "
+                f"training table, which is '{own}': {', '.join(shown[:_EXAMPLES])}. Write the prices as in that table, "
+                f"or set {parameter} to '{others[0]}' if that is right for this table.",
+                parameters=(parameter,),
+                expected=own,
+                found=others[0],
+                contradicting=contradicting,
+                cells=cells,
+            )
 
 
 def shows_other_currency(text: str, currency: str | None) -> bool:
     """Return whether a cell shows a currency other than the column's."""
-    cell = read_cell(text)
+    cell = read_cell(text, currency)
     return isinstance(cell, Cell) and not may_mean(cell.currency, currency)
 
 
-def _currency(seen: _Evidence, read_options: ReadOptions) -> str | None:
-    if read_options.currency:
-        return canonical(read_options.currency)
+def _currency(seen: _Evidence) -> str | None:
     if not seen.currencies:
         return None
     main = seen.currencies.most_common(1)[0][0]
@@ -260,13 +412,16 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     """Group cells that differ only in their digits; returns one cell of each group, and the group of each cell.
 
     `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark forms a
-    separate group, because it shows that the mark is a decimal mark.
+    separate group, because it shows that the mark is a decimal mark; and so does each count of a unit, as in "/100 g".
 
     Returns:
         The first cell of each group, and the group of each cell, int64 (N,).
     """
     shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
+    if _matches(coded.dictionary, _UNIT_COUNT_SHAPE).any():
+        shape = pc.replace_substring_regex(shape, _UNIT_COUNT, "\\1\ue001\\2\\3")
+        coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
     code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     first = np.unique(code, return_index=True)[1]
     return cells.take(pa.array(first)).to_pylist(), code
@@ -287,6 +442,8 @@ def _mask(booleans: pa.Array) -> np.ndarray:
     return np.array(booleans.to_numpy(zero_copy_only=False), dtype=bool)
 
 
+_UNIT_COUNT = r"([/=(\pL]\s?|^)(1|10|100|1000)(\s?\pL)"
+_UNIT_COUNT_SHAPE = r"([/=(\pL]\s?|^)5{1,4}\s?\pL"
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 
 
@@ -303,6 +460,8 @@ def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     values = np.full(len(cells), np.nan)
     values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
     values, flaws = _finite(values)
+    if form.unit and form.units:  # a plain number is a total
+        values[number], flaws[number] = np.nan, OTHER_UNIT
     other = ~number & _mask(pc.not_equal(cells, ""))
     values[other], flaws[other] = _read_others(cells.filter(pa.array(other)), form)
     flaws[_matches(cells, _NOT_FINITE)] = NOT_FINITE
@@ -318,7 +477,7 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     ends = np.cumsum(np.bincount(shape, minlength=len(shapes)))[:-1]
     for text, rows in zip(shapes, np.split(ordered, ends), strict=True):
         value, flaw = _read(text, form)
-        cell, alike = read_cell(text), cells.take(pa.array(rows))
+        cell, alike = read_cell(text, form.currency), cells.take(pa.array(rows))
         if flaw or len(rows) == 1 or not isinstance(cell, Cell):
             values[rows], flaws[rows] = value, flaw
         elif cell.start >= 0:
@@ -338,11 +497,17 @@ def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
 
 
 def _read(text: str, form: PriceFormat) -> tuple[float, str]:
-    cell = read_cell(text)
+    cell = read_cell(text, form.currency)
     if not isinstance(cell, Cell):
         return np.nan, cell
+    if cell.is_quantity:
+        return np.nan, NOT_A_NUMBER
     if not may_mean(cell.currency, form.currency):
         return np.nan, OTHER_CURRENCY
+    if form.units and cell.unit != form.unit:
+        return np.nan, OTHER_UNIT
+    if form.by_programs and not cell.currency and cell.digits.count(".") > 1:
+        return np.nan, NOT_A_NUMBER
     if form.strict and cell.decimal_mark not in (None, form.decimal):
         return np.nan, NOT_A_NUMBER
     return cell.value(form.decimal_of(cell)) * form.factor_of(cell) / cell.factor, ""
@@ -388,7 +553,21 @@ def describe_prices(form: PriceFormat) -> str:
         sentences.append(
             f"Rejected because of another currency: {form.others:,} ({count_currencies(form, others=True)})."
         )
+    if form.unit:
+        sentences.append(f"The prices are per {form.unit}.")
+    if form.other_units:
+        sentences.append(
+            f"Rejected because of another price unit: {form.other_units:,} ({count_units(form)})."
+        )
     return " ".join(sentences)
+
+
+def count_units(form: PriceFormat) -> str:
+    """Return the number of cells per unit other than the column's, with examples of each."""
+    return "; ".join(
+        f"{name}: {form.units[name]:,}, such as {', '.join(repr(shorten(text)) for text in texts)}"
+        for name, texts in form.per_unit.items()
+    )
 
 
 def count_currencies(form: PriceFormat, *, others: bool = False) -> str:

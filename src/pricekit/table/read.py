@@ -402,6 +402,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
         position=raw.position,
         currency=None if prices is None else prices.currency,
         formats=columns.formats,
+        price_unit=None if prices is None else prices.unit,
     )
 
 

@@ -28,6 +28,7 @@ from pricekit.table.delimited import (
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats import format_inside, format_of
 from pricekit.table.jsonlines import read_json_lines
+from pricekit.table.price_words import unit_named
 from pricekit.table.table import Notices, column_name
 from pricekit.table.workbook import read_workbook
 
@@ -54,9 +55,10 @@ class ReadOptions:
         decimal: the decimal mark of prices, "." or ",".
         currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
         sheet: the name of the sheet of a workbook; by default the first one that has a table.
+        price_unit: the unit of the prices, such as "m2", "month" or "100 g", or "total"; other rows are rejected.
 
     Raises:
-        DataError: an invalid delimiter, decimal mark or currency, or a name that occurs twice.
+        DataError: an invalid delimiter, decimal mark, currency or price unit, or a name that occurs twice.
 
     Example:
         >>> ReadOptions(delimiter="semicolon", decimal=",", currency="EUR").delimiter
@@ -69,6 +71,7 @@ class ReadOptions:
     decimal: str | None = None
     currency: str | None = None
     sheet: str | None = None
+    price_unit: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -100,6 +103,13 @@ class ReadOptions:
                 parameters=("currency",),
                 currency=self.currency,
             )
+        if self.price_unit is not None:
+            if not self.price_unit.strip():
+                raise DataError(
+                    "the price unit is empty. Name a unit such as m2, month or '100 g', or total.",
+                    parameters=("price_unit",),
+                )
+            object.__setattr__(self, "price_unit", unit_named(self.price_unit))
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()

@@ -31,7 +31,8 @@ NOT_A_NUMBER = "price not a number"
 NOT_FINITE = "price not finite"
 NOT_POSITIVE = "price not positive"
 OTHER_CURRENCY = "other currency"
-TOTAL = "a total of other rows"
+OTHER_UNIT = "other price unit"
+TOTAL_ROW = "a total of other rows"
 DUPLICATE_ID = "duplicate id"
 
 REASONS = (
@@ -41,9 +42,10 @@ REASONS = (
     NOT_A_NUMBER,
     NOT_FINITE,
     OTHER_CURRENCY,
+    OTHER_UNIT,
     NO_PRICE,
     NOT_POSITIVE,
-    TOTAL,
+    TOTAL_ROW,
     DUPLICATE_ID,
 )
 """Why a row is unusable for training and evaluation; if several reasons apply, the first one is given."""
@@ -139,11 +141,12 @@ class Table:
         frame: the columns as read, (N, columns), for features that use more than the text. Text columns have the
             dtype `str` and "" for missing values.
         flaws: object (N,), problems of a row that the columns above do not show: "ragged row", "price not a number",
-            "price not finite", "other currency" or "". None means "" everywhere.
+            "price not finite", "other currency", "other price unit" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
         currency: the currency of the prices; None if no price shows one.
         formats: how its columns are written.
+        price_unit: what all prices are for, such as "m2" or "month"; None if they are totals.
         cluster: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
@@ -168,6 +171,7 @@ class Table:
     position: int = 0
     currency: str | None = None
     formats: Formats | None = None
+    price_unit: str | None = None
     cluster: np.ndarray | None = None
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
@@ -233,7 +237,7 @@ def _picked(values: Any, places: np.ndarray | slice) -> Any:
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """Join tables of the same columns, at least one, in order; the currency is that of the first."""
+    """Join tables of the same columns, at least one, in order, with the currency and price unit of the first."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]
@@ -247,6 +251,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         position=tables[-1].position,
         currency=tables[0].currency,
         formats=tables[0].formats,
+        price_unit=tables[0].price_unit,
         cluster=_joined_groups(tables, "cluster"),
         weight=_joined(tables, "weight", 1.0),
         group=_joined_groups(tables, "group"),

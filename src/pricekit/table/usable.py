@@ -13,7 +13,8 @@ from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
 from pricekit.table.odd_rows import header_rows, second_header, total_rows
-from pricekit.table.price_columns import count_currencies
+from pricekit.table.price_columns import count_currencies, count_units
+from pricekit.table.price_words import TOTAL
 from pricekit.table.read import Facts, iter_with_facts
 from pricekit.table.source import (
     DEFAULT_READ_OPTIONS,
@@ -32,9 +33,10 @@ from pricekit.table.table import (
     NOT_FINITE,
     NOT_POSITIVE,
     OTHER_CURRENCY,
+    OTHER_UNIT,
     PART_ROWS,
     RAGGED,
-    TOTAL,
+    TOTAL_ROW,
     Columns,
     Notices,
     Table,
@@ -45,7 +47,7 @@ from pricekit.table.table import (
 MIN_ROWS = 10
 """Minimum number of usable rows for training."""
 OUTLIER_QUANTILE, OUTLIER_FACTOR, OUTLIER_FACTOR_OF_MEDIAN = 0.999, 100, 10_000
-"""An outlier exceeds this quantile of the prices, or their median, by the respective factor."""
+"""An outlier exceeds this quantile of the prices, or their median, by the respective factor; or is so far below."""
 _CURRENCY_ROWS = 100
 """Number of rows that show whether a column may contain currencies."""
 _MAX_CURRENCIES = 50
@@ -67,8 +69,8 @@ def read_usable(
     Arguments are those of `read_table`; the texts of a large table are stored in a file in `folder`, unless it is None.
 
     Raises:
-        DataError: the table cannot be read, its prices are in several currencies and `read_options` names none, or no
-            row of it can be used.
+        DataError: the table cannot be read, its prices are in several currencies or for several units and
+            `read_options` names none, or no row of it can be used.
     """
     opened = open_table(source, read_options, notices)
     if not is_large(opened):
@@ -81,7 +83,7 @@ def read_usable(
         read_options=read_options,
         notices=notices,
     )
-    _check_currency(facts, read_options)
+    _check_kinds(facts, read_options)
     if folder is None:
         usable, rejected = split_usable(concat_tables(list(tables)))
     else:
@@ -127,30 +129,52 @@ def _names_currencies(column: pd.Series) -> bool:
 
 
 def describe_outliers(price: np.ndarray) -> str:
-    """Return a sentence about prices, float (N,), that are extremely high compared to the others, or ""."""
-    bound = min(
-        OUTLIER_FACTOR * float(np.quantile(price, OUTLIER_QUANTILE)),
-        OUTLIER_FACTOR_OF_MEDIAN * float(np.median(price)),
+    """Return sentences about prices, float (N,), that are extremely high or low compared to the others, or ""."""
+    median = float(np.median(price))
+    high = min(
+        OUTLIER_FACTOR * float(np.quantile(price, OUTLIER_QUANTILE)), OUTLIER_FACTOR_OF_MEDIAN * median
     )
-    far = np.sort(price[price > bound])[::-1]
-    if not len(far):
+    low = max(
+        float(np.quantile(price, 1 - OUTLIER_QUANTILE)) / OUTLIER_FACTOR, median / OUTLIER_FACTOR_OF_MEDIAN
+    )
+    ordered = np.sort(price)
+    kinds = (
+        ("high", "highest", ordered[ordered > high][::-1]),
+        ("low", "lowest", ordered[ordered < low]),
+    )
+    sentences = [
+        f"extremely {kind} prices: {len(far):,}, the {superlative} {', '.join(f'{value:,.12g}' for value in far[:3])}"
+        for kind, superlative, far in kinds
+        if len(far)
+    ]
+    if not sentences:
         return ""
-    shown = ", ".join(f"{value:,.12g}" for value in far[:3])
-    return (
-        f"extremely high prices: {len(far):,}, the highest {shown}; the median price is {np.median(price):,.12g}. "
-        "They are kept; if they are errors, fix the table."
-    )
+    said = "; ".join(sentences)
+    return f"{said}; the median price is {median:,.12g}. They are kept; if they are errors, fix the table."
 
 
-def _check_currency(facts: Facts, read_options: ReadOptions) -> None:
+def _check_kinds(facts: Facts, read_options: ReadOptions) -> None:
+    """Raise DataError if many prices are in other currencies or for other units, and the user chose none."""
     prices, column = facts.prices, facts.columns.price
-    if prices is not None and prices.mixed and read_options.currency is None:
+    if prices is None:
+        return
+    if prices.mixed and read_options.currency is None:
         raise DataError(
             f"{facts.file.name}: the column {column!r} has prices in several currencies ({count_currencies(prices)}). "
             f"A model learns one: set currency to '{prices.currency}' to use only its rows, or convert the prices.",
             parameters=("currency",),
             column=column,
             currencies=prices.currencies,
+        )
+    if prices.mixed_units and read_options.price_unit is None:
+        unit = prices.unit or TOTAL
+        raise DataError(
+            f"{facts.file.name}: the column {column!r} has prices for several units ({unit}: {prices.units[unit]:,}; "
+            f"{count_units(prices)}). A model learns one: set price_unit to '{unit}' or another to use only its rows, "
+            "or convert the prices.",
+            parameters=("price_unit",),
+            column=column,
+            units=prices.units,
         )
 
 
@@ -232,9 +256,10 @@ def row_reasons(table: Table) -> np.ndarray:
                 NOT_A_NUMBER: flaws == NOT_A_NUMBER,
                 NOT_FINITE: (flaws == NOT_FINITE) | np.isinf(price),
                 OTHER_CURRENCY: flaws == OTHER_CURRENCY,
+                OTHER_UNIT: flaws == OTHER_UNIT,
                 NO_PRICE: np.isnan(table.price),
                 NOT_POSITIVE: price <= 0,
-                TOTAL: total_rows(table.frame, table.price),
+                TOTAL_ROW: total_rows(table.frame, table.price),
             }
     for reason, mask in masks.items():
         reasons[mask & (reasons == "")] = reason

@@ -1,0 +1,331 @@
+"""Words of written prices in many languages: words of size such as "million", and units such as "per month"."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pricekit.table.currency import currency_signs, without_signs
+
+_SIZES = """
+1e-2  en: ¢ ￠ cent cents ct pence paise  ru: коп
+1e-1  zh: 角
+1e2   en: hundred
+1e3   en: thousand*  de: tsd tausend  fr: mille  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
+1e3   pl: tys tysi*  cs: tis tisíc*  hu: ezer  ro: mii  ru: тыс тысяч*  uk: тис тисяч*  bg: хил хиляди
+1e3   el: χιλ χιλιάδες  vi: nghìn ngàn  id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार
+1e3   bn: হাজার  ur: ہزار  th: พัน
+1e4   th: หมื่น
+1e5   en: lakh lakhs lac lacs  hi: लाख  bn: লাখ লক্ষ  ur: لاکھ  th: แสน
+1e6   en: million* mln mio  es: millón millon* mdp mdd  pt: milhão milhões milhao milhoes  it: milion*
+1e6   nl: miljoen  sv: miljon*  fi: milj miljoon*  hu: millió  ro: milioane  tr: milyon*
+1e6   ru: млн миллион*  uk: мільйон*  bg: милион*  el: εκ εκατ εκατομμύρι*  vi: triệu  id: juta jt
+1e6   ar: مليون ملايين  fa: میلیون  he: מיליון  th: ล้าน
+1e7   en: crore crores cr  hi: करोड़  bn: কোটি  ur: کروڑ
+1e9   en: billion billions bn arab  de: milliard* mrd  it: miliard* mlrd  fr: md mds  nl: miljard*  da: mia
+1e9   pl: mld  pt: bilhão bilhões bilhao bilhoes  id: miliar  tr: milyar*  ru: млрд миллиард*  uk: мільярд*
+1e9   hu: milliárd  el: δισ δισεκατομμύρι*  vi: tỷ tỉ  ar: مليار مليارات  fa: میلیارد  he: מיליארד  hi: अरब  ur: ارب
+1e11  en: kharab
+1e12  en: trillion* trn  de: billionen  es: billón billones  pt: trilhão trilhões trilhao trilhoes
+1e12  nl: biljoen  tr: trilyon*  ru: трлн триллион*  id: triliun  ar: تريليون  fa: تریلیون
+"""
+"""In each line a factor and its words in lower case, by language; * stands for any ending."""
+
+_UNITS = """
+piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
+piece   stueck stk st apartment flat house car plot lot шт штуку штука ед szt sztuka sztukę ks kus kpl db
+piece   buc бр adet pièce pz pezzo pza pieza ud uds unidad unidade un und stuk stuks 個 个 件 台 套 枚 本 袋 瓶 盒
+piece   τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
+m2      m2 m² m^2 ㎡ qm sqm sq.m sq.meter sq.metre square.meter square.metre mq mp кв.м м2 м² 平米 平方米 平方公尺
+m2      ตร.ม mkv kvm متر
+sqft    sqft sq.ft sq.feet ft2 ft² sf square.foot square.feet
+sqyd    sqyd sq.yd sq.yard sq.yards gaj
+acre    acre acres
+ha      ha hectare hektar га
+坪       坪 tsubo 평
+month   month months mo mth mon monat mois mes mese mês maand miesiąc mies měsíc měs mesiac hónap hó lună
+month   мес месяц міс місяць månad mån md mdr måned kk kuukausi ay tháng bulan bln 月 個月 个月 월 เดือน شهر
+month   μήνα ماه חודש माह महीना মাস
+week    week weeks wk woche semaine semana settimana tydzień týden неделю неделя нед тиждень vecka uke
+week    uge viikko hafta tuần minggu 周 週 주 สัปดาห์ أسبوع هفته שבוע
+day     day days tag jour día dia giorno dag dzień den день сутки сут добу päivä gün ngày hari 日 天 일 วัน
+day     يوم روز יום दिन
+night   night nacht nuit noche noite notte noc ночь ніч natt nat gece đêm malam 泊 晚 박 คืน ليلة شب לילה
+hour    hour hours hr hrs h std stunde heure hora ora uur godz godzina hodina óra час ч година timme tim
+hour    time tunti t saat giờ jam 小时 小時 時間 시간 ชั่วโมง ساعة ساعت שעה घंटा
+year    year years yr yrs y annum jahr an année año ano anno jaar rok év год рік år vuosi yıl năm tahun 年
+year    년 ปี سنة سال שנה वर्ष
+kg      kg kilo kilogram kilogramm кг 公斤 千克 キロ กิโลกรัม กก كجم کیلو ק"ג
+g       g gr gram gramm г 克 グラム กรัม
+t       tonne tonnes ton tons тонна тонну тн 吨
+lb      lb lbs pound
+oz      oz ounce
+l       l lt ltr liter litre litro litr л литр リットル 升 ลิตร لتر
+ml      ml мл 毫升
+gal     gal gallon
+m       m meter metre metro mb м 米
+ft      ft foot
+km      km км 公里
+mile    mi mile
+kwh     kwh квтч
+person  person pers pax guest guests personne persona pessoa чел человека osoba osobę osoby kişi người
+person  orang 人 명 คน شخص נפש
+"""
+"""In each line a unit of prices and its spellings; a point stands for an optional point or space."""
+
+_ADVERBS = """
+month   pcm pm pppm p.c.m monthly monatlich mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
+month   ежемесячно aylık شهريا ماهانه לחודש
+week    pw pppw p.w weekly wöchentlich לשבוע
+day     daily täglich ליום
+night   nightly ללילה
+hour    hourly לשעה
+year    p.a yearly annually jährlich annuel לשנה
+person  pp ppn
+sqft    psf
+m2      psm למ"ר
+kg      לק"ג
+"""
+"""Words that follow a price without a word such as "per"."""
+
+TOTAL = "total"
+"""The name of prices that are not per a unit."""
+
+_HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "万": 1e4, "萬": 1e4, "만": 1e4}
+_HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8, "兆": 1e12, "조": 1e12}
+
+_WITHOUT_SPACES = re.compile("[\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
+"""Words that end in such a character may touch the next word."""
+
+
+def _words(table: str) -> Iterator[tuple[str, str]]:
+    """Yield the first field of each line of a table with each of its words."""
+    for line in table.strip().splitlines():
+        first, *words = line.split()
+        yield from ((first, word) for word in words)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """Return a pattern of words, longest first; a point and a space in a word are optional, and a point may follow."""
+    patterns = []
+    for word in sorted(words, key=len, reverse=True):
+        letters = r"[. ]{0,2}".join(map(re.escape, re.split("[. ]", word)))
+        letters = letters.replace(r"\*", r"[^\W\d_]*")
+        patterns.append(
+            letters if _WITHOUT_SPACES.search(word) else rf"{letters}(?![^\W_\u3040-\u9fff\uac00-\ud7af])"
+        )
+    return "|".join(patterns)
+
+
+_FACTORS: list[tuple[str, float]] = []
+for _line in _SIZES.strip().splitlines():
+    _factor, *_languages = re.split(r"\s+[a-z]{2}: ", _line)
+    _FACTORS += [(word, float(_factor)) for word in " ".join(_languages).split()]
+_STEMS = sorted(((word[:-1], factor) for word, factor in _FACTORS if word.endswith("*")), reverse=True)
+_WHOLE = dict(_FACTORS)
+
+_SIZE = re.compile(rf"\s?(?P<word>{_any_of(_WHOLE)})(?:\.(?![^\W_]))?", re.IGNORECASE)
+_HAN_SIZE = re.compile(rf"\s?([{''.join(_HAN)}]+)")
+_ABBREVIATIONS = tuple(
+    (re.compile(pattern), factor)
+    for pattern, factor in (
+        # "mil" is a million in Czech, Slovak and Romanian; a thousand in Spanish and Portuguese, without a point.
+        (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
+        (r"\s?[mM][iI][lL](?![^\W_])", 1e3),
+        (
+            r"[kK](?![^\W_]|\.\w)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            1e3,
+        ),
+        (r"\s?т\.?(?=\s?р)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
+        (
+            r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)|\s?M(?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            1e6,
+        ),
+        (r"\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W_])", 1e6),
+        (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
+    )
+)
+"""Short forms, which mean a factor only next to some signs or without a space."""
+
+_STRANGE_SIZE = re.compile(r"\s?(?:[^\W\d_]*il[ijlh]{1,2}(?:on|oe?n|ard|ão|ón|õe)|ton\b|ล\.)", re.IGNORECASE)
+
+# With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
+_LETTER = re.compile(
+    r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLT])|(?P<small>[mb]|mm(?=\W*$)))"
+    r"(?![^\W_]|\.\w|(?<=T)\s?(?:€|EUR)|\s?[/-]\s?(?:[SML]|X+[SL])\b|-[^\W\d_])"
+)
+_LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9, "tn": 1e12, "t": 1e12}
+_INDIA = {"k": 1e3, "l": 1e5}
+_LETTERS_OF = dict.fromkeys(("INR", "Rs", "PKR", "BDT", "NPR", "LKR"), _INDIA)
+_LETTERS_OF |= {"IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6, "bi": 1e9}}
+
+UNITS: dict[str, str] = {}
+for _name, _word in _words(_UNITS):
+    UNITS.setdefault(_word.replace(".", ""), _name)
+_ADVERB_UNITS = {word.replace(".", ""): unit for unit, word in _words(_ADVERBS)}
+
+_COUNT = r"(?:(?P<{}>1000?|100?|1)\s?)?"
+_ANY_UNIT = _any_of(word for _, word in _words(_UNITS))
+_LONG_UNIT = _any_of(word for _, word in _words(_UNITS) if len(word) > 1)
+_PER = re.compile(
+    rf"(?:/|\b(?:per|pro|par|je|pr\.?)(?!\w)|ต่อ|प्रति)\s?{_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?"
+    rf"|\b(?:(?:a|an|al|ao|o|le|la|por|die|der|das|im|am|i|om|в|за|na|za|mỗi)\s|(?:de\s)?l'){_COUNT.format('several')}(?P<weak>{_LONG_UNIT})\.?"
+    rf"|每\s?(?P<each>{_ANY_UNIT})"
+    r"|(?:/|\bper)\s?(?P<strange>[^\W\d_]{1,20})\.?"
+    rf"|(?<![^\W\d_])(?P<adverb>{_any_of(word for _, word in _words(_ADVERBS))})\.?",
+    re.IGNORECASE,
+)
+_AHEAD = """
+month 月額 月給 月租 月 월세 월급 월
+year  年収 年俸 年額 연봉
+day   日給 일당
+hour  時給 시급
+"""
+"""Words before a price."""
+
+_AHEAD_UNITS = {word: unit for unit, word in _words(_AHEAD)}
+_BEFORE_PRICE = re.compile(rf"(?<![^\W_])(?P<word>{_any_of(_AHEAD_UNITS)})(?=\s?[0-9¥￥₩])")
+_EQUALS = re.compile(
+    rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?\s?(?:=|あたり|につき)\s?", re.IGNORECASE
+)
+_DIGIT = re.compile("[0-9]")
+_CLOTHES_SIZE = re.compile("[SML]|X+[SL]")
+
+
+def size_of(after: str) -> tuple[float, int]:
+    """Return the factor of the words of size at the start of a text, and their number of characters.
+
+    Example:
+        >>> size_of(" Mio. €"), size_of(" lakh crore"), size_of("万円"), size_of(" pieces")
+        ((1000000.0, 5), (1000000000000.0, 11), (10000.0, 1), (1.0, 0))
+    """
+    factor, end = _size_at(after, 0)
+    while factor >= 1e3:  # such as "lakh crore" and "mil milhões"
+        further, stop = _size_at(after, end)
+        if further < factor or stop == end:
+            break
+        factor, end = factor * further, stop
+    return factor, end
+
+
+def _size_at(text: str, start: int) -> tuple[float, int]:
+    if han := _HAN_SIZE.match(text, start):
+        return math.prod(_HAN[sign] for sign in han[1]), han.end()
+    if word := _SIZE.match(text, start):
+        return _factor_of(word["word"].lower()), word.end()
+    for pattern, factor in _ABBREVIATIONS:
+        if short := pattern.match(text, start):
+            return factor, short.end()
+    return 1.0, start
+
+
+def _factor_of(word: str) -> float:
+    stems = (factor for stem, factor in _STEMS if word.startswith(stem))
+    return _WHOLE.get(word) or next(stems)
+
+
+def is_han_size(after: str) -> bool:
+    """Return whether a text starts with a word of size after which "." is the decimal mark: 1万2800円."""
+    return _HAN_SIZE.match(after) is not None
+
+
+def is_strange_size(after: str) -> bool:
+    """Return whether a text starts with a word like "gazillion", which no language of the table has."""
+    return _STRANGE_SIZE.match(after) is not None
+
+
+def letter_size(after: str, currency: str | None) -> tuple[float, int]:
+    """Return the same as `size_of` for a letter, which counts only with a currency: $1.2 M, £1.63m, ₹22.9 L."""
+    letter = _LETTER.match(after) if currency else None
+    if letter is None or (letter["letter"] == "T" and letter["apart"] and currency != "IDR"):
+        return 1.0, 0
+    factor = _LETTERS_OF.get(currency or "", _LETTERS).get((letter["letter"] or letter["small"]).lower())
+    return (factor, letter.end()) if factor else (1.0, 0)
+
+
+def unit_named(name: str) -> str:
+    """Return the name of a unit that a user spells; an unknown one as it is.
+
+    Example:
+        >>> unit_named("sq.ft"), unit_named("Monat"), unit_named("100 g"), unit_named("desk"), unit_named("total")
+        ('sqft', 'month', '100 g', 'desk', 'total')
+    """
+    count, word = re.fullmatch(r"\s*(\d*)\s*(.*?)\s*", name.lower(), re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{count} {_plain_unit(word)}".strip()
+
+
+def _plain_unit(word: str) -> str:
+    bare = re.sub("[. ]", "", word.lower())
+    return UNITS.get(bare) or _ADVERB_UNITS.get(bare) or word.lower()
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units in a text; None stands for a piece, whose price is a total.
+
+    Attributes:
+        behind: the units that follow a price, by their start: "$5 per kg".
+        before: those before one, by their end: "1 kg = $5".
+    """
+
+    behind: Mapping[int, str | None]
+    before: Mapping[int, str | None]
+
+    def of(self, text: str, start: int, end: int, limit: int) -> str | None:
+        """Return the unit of a price in a text without units.
+
+        Args:
+            text: as `without_units` returns it.
+            start: where the price starts.
+            end: where it ends.
+            limit: where the next one starts.
+        """
+        named: list[str] = []
+        for place, unit in self.behind.items():
+            between = text[end:place].lstrip(" (") if end <= place < limit else "("
+            if "(" not in between and not (named and between.strip()):
+                named += [unit] if unit else []
+                end = place
+        if named:
+            return "/".join(named)
+        return next((unit for place, unit in self.before.items() if _is_next(text, place, start)), None)
+
+
+def _is_next(text: str, end: int, start: int) -> bool:
+    return end <= start and not without_signs(text[end:start]).strip(" .")
+
+
+def without_units(text: str) -> tuple[str, Units]:
+    """Return a text of the same length with blanks in place of units such as "per month", and the units."""
+    behind: dict[int, str | None] = {}
+    before: dict[int, str | None] = {}
+    spans = []
+    first = _DIGIT.search(text)
+    for match in _PER.finditer(text, first.end()) if first else ():
+        word = next(filter(None, match.group("unit", "weak", "each", "strange", "adverb")))
+        if _is_unit(text[: match.start()], word) and not (match["strange"] and word in currency_signs()):
+            behind[match.start()] = _counted(match["count"] or match["several"], word)
+            spans.append(match.span())
+    for match in _EQUALS.finditer(text):
+        before[match.end()] = _counted(match["count"], match["unit"])
+        spans.append(match.span())
+    for match in _BEFORE_PRICE.finditer(text):
+        before[match.end()] = _AHEAD_UNITS[match["word"]]
+        spans.append(match.span())
+    for start, end in spans:
+        text = text[:start] + " " * (end - start) + text[end:]
+    return text, Units(behind, before)
+
+
+def _is_unit(before: str, word: str) -> bool:
+    """Return whether a word behind "/" is a unit, and not a size of clothes (M / L)."""
+    return not (_CLOTHES_SIZE.fullmatch(word) and before.rstrip()[-1:].isalpha())
+
+
+def _counted(count: str | None, word: str) -> str | None:
+    unit = _plain_unit(word)
+    if unit == "piece":
+        return None
+    return unit if count in (None, "1") else f"{count} {unit}"
