@@ -128,6 +128,7 @@ def test_a_file_without_a_header_is_trained_on_and_priced(tmp_path, logged):
     assert model.evaluate(tmp_path / "shop.csv").rows == 120
     model.predict_file(tmp_path / "shop.csv", tmp_path / "prices.csv")
     assert len(pd.read_csv(tmp_path / "prices.csv")) == 120
+    assert model.drift(tmp_path / "shop.csv").measures["missing_columns"].value == 0
 
 
 def test_a_table_without_prices_or_text_says_what_is_missing(raises):

@@ -94,7 +94,7 @@ def read_rows(
         DataError: the table cannot be read, has no rows, or lacks a required column.
     """
     files = table_files(source) if isinstance(source, Path | Address) else [source]
-    names = column_names(files[0], read_options)
+    names = column_names(files[0], read_options, columns)
     known = {*names, *required}
     present = tuple(name for name in columns.text if name in known)
     missing = [name for name in columns.text if name not in known]

@@ -182,10 +182,19 @@ def read_frame(frame: TableSource, columns: Columns) -> Table:
 
 
 def column_names(
-    source: TableSource | OpenedTable, read_options: ReadOptions = DEFAULT_READ_OPTIONS
+    source: TableSource | OpenedTable,
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS,
+    expected: Columns | None = None,
 ) -> list[str]:
-    """Return the names of a table's columns, from its beginning; raises DataError."""
-    return _names(open_table(source, read_options, logger.debug))
+    """Return the names of a table's columns, from its beginning; raises DataError.
+
+    Args:
+        source: a file or a frame.
+        read_options: how to read it.
+        expected: columns that may have the names which `guess_columns` gives to those of a file without a header.
+    """
+    file = open_table(source, read_options, logger.debug)
+    return _names(file if expected is None else with_generated_names(file, expected))
 
 
 def columns_found(
