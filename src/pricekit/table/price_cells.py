@@ -169,10 +169,14 @@ class Cell:
 
     def value(self, decimal: str) -> float:
         """Return the price; `decimal` is the decimal mark unless the number itself shows its mark."""
+        return self.factor * self.number(decimal)
+
+    def number(self, decimal: str) -> float:
+        """Return the number without its factor."""
         mark = self.decimal_mark or decimal
         group = "," if mark == "." else "."
         whole, _, rest = self.digits.partition(mark)
-        return self.factor * float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
+        return float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
 
 
 @lru_cache(maxsize=1 << 16)

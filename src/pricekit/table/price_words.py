@@ -40,6 +40,7 @@ piece   buc бр adet pièce pz pezzo pza pieza ud uds unidad unidade un und stu
 piece   τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
 m2      m2 m² m^2 ㎡ qm sqm sq.m sq.meter sq.metre square.meter square.metre mq mp кв.м м2 м² 平米 平方米 平方公尺
 m2      ตร.ม mkv kvm متر
+m3      m3 m³ cbm м3 м³ 立方米
 sqft    sqft sq.ft sq.feet ft2 ft² sf square.foot square.feet
 sqyd    sqyd sq.yd sq.yard sq.yards gaj
 acre    acre acres
