@@ -298,8 +298,9 @@ def price_format(
     unit = read_options.price_unit or (trained and (trained.unit or TOTAL)) or usual_unit
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
-    # Prices in the column's currency come first, and one of each kind before several of the same kind.
-    examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
+    # Prices in the column's currency and unit come first, and one of each kind before several of the same kind.
+    named = None if unit == TOTAL else unit
+    examples = sorted(kept, key=lambda text: (not _agrees(text, currency, named), kept[text] == text))
     contradicting = 0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency)
     form = PriceFormat(
         decimal=decimal,
@@ -312,7 +313,7 @@ def price_format(
         contradicting=contradicting,
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
-        unit=None if unit == TOTAL else unit,
+        unit=named,
         units=dict(seen.units.most_common()) if shows_units else {},
         per_unit={name: tuple(seen.telling.get(name, ())) for name in seen.units if name != unit}
         if shows_units
@@ -361,10 +362,10 @@ def _check_style(
             )
 
 
-def shows_other_currency(text: str, currency: str | None) -> bool:
-    """Return whether a cell shows a currency other than the column's."""
+def _agrees(text: str, currency: str | None, unit: str | None) -> bool:
+    """Return whether a cell shows no currency and no unit other than the column's."""
     cell = read_cell(text, currency)
-    return isinstance(cell, Cell) and not may_mean(cell.currency, currency)
+    return isinstance(cell, Cell) and may_mean(cell.currency, currency) and cell.unit == unit
 
 
 def _currency(seen: _Evidence) -> str | None:
