@@ -233,7 +233,7 @@ def read_flags(flags: dict[str, Any]) -> list[str]:
     for name in READ_OPTIONS:
         if value := flags.get(name):
             joined = value if isinstance(value, str) else ",".join(value)
-            words += [f"--{name}", "tab" if joined == "\t" else joined]
+            words += [f"--{name.replace('_', '-')}", "tab" if joined == "\t" else joined]
     return words
 
 

@@ -11,6 +11,7 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     workbook.py       the table in a sheet of a workbook
     encoding.py       encodings of text files
     columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
+    price_words.py    words of written prices: sizes such as "million", units such as "per month"
     price_cells.py    one written price to a number
     price_columns.py  the format of a column of prices; its cells to numbers
     currency.py       currencies and their signs

@@ -13,7 +13,7 @@ _LOCALES = "en en_US vi pl ru cs ja tr uk hu bg id ms th fa ar he kk ka hy az bn
 
 _WRITTEN = """
 USD US$ U$S USD$ ＄ $ dollar dollars
-CAD C$ CA$ CAD$
+CAD C$ CA$ CAD$ CDN CDN$
 AUD A$ AU$ AUD$
 NZD NZ$
 SGD S$ SG$

@@ -82,9 +82,10 @@ _BETWEEN = re.compile(
     r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
     re.IGNORECASE,
 )
+_ARROW = re.compile(r"\s*(?:→|=>|->)\s*")
 _OVER = re.compile(r"\d\s?/\s?$")
-_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolI](?![^\W_])")
-"""Between a sign and digits, and behind digits: letters that are digits on paper."""
+_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolIs](?![^\W_])")
+"""Between a sign and digits, and behind digits: letters that are digits on paper; and mid $400s."""
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -97,8 +98,8 @@ _LETTER_BEFORE = re.compile(r"[A-Za-z]$")
 _FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE)
 _NO_DIGIT = re.compile("[^0-9.,]")
 _BEFORE = re.compile(
-    r"from|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
-    r"|от|цена|около|从|约|約|価格|定価|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
+    r"from|från|fra|vanaf|dès|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
+    r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
     re.IGNORECASE,
 )
 _MISSING = re.compile(r"#?n/a|na|n\.a\.|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3}", re.IGNORECASE)
@@ -127,7 +128,10 @@ _MIL_IS_A_THOUSAND = (
     "AOA",
     "MZN",
 )
-_MEASURE = re.compile(r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2)", re.IGNORECASE)
+_MEASURE = re.compile(
+    r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2|(?:star|review|rating|vote|bid)s?|sold)",
+    re.IGNORECASE,
+)
 _CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
 """What may follow the number of a code, such as 7er, but of no price."""
 _FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
@@ -169,10 +173,14 @@ class Cell:
 
     def value(self, decimal: str) -> float:
         """Return the price; `decimal` is the decimal mark unless the number itself shows its mark."""
+        return self.factor * self.number(decimal)
+
+    def number(self, decimal: str) -> float:
+        """Return the number without its factor."""
         mark = self.decimal_mark or decimal
         group = "," if mark == "." else "."
         whole, _, rest = self.digits.partition(mark)
-        return self.factor * float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
+        return float(f"{whole.replace(group, '') or '0'}.{rest or '0'}")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -212,7 +220,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
         return NOT_A_NUMBER  # 1/2 million
-    quantity = not price.currency and _MEASURE.fullmatch(after.rstrip()) is not None
+    quantity = not price.currency and price.factor == 1.0 and _MEASURE.fullmatch(after.rstrip()) is not None
     there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
     return replace(
@@ -271,6 +279,7 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
     de, por = _FROM_TO
     between = without_signs(text[prices[0].start + prices[0].length : prices[1].start])
     is_old = _INSTEAD_OF.search(before) or (de.search(before) and por.fullmatch(between))
+    is_old = is_old or _ARROW.fullmatch(between)
     return prices[1] if is_old else None
 
 
@@ -309,7 +318,7 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
     gaps = [text[end:start] for end, start in zip(ends, starts, strict=True)]
     amounts: list[Cell | None] = []
     between: list[str] = []
-    size = ""  # the words of size of the number before
+    size, part = "", 1.0  # the words of size of the number before, and their factor
     for i, place in enumerate(places):
         gap = gaps[i][len(size) :]
         one = i and (_RANGE.fullmatch(gap) or (size and _AND.fullmatch(gap)))
@@ -319,9 +328,10 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         if amount is not None:
             amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
         before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
-        if before and amount and (joined := _joined(before, amount, big, gap)):
-            amounts[-1] = joined[0]
+        if before and amount and (joined := _joined(before, amount, big, gap, part)):
+            amounts[-1], part = joined[0], abs(amount.factor)
             continue
+        part = abs(amount.factor) if amount else 1.0
         if before and amount and _is_range(before, amount, gaps[i - 1], without_signs(gap)):
             amounts[-1], amount = _completed(before, amount)
         amounts.append(amount)
@@ -329,7 +339,7 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
     return amounts, between[1:]
 
 
-def _joined(first: Cell, second: Cell, big: str, between: str) -> tuple[Cell | None] | None:
+def _joined(first: Cell, second: Cell, big: str, between: str, part: float) -> tuple[Cell | None] | None:
     """Return the sum of two parts of an amount, (None,) if its marks are ambiguous; None if they are not parts of one.
 
     Args:
@@ -337,21 +347,22 @@ def _joined(first: Cell, second: Cell, big: str, between: str) -> tuple[Cell | N
         second: such as 500 thousand.
         big: the words of size of the first part.
         between: the text between the parts, such as " and ".
+        part: the factor of `big`, which is the last part of the first one: 1 crore 20 lakh.
     """
     word = _AND.fullmatch(without_signs(between))
     linked = _AND.fullmatch(between) or (word and word[0].strip())
-    if not linked or not word or not abs(first.factor) > abs(second.factor):
+    if not linked or not word or not part > abs(second.factor):
         return None
     han = is_han_size(big)
     if second.factor == 1.0 and not han:
         if _AFTER_BIG.fullmatch(big + between) and second.digits.isdigit() and second.length <= _PARTS:
-            tenths = replace(second, digits=f".{second.digits}", decimal_mark=".", factor=first.factor)
+            tenths = replace(second, digits=f".{second.digits}", decimal_mark=".", factor=part)
             return (_sum(first, tenths),)
         if not second.ambiguous_mark and len(second.digits.partition(".")[0]) <= _PARTS:
             return None  # ₹1.5 Cr 3 rooms
     if second.factor < 1.0 and not (word[0].strip() and first.factor == 1.0 and not first.decimal_mark):
         return None  # only $5 and 99 cents
-    if han and second.factor == 1.0 and abs(first.factor) >= _LARGE_HAN:
+    if han and second.factor == 1.0 and part >= _LARGE_HAN:
         return (None,)  # 2억5000 means 5000만, if it is not an exact number
     # After 万, "." is the decimal mark: 1万2800円.
     unclear = not han and (first.ambiguous_mark or second.ambiguous_mark)
@@ -470,6 +481,8 @@ def _in_groups(digits: str, mark: str) -> bool:
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
 
+_PER_ANNUM = re.compile(r"\bLPA\b")
+
 _SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
 
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
@@ -503,6 +516,7 @@ def normalize(text: str) -> str:
         >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
         ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
+    text = _PER_ANNUM.sub("L p.a", text)
     text = _BETWEEN.sub(r"\1 - ", _APOSTROPHE_AS_MARK.sub(",", text))
     if not has_words_before(text):
         text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))

@@ -6,6 +6,7 @@ Arrow converts plain numbers. Other cells that differ only in their digits are a
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -217,7 +218,7 @@ class _Evidence:
         self.bare_hundreds += _count(plain, _BARE_HUNDREDS)
         if three:
             self.examples.setdefault("plain", with_three[0].as_py())
-        others = cells.filter(pa.array(~number))
+        others = _unescaped(cells.filter(pa.array(~number)))
         shapes, shape = group_by_shape(others)
         for text, rows in zip(shapes, np.bincount(shape, minlength=len(shapes)).tolist(), strict=True):
             self._add_cell(text, rows)
@@ -297,8 +298,9 @@ def price_format(
     unit = read_options.price_unit or (trained and (trained.unit or TOTAL)) or usual_unit
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
-    # Prices in the column's currency come first, and one of each kind before several of the same kind.
-    examples = sorted(kept, key=lambda text: (shows_other_currency(text, currency), kept[text] == text))
+    # Prices in the column's currency and unit come first, and one of each kind before several of the same kind.
+    named = None if unit == TOTAL else unit
+    examples = sorted(kept, key=lambda text: (not _agrees(text, currency, named), kept[text] == text))
     contradicting = 0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency)
     form = PriceFormat(
         decimal=decimal,
@@ -311,7 +313,7 @@ def price_format(
         contradicting=contradicting,
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
-        unit=None if unit == TOTAL else unit,
+        unit=named,
         units=dict(seen.units.most_common()) if shows_units else {},
         per_unit={name: tuple(seen.telling.get(name, ())) for name in seen.units if name != unit}
         if shows_units
@@ -360,10 +362,10 @@ def _check_style(
             )
 
 
-def shows_other_currency(text: str, currency: str | None) -> bool:
-    """Return whether a cell shows a currency other than the column's."""
+def _agrees(text: str, currency: str | None, unit: str | None) -> bool:
+    """Return whether a cell shows no currency and no unit other than the column's."""
     cell = read_cell(text, currency)
-    return isinstance(cell, Cell) and not may_mean(cell.currency, currency)
+    return isinstance(cell, Cell) and may_mean(cell.currency, currency) and cell.unit == unit
 
 
 def _currency(seen: _Evidence) -> str | None:
@@ -412,19 +414,29 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     """Group cells that differ only in their digits; returns one cell of each group, and the group of each cell.
 
     `read_cell` returns the same for all cells of a group, except for the digits. A single 0 before a mark forms a
-    separate group, because it shows that the mark is a decimal mark; and so does each count of a unit, as in "/100 g".
+    separate group, because it shows that the mark is a decimal mark; and so do counts and
+    powers of units, as in "/100 g" and "/m2".
 
     Returns:
         The first cell of each group, and the group of each cell, int64 (N,).
     """
     shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
-    if _matches(coded.dictionary, _UNIT_COUNT_SHAPE).any():
+    if _matches(coded.dictionary, _UNIT_SHAPE).any():
         shape = pc.replace_substring_regex(shape, _UNIT_COUNT, "\\1\ue001\\2\\3")
+        for power in "23":
+            shape = pc.replace_substring_regex(shape, _LENGTH + power, f"\\1\ue001{'²' * int(power)}")
         coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
     code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     first = np.unique(code, return_index=True)[1]
     return cells.take(pa.array(first)).to_pylist(), code
+
+
+def _unescaped(cells: pa.Array) -> pa.Array:
+    """Return cells without the digits of HTML's characters, such as &#8377;."""
+    if _mask(pc.match_substring(cells, "&#")).any():
+        return pa.array(map(html.unescape, cells.to_pylist()), cells.type)
+    return cells
 
 
 def _plain_numbers(cells: pa.Array) -> np.ndarray:
@@ -443,7 +455,8 @@ def _mask(booleans: pa.Array) -> np.ndarray:
 
 
 _UNIT_COUNT = r"([/=(\pL]\s?|^)(1|10|100|1000)(\s?\pL)"
-_UNIT_COUNT_SHAPE = r"([/=(\pL]\s?|^)5{1,4}\s?\pL"
+_LENGTH = r"([mMмМ]|[fF][tT])"
+_UNIT_SHAPE = r"([/=(\pL]\s?|^)5{1,4}\s?\pL|[mMмМtT]5"
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 
 
@@ -463,7 +476,7 @@ def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
     if form.unit and form.units:  # a plain number is a total
         values[number], flaws[number] = np.nan, OTHER_UNIT
     other = ~number & _mask(pc.not_equal(cells, ""))
-    values[other], flaws[other] = _read_others(cells.filter(pa.array(other)), form)
+    values[other], flaws[other] = _read_others(_unescaped(cells.filter(pa.array(other))), form)
     flaws[_matches(cells, _NOT_FINITE)] = NOT_FINITE
     return values, flaws
 
@@ -510,7 +523,7 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
         return np.nan, NOT_A_NUMBER
     if form.strict and cell.decimal_mark not in (None, form.decimal):
         return np.nan, NOT_A_NUMBER
-    return cell.value(form.decimal_of(cell)) * form.factor_of(cell) / cell.factor, ""
+    return cell.number(form.decimal_of(cell)) * form.factor_of(cell), ""
 
 
 def _finite(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ _SIZES = """
 1e-2  en: ¢ ￠ cent cents ct pence paise  ru: коп
 1e-1  zh: 角
 1e2   en: hundred
-1e3   en: thousand*  de: tsd tausend  fr: mille  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
+1e3   en: thousand*  de: tsd tausend  fr: mille millier*  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
 1e3   pl: tys tysi*  cs: tis tisíc*  hu: ezer  ro: mii  ru: тыс тысяч*  uk: тис тисяч*  bg: хил хиляди
 1e3   el: χιλ χιλιάδες  vi: nghìn ngàn  id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार
 1e3   bn: হাজার  ur: ہزار  th: พัน
@@ -37,9 +37,10 @@ _UNITS = """
 piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
 piece   stueck stk st apartment flat house car plot lot шт штуку штука ед szt sztuka sztukę ks kus kpl db
 piece   buc бр adet pièce pz pezzo pza pieza ud uds unidad unidade un und stuk stuks 個 个 件 台 套 枚 本 袋 瓶 盒
-piece   τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
+piece   hộp gói chai lon thùng τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
 m2      m2 m² m^2 ㎡ qm sqm sq.m sq.meter sq.metre square.meter square.metre mq mp кв.м м2 м² 平米 平方米 平方公尺
 m2      ตร.ม mkv kvm متر
+m3      m3 m³ cbm м3 м³ 立方米
 sqft    sqft sq.ft sq.feet ft2 ft² sf square.foot square.feet
 sqyd    sqyd sq.yd sq.yard sq.yards gaj
 acre    acre acres
@@ -135,7 +136,7 @@ _ABBREVIATIONS = tuple(
         (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
         (r"\s?[mM][iI][lL](?![^\W_])", 1e3),
         (
-            r"[kK](?![^\W_]|\.\w)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            r"[kK](?![^\W_]|\.\w)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e3,
         ),
         (r"\s?т\.?(?=\s?р)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
@@ -149,7 +150,9 @@ _ABBREVIATIONS = tuple(
 )
 """Short forms, which mean a factor only next to some signs or without a space."""
 
-_STRANGE_SIZE = re.compile(r"\s?(?:[^\W\d_]*il[ijlh]{1,2}(?:on|oe?n|ard|ão|ón|õe)|ton\b|ล\.)", re.IGNORECASE)
+_STRANGE_SIZE = re.compile(
+    r"\s?(?:[^\W\d_]*il[ijlh]{1,2}(?:on|oe?n|ard|ão|ón|õe)|ton\b|(?:juta|ribu)an\b|ล\.)", re.IGNORECASE
+)
 
 # With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
 _LETTER = re.compile(
