@@ -470,6 +470,8 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
             values[rows] = _digits(alike, cell, form) * form.factor_of(cell)
         else:
             values[rows] = [_read(one, form)[0] for one in alike.to_pylist()]
+    flaws[~np.isfinite(values) & (flaws == "")] = NOT_FINITE
+    values[np.isinf(values)] = np.nan
     return values, flaws
 
 
