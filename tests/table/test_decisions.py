@@ -157,3 +157,34 @@ def test_an_arrow_table_of_any_type_is_read_in_one_way():
 
 def texts_of_arrow(table, rows):
     return read_table(table, Columns(("year",), None, None, formats=rows.formats)).text.tolist()
+
+
+def dated(frame, **options):
+    return pk.train(frame, epochs=1, features="fast15", max_length=16, refit=False, **options)
+
+
+def test_prices_of_other_tables_are_read_as_those_of_the_training(tmp_path, raises):
+    """1.525 is a thousand or more if the training table has points between its thousands."""
+    frame = pk.make_catalog(80, seed=1)
+    frame["price"] = [f"{1000 + 7 * n:,}".replace(",", ".") + ",50" for n in range(80)]
+    model = dated(frame, out=tmp_path / "run")
+    alone = pk.make_catalog(60, seed=2).assign(price=[f"1.{500 + n}" for n in range(60)])
+    scores = model.evaluate(alone, out=tmp_path / "scores.csv")
+    assert scores is not None
+    written = pd.read_csv(tmp_path / "scores.csv")
+    assert sorted(written["price"]) == [1500 + n for n in range(60)]
+    more = dated(alone, init=tmp_path / "run", out=tmp_path / "more")
+    stored = json.loads((tmp_path / "more" / "preprocess.json").read_text())["columns"]["formats"]
+    assert stored["price"]["decimal"] == ","
+    assert more.predict(alone.drop(columns="price"))[0] > 100
+    with raises(DataError, "decimal", expected=",", found="."):
+        model.evaluate(frame.assign(price=[f"{n}.50" for n in range(80)]))
+
+
+def test_the_format_of_dates_is_stored(tmp_path):
+    frame = pk.make_catalog(60, seed=1).assign(
+        listed=[f"{1 + n % 28:02d}.{1 + n % 12:02d}.24" for n in range(60)]
+    )
+    dated(frame, time="listed", out=tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "preprocess.json").read_text())["columns"]["formats"]
+    assert stored["time"]["pattern"] == "d.m.yy"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.table import Columns, ReadOptions, read_usable
-from pricekit.table.price_columns import PriceFormat, PriceStyle, describe_prices, parse_price, price_format
+from pricekit.table.price_columns import PriceFormat, describe_prices, parse_price, price_format
+from pricekit.table.table import Formats, PriceStyle
 from pricekit.table.usable import describe_outliers
 
 
@@ -203,7 +203,8 @@ def test_the_currency_of_the_column_takes_its_price_in_the_cell() -> None:
 def test_the_style_of_the_training_table_decides_what_is_ambiguous() -> None:
     trained = read("1.525 €", "12,50 €", "7,99 €")[2].style
     assert trained == PriceStyle(",", None, "EUR", None)
-    assert PriceStyle.from_json(json.loads(json.dumps(trained.to_json()))) == trained
+    stored = Formats(price=trained).model_dump_json()
+    assert Formats.model_validate_json(stored).price == trained
     values, flaws, form = read("1.525", "2.250", "900", trained=trained)
     assert (values, flaws, form.guessed, form.currency) == ([1525, 2250, 900], [""] * 3, False, "EUR")
     assert read("1.525", "2.250", "900", trained=PriceStyle("."))[0] == [1.525, 2.25, 900]

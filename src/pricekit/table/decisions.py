@@ -27,7 +27,7 @@ from pricekit.table.columns import (
     is_numeric,
     readable,
 )
-from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats
+from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats, PriceStyle
 from pricekit.text.labelled_lines import numpy_of
 from pricekit.text.normal import normal_texts
 from pricekit.text.numbers import read_number
@@ -72,13 +72,14 @@ class FormatEvidence:
                         evidence.add(flat(chunk.columns.column(name)))
             yield chunk.columns
 
-    def formats(self) -> Formats:
-        """Return the formats of the columns."""
+    def formats(self, price: PriceStyle | None) -> Formats:
+        """Return the formats of the columns; `price` is how prices are written."""
         marks = Counter[str]()
         for evidence in self._seen.values():
             if evidence.is_number:
                 marks += evidence.marks
-        return Formats(columns={name: evidence.format(marks) for name, evidence in self._seen.items()})
+        columns = {name: evidence.format(marks) for name, evidence in self._seen.items()}
+        return Formats(columns=columns, price=price)
 
 
 @dataclass

@@ -328,7 +328,8 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         if amount is not None:
             amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
         before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
-        if before and amount and (joined := _joined(before, amount, big, gap, part)):
+        by_program = place["exponent"] or (i and places[i - 1]["exponent"])
+        if before and amount and not by_program and (joined := _joined(before, amount, big, gap, part)):
             amounts[-1], part = joined[0], abs(amount.factor)
             continue
         part = abs(amount.factor) if amount else 1.0
@@ -351,7 +352,7 @@ def _joined(first: Cell, second: Cell, big: str, between: str, part: float) -> t
     """
     word = _AND.fullmatch(without_signs(between))
     linked = _AND.fullmatch(between) or (word and word[0].strip())
-    if not linked or not word or not part > abs(second.factor):
+    if not linked or not word or not part > abs(second.factor) or math.isinf(first.value(".")):
         return None
     han = is_han_size(big)
     if second.factor == 1.0 and not han:
@@ -428,7 +429,7 @@ def _amount(
     pence = not currency and len(digits) <= 3 and digits.isdigit() and bool(_PENCE.match(after))
     cell = Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
     if place["exponent"]:  # a program's number: its mark is a decimal mark
-        factor *= 10.0 ** int(place["exponent"])
+        factor *= float(f"1e{place['exponent']}")
         return replace(
             cell, decimal_mark=mark or either or None, ambiguous_mark="", factor=factor, length=0
         ), end

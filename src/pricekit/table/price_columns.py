@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_m
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.price_words import TOTAL
 from pricekit.table.source import ReadOptions
-from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY, OTHER_UNIT
+from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY, OTHER_UNIT, PriceStyle
 from pricekit.wording import shorten
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
@@ -47,37 +47,6 @@ _MAX_CONTRADICTING = 0.1
 """A table with a larger share of prices that contradict the style of the training table is not read."""
 _PROGRAM = 20
 """If so many times more plain numbers show a decimal point than other cells a comma, programs wrote the numbers."""
-
-
-@dataclass(frozen=True)
-class PriceStyle:
-    """What training stores of the format of its prices; other tables are read in this way.
-
-    Attributes:
-        decimal: the decimal mark, "." or ","; None if no cell has one.
-        multiplied_decimal: the decimal mark of numbers with a word such as million; None if no cell has one.
-        currency: the currency of the prices; None if no cell shows one.
-        unit: what all prices are for, such as "m2" or "month"; None if they are totals.
-
-    Example:
-        >>> style = PriceStyle(",", None, "EUR", "m2")
-        >>> PriceStyle.from_json(style.to_json()) == style
-        True
-    """
-
-    decimal: str | None = None
-    multiplied_decimal: str | None = None
-    currency: str | None = None
-    unit: str | None = None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return the attributes as plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, str | None]) -> PriceStyle:
-        """Return the style of `to_json`; raises TypeError for unknown keys."""
-        return cls(**content)
 
 
 @dataclass(frozen=True)
@@ -345,8 +314,7 @@ def _check_style(
     ):
         if own is None or getattr(read_options, parameter) is not None:
             continue
-        same = may_mean if parameter == "currency" else str.__eq__
-        others = [name for name, count in counts.items() if count and not same(name, own)]
+        others = [name for name, count in counts.items() if count and not _may_be(parameter, name, own)]
         contradicting, cells = sum(counts[name] for name in others), sum(counts.values())
         if contradicting > _MAX_CONTRADICTING * cells:
             shown = [repr(shorten(text)) for name in others for text in seen.telling.get(name, ())]
@@ -360,6 +328,11 @@ def _check_style(
                 contradicting=contradicting,
                 cells=cells,
             )
+
+
+def _may_be(parameter: str, shown: str, own: str) -> bool:
+    """Return whether what cells show may be what the training table has: CAD may be meant by its "$"."""
+    return shown == own or (parameter == "currency" and (may_mean(shown, own) or may_mean(own, shown)))
 
 
 def _agrees(text: str, currency: str | None, unit: str | None) -> bool:
@@ -497,6 +470,8 @@ def _read_others(cells: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.nda
             values[rows] = _digits(alike, cell, form) * form.factor_of(cell)
         else:
             values[rows] = [_read(one, form)[0] for one in alike.to_pylist()]
+    flaws[~np.isfinite(values) & (flaws == "")] = NOT_FINITE
+    values[np.isinf(values)] = np.nan
     return values, flaws
 
 

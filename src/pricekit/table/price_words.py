@@ -108,6 +108,11 @@ def _words(table: str) -> Iterator[tuple[str, str]]:
         yield from ((first, word) for word in words)
 
 
+def _folded(word: str) -> str:
+    """Return a word in one spelling of lower case, for all letters that `re.IGNORECASE` takes as equal."""
+    return word.casefold().replace("\u0307", "")
+
+
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern of words, longest first; a point and a space in a word are optional, and a point may follow."""
     patterns = []
@@ -123,11 +128,12 @@ def _any_of(words: Iterable[str]) -> str:
 _FACTORS: list[tuple[str, float]] = []
 for _line in _SIZES.strip().splitlines():
     _factor, *_languages = re.split(r"\s+[a-z]{2}: ", _line)
-    _FACTORS += [(word, float(_factor)) for word in " ".join(_languages).split()]
+    _FACTORS += [(_folded(word), float(_factor)) for word in " ".join(_languages).split()]
 _STEMS = sorted(((word[:-1], factor) for word, factor in _FACTORS if word.endswith("*")), reverse=True)
 _WHOLE = dict(_FACTORS)
+_SIZE_WORDS = re.sub(r"\S+: |\S*e-?\d+\s", " ", _SIZES).split()
 
-_SIZE = re.compile(rf"\s?(?P<word>{_any_of(_WHOLE)})(?:\.(?![^\W_]))?", re.IGNORECASE)
+_SIZE = re.compile(rf"\s?(?P<word>{_any_of(_SIZE_WORDS)})(?:\.(?![^\W_]))?", re.IGNORECASE)
 _HAN_SIZE = re.compile(rf"\s?([{''.join(_HAN)}]+)")
 _ABBREVIATIONS = tuple(
     (re.compile(pattern), factor)
@@ -166,8 +172,8 @@ _LETTERS_OF |= {"IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6, "bi"
 
 UNITS: dict[str, str] = {}
 for _name, _word in _words(_UNITS):
-    UNITS.setdefault(_word.replace(".", ""), _name)
-_ADVERB_UNITS = {word.replace(".", ""): unit for unit, word in _words(_ADVERBS)}
+    UNITS.setdefault(_folded(_word.replace(".", "")), _name)
+_ADVERB_UNITS = {_folded(word.replace(".", "")): unit for unit, word in _words(_ADVERBS)}
 
 _COUNT = r"(?:(?P<{}>1000?|100?|1)\s?)?"
 _ANY_UNIT = _any_of(word for _, word in _words(_UNITS))
@@ -217,7 +223,7 @@ def _size_at(text: str, start: int) -> tuple[float, int]:
     if han := _HAN_SIZE.match(text, start):
         return math.prod(_HAN[sign] for sign in han[1]), han.end()
     if word := _SIZE.match(text, start):
-        return _factor_of(word["word"].lower()), word.end()
+        return _factor_of(_folded(word["word"])), word.end()
     for pattern, factor in _ABBREVIATIONS:
         if short := pattern.match(text, start):
             return factor, short.end()
@@ -225,8 +231,7 @@ def _size_at(text: str, start: int) -> tuple[float, int]:
 
 
 def _factor_of(word: str) -> float:
-    stems = (factor for stem, factor in _STEMS if word.startswith(stem))
-    return _WHOLE.get(word) or next(stems)
+    return _WHOLE.get(word) or next(factor for stem, factor in _STEMS if word.startswith(stem))
 
 
 def is_han_size(after: str) -> bool:
@@ -260,7 +265,7 @@ def unit_named(name: str) -> str:
 
 
 def _plain_unit(word: str) -> str:
-    bare = re.sub("[. ]", "", word.lower())
+    bare = _folded(re.sub("[. ]", "", word))
     return UNITS.get(bare) or _ADVERB_UNITS.get(bare) or word.lower()
 
 

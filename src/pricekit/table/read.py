@@ -279,13 +279,15 @@ def _decided(
     prices, name = None, columns.price
     if name is not None:
         with readable(file.name, name):
-            prices = price_format((flat(part.column(name)) for part in evidence.add(raws)), read_options)
+            style = columns.formats.price if columns.formats else None
+            cells = (flat(part.column(name)) for part in evidence.add(raws))
+            prices = price_format(cells, read_options, style, file.name)
         if description := describe_prices(prices):
             notices(f"{file.name}: {description}")
     elif columns.formats is None:
         deque(evidence.add(raws), 0)
     if columns.formats is None:
-        columns = replace(columns, formats=evidence.formats())
+        columns = replace(columns, formats=evidence.formats(None if prices is None else prices.style))
     return columns, prices
 
 

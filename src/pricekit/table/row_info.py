@@ -9,8 +9,8 @@ import pandas as pd
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
-from pricekit.table.table import Table, column_name
-from pricekit.text.dates import date_format, parse_dates
+from pricekit.table.table import Formats, Table, column_name
+from pricekit.text.dates import DateFormat, date_format, parse_dates
 from pricekit.wording import did_you_mean, shorten
 
 
@@ -35,11 +35,16 @@ def with_row_info(
         >>> with_row_info(read_frame(frame, Columns(("title",), "price", None)), time="year").time.tolist()
         [2024.0, 2025.0]
     """
+    times, formats = table.time, table.formats
+    if time is not None:
+        times, form = _times(_column(table, "time", time), table)
+        formats = (formats or Formats()).model_copy(update={"time": form})
     return replace(
         table,
         weight=table.weight if weight is None else _weights(_column(table, "weight", weight), table),
         group=table.group if group is None else _groups(_column(table, "group", group)),
-        time=table.time if time is None else _times(_column(table, "time", time), table),
+        time=times,
+        formats=formats,
     )
 
 
@@ -112,8 +117,8 @@ def _groups(column: pd.Series) -> np.ndarray:
     return groups
 
 
-def _times(column: pd.Series, table: Table) -> np.ndarray:
-    """Return times, float64 (N,): dates in seconds since 1970, UTC, in one format; numbers as they are."""
+def _times(column: pd.Series, table: Table) -> tuple[np.ndarray, DateFormat | None]:
+    """Return times, float64 (N,), and the format of dates: these in seconds since 1970, UTC, numbers as they are."""
     cells = _stripped(column)
     form = date_format(cells)
     times = np.full(len(cells), np.nan) if form is None else parse_dates(cells, form)
@@ -137,4 +142,4 @@ def _times(column: pd.Series, table: Table) -> np.ndarray:
             f"{form.why}; {' and '.join(form.others)} {'fits' if len(form.others) == 1 else 'fit'} all of them, too. "
             "Write them as 2026-01-31 if that is wrong"
         )
-    return times
+    return times, form

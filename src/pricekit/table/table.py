@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from pricekit.io.mapped import map_file, release_pages, scratch_file
+from pricekit.text.dates import DateFormat
 from pricekit.text.normal import normal_text
 
 MAX_TEXT_CHARS = 50_000
@@ -75,16 +76,37 @@ class ColumnFormat(BaseModel):
     reason: str = Field("", max_length=200)
 
 
+@dataclass(frozen=True)
+class PriceStyle:
+    """How prices are written.
+
+    Attributes:
+        decimal: the decimal mark, "." or ","; None if no cell has one.
+        multiplied_decimal: the decimal mark of numbers with a word such as million; None if no cell has one.
+        currency: the currency of the prices; None if no cell shows one.
+        unit: what all prices are for, such as "m2" or "month"; None if they are totals.
+    """
+
+    decimal: str | None = None
+    multiplied_decimal: str | None = None
+    currency: str | None = None
+    unit: str | None = None
+
+
 class Formats(BaseModel):
     """What the training decided about the columns of its table.
 
     Attributes:
         columns: the formats of the text columns.
+        price: how prices are written; None if none were read.
+        time: the format of the dates of the time column; None without dates.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: dict[str, ColumnFormat] = {}
+    price: PriceStyle | None = None
+    time: DateFormat | None = None
 
 
 def column_name(written: str) -> str:
