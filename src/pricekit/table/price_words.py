@@ -115,14 +115,13 @@ def _folded(word: str) -> str:
 
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern of words, longest first; a point and a space in a word are optional, and a point may follow."""
-    patterns = []
+    whole, touching = [], []
     for word in sorted(words, key=len, reverse=True):
-        letters = r"[. ]{0,2}".join(map(re.escape, re.split("[. ]", word)))
-        letters = letters.replace(r"\*", r"[^\W\d_]*")
-        patterns.append(
-            letters if _WITHOUT_SPACES.search(word) else rf"{letters}(?![^\W_\u3040-\u9fff\uac00-\ud7af])"
-        )
-    return "|".join(patterns)
+        letters = r"[. ]{0,2}".join(map(re.escape, re.split("[. ]", word))).replace(r"\*", r"[^\W\d_]*")
+        (touching if _WITHOUT_SPACES.search(word) else whole).append(letters)
+    # One class of characters for all words, in which case does not matter: to compile it takes long.
+    patterns = [rf"(?:{'|'.join(whole)})(?-i:(?![^\W_\u3040-\u9fff\uac00-\ud7af]))"] if whole else []
+    return "|".join(patterns + touching)
 
 
 _FACTORS: list[tuple[str, float]] = []
