@@ -82,6 +82,17 @@ def test_numbers_that_a_table_stores_keep_their_decimal_mark():
     assert texts(pd.DataFrame({"km": [1.234]}), rows) == ["1.234"]
 
 
+def test_numbers_of_json_have_a_decimal_point(tmp_path):
+    rows = trained(weight=["1,5", "2,75", "12,345", "1.234,5"])
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"weight": 12.345}\n{"weight": 1.5}\n{"weight": -7}\n{"weight": null}\n')
+    read = read_table(path, Columns(("weight",), None, None, formats=rows.formats))
+    assert read.text.tolist() == ["12.345", "1.5", "-7", ""]
+    prices = tmp_path / "prices.jsonl"
+    prices.write_text('{"name": "Tea", "price": 1.525}\n{"name": "Jam", "price": 2.375}\n')
+    assert read_table(prices, Columns(("name",), "price", None)).price.tolist() == [1.525, 2.375]
+
+
 def test_a_decimal_point_contradicts_a_column_with_decimal_commas(raises):
     rows = trained(weight=["1,5", "2,75", "12,345", "1.234,5"])
     with raises(DataError, "table", column="weight", cells=20):
