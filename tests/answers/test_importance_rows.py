@@ -13,6 +13,7 @@ from pricekit.answers import importance as module
 from pricekit.answers.importance import cells_of, judged_parts, table_of
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.held_out import HELD_OUT, read_held_out
+from pricekit.insight.parts import Cells
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, read_frame
 from pricekit.text.normal import normal_text
@@ -108,3 +109,20 @@ def test_wrong_input_is_one_sentence(bundle, run, raises):
         judged_parts(ModelReader(bundle), frame[:1], {})
     with raises(ConfigError, "limit"):
         judged_parts(ModelReader(run), None, {"limit": 5})
+
+
+def test_numbers_of_held_out_rows_are_read_as_they_are_stored(tmp_path, logged):
+    weight = [f"{1 + row / 8:.{1 + 2 * (row % 2)}f}".replace(".", ",") for row in range(100)]
+    frame = pd.DataFrame(
+        {"name": [f"tea {row % 9}" for row in range(100)], "weight": weight, "price": range(1, 101)}
+    )
+    options = {"epochs": 1, "refit": False, "features": "fast15", "max_length": 32}
+    run = pk.train(frame, text=["name", "weight"], price="price", out=tmp_path / "run", **options)
+    (rows,) = judged_parts(ModelReader(run.path), None, {})
+    same = np.arange(len(rows.table))
+    assert rows.table.text.str.contains(r"\d\.\d{3}$").any()
+    assert Cells(rows.table, rows.columns).swapped("weight", same).text.tolist() == rows.table.text.tolist()
+    run.report(out=tmp_path / "report.html")
+    run.export(tmp_path / "bundle")
+    assert pk.load(tmp_path / "bundle").self_test().rows
+    assert "contradict" not in logged()

@@ -1,5 +1,6 @@
 """Columns of odd types and values are read, or refused by an error that names them."""
 
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,3 +92,13 @@ def test_a_frame_whose_library_panics_is_refused(raises):
 
     with raises(DataError, "table", column=None):
         read_table(Frame(), Columns(("name",), None, None))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_time_is_the_text_that_a_csv_file_has(tmp_path, unit):
+    times = pd.Series(pd.to_datetime(["2020-01-31", "2021-02-01", None]), name="listed").dt.as_unit(unit)
+    times.to_csv(tmp_path / "days.csv", index=False)
+    (times + pd.Timedelta(hours=5)).to_csv(tmp_path / "hours.csv", index=False)
+    columns = Columns(("listed",), None, None)
+    for name, frame in (("days", times.to_frame()), ("hours", (times + pd.Timedelta(hours=5)).to_frame())):
+        assert read_table(frame, columns).text.equals(read_table(tmp_path / f"{name}.csv", columns).text)

@@ -82,6 +82,30 @@ def test_numbers_that_a_table_stores_keep_their_decimal_mark():
     assert texts(pd.DataFrame({"km": [1.234]}), rows) == ["1.234"]
 
 
+def test_numbers_of_json_have_a_decimal_point(tmp_path):
+    rows = trained(weight=["1,5", "2,75", "12,345", "1.234,5"])
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"weight": 12.345}\n{"weight": 1.5}\n{"weight": -7}\n{"weight": null}\n')
+    read = read_table(path, Columns(("weight",), None, None, formats=rows.formats))
+    assert read.text.tolist() == ["12.345", "1.5", "-7", ""]
+    prices = tmp_path / "prices.jsonl"
+    prices.write_text('{"name": "Tea", "price": 1.525}\n{"name": "Jam", "price": 2.375}\n')
+    assert read_table(prices, Columns(("name",), "price", None)).price.tolist() == [1.525, 2.375]
+
+
+def test_a_decimal_point_contradicts_a_column_with_decimal_commas(raises):
+    rows = trained(weight=["1,5", "2,75", "12,345", "1.234,5"])
+    with raises(DataError, "table", column="weight", cells=20):
+        texts(pd.DataFrame({"weight": ["1.5", "2.75", "12.345"] * 10}), rows)
+
+
+def test_a_number_that_is_not_finite_is_missing_in_every_form(logged):
+    rows = trained(weight=["1.5", "2.75"])
+    for cells in ([math.inf, 2.0], ["inf", "2.0"]):
+        assert texts(pd.DataFrame({"weight": cells}), rows) == ["", "2"]
+    assert logged().count("1 are no numbers") == 2
+
+
 def test_words_that_many_rows_have_stay_and_others_are_missing(logged):
     rows = trained(km=["new", *map(str, range(1000, 1019))])
     assert rows.formats.columns["km"].words == () == trained(km=["1", "2"]).formats.columns["km"].words

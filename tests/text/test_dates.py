@@ -1,6 +1,8 @@
 """Dates: one format for a column, whatever its language, digits and century."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 
@@ -252,3 +254,19 @@ def test_a_column_of_any_type_is_read_alike():
     times = parse_dates(days.astype("str"), form)
     assert times[[0, 2]].tolist() == seconds(JANUARY, MARCH)
     assert np.isnan(times[1])
+
+
+@pytest.mark.parametrize("first", ["prices", "dates"])
+def test_dates_do_not_depend_on_what_was_read_before(first):
+    code = """
+import sys
+from babel import Locale
+from pricekit.text.dates import date_format, parse_dates
+cells = ["31 ม.ค. 2024", "2 มี.ค. 2023"]
+read = lambda: parse_dates(cells, date_format(cells)).tolist()
+before = read() if sys.argv[1] == "dates" else None
+assert Locale("th").currency_symbols["USD"] == "US$" and Locale("th").months["format"]["wide"][1] == "มกราคม"
+print(read())
+"""
+    done = subprocess.run([sys.executable, "-c", code, first], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{seconds(JANUARY, MARCH)}\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pricekit.table import Columns, read_frame, table_of_texts
 from pricekit.text.normal import normal_text, normal_texts
 
-ODD = " \t\n\r\v\x1c\x85aé1\u0301\u0344\u00a0\u2003\u3000\u200b\u200d\ufeff\u00ad२٣１\u2028\u1100\u1161\u11a8\uac00"
+ODD = " \t\n\r\v\x1c\x85aé1\u0301\u0344\u00a0\u2003\u3000\u200b\u200d\ufeff\u00ad२٣１\u2028\u1100\u1161\u11a8\uac00٬٫．"
 TEXTS = st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=["Cs"])), max_size=12)
 
 
@@ -48,9 +48,11 @@ def test_other_texts_stay_as_they_are(text):
         ("1\u00a0500 W, 12\u00a05 cm, 12\u00a01500", "1500 W, 12 5 cm, 12 1500"),
         ("iPhone 12 128 GB", "iPhone 12 128 GB"),
         ("۱\u00a0۲۳۴", "1234"),
+        ("۲۱۲٬۸۰۵ km, ١٬٢٣٤٫٥ kg", "212805 km, 1234.5 kg"),
+        ("１．５ kg", "1.5 kg"),
     ],
 )
-def test_a_space_between_groups_of_digits_separates_thousands(written, expected):
+def test_marks_between_digits_have_one_form(written, expected):
     assert normal_text(written) == expected
 
 

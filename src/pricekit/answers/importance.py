@@ -10,7 +10,7 @@ import html
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,7 @@ from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
 from pricekit.table.decisions import cells_of
+from pricekit.table.table import Formats
 from pricekit.wording import counted, printable, shorten
 
 SHOWN = 15
@@ -206,7 +207,8 @@ def _held_out(reader: ModelReader) -> list[JudgedRows]:
     judged, differences = [], []
     for run, rows in parts:
         predictor = run.open()
-        judged.append(JudgedRows(predictor, table_of(rows, predictor.columns), predictor.columns))
+        columns = replace(predictor.columns, formats=Formats())  # the texts are as the model reads them
+        judged.append(JudgedRows(predictor, table_of(rows, columns), columns))
         differences.append(np.abs(np.log(judged[-1].predicted / rows.predicted)))
     if not refitted and np.median(np.concatenate(differences)) > DIFFERENT:
         logger.warning(

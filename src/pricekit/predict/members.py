@@ -39,8 +39,8 @@ def table_of(rows: Rows, columns: Columns) -> Table:
     check_labelled(written, columns)
     if len(columns.text) > 1:
         return read_frame(pd.DataFrame(cells_of(written, columns.text)), columns)
-    has_numbers = columns.formats is not None and columns.formats.columns[name].kind == "number"
-    return read_frame(table.frame, columns) if has_numbers else table
+    form = None if columns.formats is None else columns.formats.columns.get(name)
+    return read_frame(table.frame, columns) if form and form.kind == "number" else table
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,8 @@ def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | float]], columns: Columns) -> Table:
-    return table_of(_frame(names, rows), columns)
+    with quiet():  # invented cells are not in the formats of the columns
+        return table_of(_frame(names, rows), columns)
 
 
 def _frame(names: Sequence[str], rows: Sequence[Sequence[str | float]]) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
 from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
-from pricekit.insight.explanations import Explanation, Factor, name_of
+from pricekit.insight.explanations import Explanation, Factor, explain_rows, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
 from pricekit.io.record import kind_of
@@ -49,7 +49,7 @@ from pricekit.plots import (
     ResidualDisplay,
 )
 from pricekit.plots.predictions import Judged, coverage_of
-from pricekit.predict.members import Rows, table_of
+from pricekit.predict.members import table_of
 from pricekit.predict.predictor import Predictor
 from pricekit.report.page import (
     MOST_CHARACTERS,
@@ -69,6 +69,7 @@ from pricekit.report.page import (
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
 from pricekit.table.currency import measure_of
+from pricekit.table.table import Formats
 from pricekit.wording import counted, shorten
 
 MOST_ROWS = 200_000
@@ -436,14 +437,13 @@ def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Produc
         yield _product(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
 
 
-def _explain_row(predictor: Predictor, row: Rows) -> Explanation:
-    return explain_prices(predictor, table_of(row, predictor.columns))[0]
-
-
 def _explain(subject: Subject, place: int) -> Explanation | None:
-    """Explain a row; None if the model cannot be opened."""
+    """Explain a row, whose text is as the model reads it; None if the model cannot be opened."""
     try:
-        return _explain_row(subject.predictor(place), [subject.rows.text[place]])
+        predictor = subject.predictor(place)
+        columns = replace(predictor.columns, formats=Formats())
+        table = replace(table_of([subject.rows.text[place]], columns), currency=predictor.currency)
+        return explain_rows(table, columns, predictor.prices)[0]
     except PricekitError as error:
         logger.info(f"the report explains no rows: {error}")
         return None
@@ -527,7 +527,7 @@ def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> 
     facts = [f"predicted {amount(float(subject.predicted[place]))}"]
     if beside is not None and beside.median is not None:
         facts.append(f"median of similar products {amount(beside.median)}")
-    explanation = _explain_row(subject.predictor, row)
+    explanation = explain_prices(subject.predictor, row)[0]
     return _product(str(row.ids[0]), facts, row.text[0], explanation, beside)
 
 

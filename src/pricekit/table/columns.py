@@ -28,6 +28,9 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 and 9999, counted from 1970."""
 
+_ZEROS = r"(\.[0-9]*[1-9])0+((?:Z|[+-][0-9]{4})?)$|\.0+((?:Z|[+-][0-9]{4})?)$"
+"""Zeros behind the second of a time."""
+
 NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 """The errors of values that Python or pandas cannot hold."""
 
@@ -285,8 +288,14 @@ def _with_plain_times(kind: pa.DataType, *, text: bool) -> pa.DataType:
 
 
 def as_model_text(column: pa.Array) -> pa.Array:
-    """Return any column as text for a model: like `as_text`, but the decimal 87.00 becomes 87, like other numbers."""
+    """Return any column as text for a model: like `as_text`, but equal values are equal texts.
+
+    The decimal 87.00 becomes 87. A time has no zeros behind the second, and midnight is only a date, as in a CSV file.
+    """
     text = as_text(column)
+    if pa.types.is_timestamp(column.type):
+        text = pc.replace_substring_regex(text, _ZEROS, r"\1\2\3")
+        return pc.replace_substring_regex(text, " 00:00:00$", "")
     if not pa.types.is_decimal(column.type):
         return text
     return pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")

@@ -46,7 +46,6 @@ _FIRST_CELLS = 2_000
 
 _PLAIN = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
 """Numbers in the one spelling."""
-_THREE = r"^-?[1-9][0-9]{0,2}\.[0-9]{3}$"
 _MISSING = r"(?i)^(?:#?n/?a|n\.a\.|nan|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3})$"
 _DOTTED, _ROUND = r"^[-+]?[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.,].*)?$", r"^[^.]*\.[0-9]00"
 
@@ -220,7 +219,7 @@ def formatted(
         return cells
     plain = pc.or_(pc.match_substring_regex(cells, _PLAIN), pc.equal(cells, ""))
     if form.decimal == "," and not typed:
-        plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, _THREE)))
+        plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, r"\.")))
     contradictions.filled += len(cells) - _count(cells, "^$")
     odd = np.flatnonzero(~numpy_of(plain).astype(bool))
     if not len(odd):
@@ -232,7 +231,7 @@ def formatted(
     for row, cell, is_missing in zip(odd.tolist(), written, missing.tolist(), strict=True):
         number = None if is_missing or len(cell) > LONGEST_WORD else read_number(cell)
         if number is None:
-            kept = typed or cell in form.words
+            kept = cell in form.words
             new.append(cell if kept else "")
             if kept or is_missing:
                 continue

@@ -22,9 +22,10 @@ def read_json_lines(
 ) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
-    Every column is text: numbers keep their notation, null and missing keys become "", and a list or object becomes
-    its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and counted in
-    `read_warnings`, so memory stays bounded even if every object has different keys.
+    Columns of JSON numbers with decimals are float64, because their point is a decimal mark; null and missing keys are
+    missing. Every other column is text: numbers keep their notation, null and missing keys become "", and a list or
+    object becomes its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and
+    counted in `read_warnings`, so memory stays bounded even if every object has different keys.
 
     Raises:
         DataError: a line that is not a JSON object, an empty file, a different encoding.
@@ -59,10 +60,16 @@ def read_json_lines(
         )
 
 
+class _Number(str):
+    """A JSON number in its notation."""
+
+    __slots__ = ()
+
+
 def _row(path: Path, number: int, line: str) -> dict[str, str]:
     line = line.removeprefix("\ufeff")
     try:
-        row = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+        row = json.loads(line, parse_float=_Number, parse_int=_Number, parse_constant=str)
         plain = json.loads(line) if isinstance(row, dict) and any(map(_is_nested, row.values())) else {}
     except (ValueError, RecursionError) as error:
         raise DataError(
@@ -88,6 +95,13 @@ def _is_nested(value: object) -> bool:
 def _chunk(name: str, names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
     written = column_names_of(text_array(list(names)).to_pylist())
     check_names(name, written)
-    arrays = [text_array([row.get(key, "") for row in rows]) for key in names]
+    arrays = [_column([row.get(key, "") for row in rows]) for key in names]
     columns = pa.table(dict(zip(written, arrays, strict=True)))
     return RawChunk(columns, None, position)
+
+
+def _column(cells: list[str]) -> pa.Array:
+    numbers = [cell for cell in cells if isinstance(cell, _Number)]
+    if all(number.lstrip("-").isdigit() for number in numbers) or len(numbers) + cells.count("") < len(cells):
+        return text_array(cells)
+    return pa.array([float(cell) if cell else None for cell in cells], pa.float64())

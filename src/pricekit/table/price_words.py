@@ -115,7 +115,8 @@ def _folded(word: str) -> str:
 
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern of words, longest first; a point and a space in a word are optional, and a point may follow."""
-    whole, touching = [], []
+    whole: list[str] = []
+    touching: list[str] = []
     for word in sorted(words, key=len, reverse=True):
         letters = r"[. ]{0,2}".join(map(re.escape, re.split("[. ]", word))).replace(r"\*", r"[^\W\d_]*")
         (touching if _WITHOUT_SPACES.search(word) else whole).append(letters)

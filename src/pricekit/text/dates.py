@@ -355,7 +355,7 @@ class _Names:
     """The names of months and weekdays of a language; a beginning of three letters that only one month has names it."""
 
     def __init__(self, language: str) -> None:
-        data: Any = localedata.load(language, merge_inherited=False)
+        data: Any = localedata.load(language)  # Babel keeps it, so all of its users load the same
         self.months = dict(_QUARTERS) | _EXTRA_NAMES.get(language, {})
         self.weekdays: set[str] = set()
         for kind in ("format", "stand-alone"):
@@ -388,6 +388,7 @@ def _plain(data: Any, kind: str, context: str, width: str) -> dict[int, str]:
     """Return the names that a language has of its own."""
     for name in (kind, context, width):
         data = data.get(name, {}) if isinstance(data, Mapping) else {}
+        data = data[1] if isinstance(data, tuple) else data  # an alias, and what the language adds to it
     return dict(data) if isinstance(data, Mapping) else {}
 
 

@@ -7,7 +7,8 @@ features, tokens, near-duplicates and comparables see it.
 - Unicode's canonical composition, NFC (Unicode Standard Annex 15).
 - Characters of the category Cf (format) are removed.
 - Decimal digits of all scripts (category Nd) become ASCII digits.
-- A space that breaks no line, or a thin one, between groups of three digits is removed: it separates thousands.
+- A space that breaks no line, a thin one, or the Arabic sign for thousands between groups of three digits is removed.
+- The decimal marks of Arabic and full-width digits become points.
 - Other spaces, tabs and their kin become one space; those at the ends of a line are removed. Lines stay.
 
 Of ASCII texts, only spaces and the ends of lines change.
@@ -26,8 +27,9 @@ from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of
 _FEW = 32
 """Texts up to which Python is faster than numpy."""
 
-_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)")
-_BETWEEN_GROUPS = re.compile("[\u00a0\u2009\u202f]")
+_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f\u066c]\d{3})+(?!\d)")
+_BETWEEN_GROUPS = re.compile("[\u00a0\u2009\u202f\u066c]")
+_MARKS = {"\u066b": ".", "\uff0e": ".", "\u066c": ","}
 _BLANKS = re.compile(r"[ \t\v\f\x1c-\x1f]+")
 _ODD_BLANKS = re.compile(r"  |[\t\v\f\r\x1c-\x1f]|(?: (?:\n|\Z))|(?:(?:\A|\n) )")
 _BREAK = ord("\n")
@@ -40,7 +42,7 @@ class _Characters(dict[int, str]):
         character = chr(code)
         digit = unicodedata.decimal(character, None)
         category = unicodedata.category(character)
-        plain = character
+        plain = _MARKS.get(character, character)
         if digit is not None:
             plain = str(digit)
         elif category == "Cf":
