@@ -130,6 +130,26 @@ def test_a_column_in_another_style_stops_the_command(raises):
     assert texts(pd.DataFrame({"km": ["red"] * 3}), rows) == [""] * 3
 
 
+def test_another_unit_is_said_and_stops_the_command_if_many_cells_have_it(logged, raises):
+    rows = trained(km=["1250 km", "7000km", "60,000 KM", "1 km"])
+    assert texts(pd.DataFrame({"km": ["5", "7 km", "3 mi"]}), rows) == ["5", "7 km", "3 mi"]
+    assert "2 have another unit" in logged()
+    for cells in ([5] * 30, ["5 mi"] * 30, ["5"] * 30):
+        with raises(DataError, "table", column="km", cells=30):
+            texts(pd.DataFrame({"km": cells}), rows)
+    several = trained(size=["5 km", "7 mi", "3 km", "4 mi"])
+    assert texts(pd.DataFrame({"size": ["5 m"] * 30}), several) == ["5 m"] * 30
+
+
+def test_points_before_three_digits_separate_thousands_if_other_evidence_says_so():
+    """Numbers below 1,000 have no point, or prices have decimal commas."""
+    assert trained(km=["12.545", "3.253", "850", "123.456"]).formats.columns["km"].decimal == ","
+    assert trained(kg=["12.545", "3.253", "850", "12000"]).formats.columns["kg"].decimal == "."
+    frame = pd.DataFrame({"km": ["12.545", "3.253"] * 20, "price": ["16,33 €", "7,99 €"] * 20})
+    rows = read_table(frame, Columns(("km",), "price", None))
+    assert rows.formats.columns["km"].decimal == ","
+
+
 def test_a_column_that_shows_both_marks_decides_nothing():
     rows = trained(km=["1.5", "2.5", "3.5", "1,5"])
     assert rows.formats.columns["km"].kind == "text"

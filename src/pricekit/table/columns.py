@@ -58,6 +58,7 @@ class Contradictions:
         filled: cells that are not blank.
         unreadable: cells that are no numbers, and count as missing.
         other_mark: numbers that show the other decimal mark, and are read with it.
+        other_unit: numbers with another unit than nearly all of the training table, or without one.
         example: the first of these cells.
         row: its number, from 0.
     """
@@ -65,13 +66,31 @@ class Contradictions:
     filled: int = 0
     unreadable: int = 0
     other_mark: int = 0
+    other_unit: int = 0
     example: str = ""
     row: int = 0
 
     @property
     def count(self) -> int:
         """All of these cells."""
-        return self.unreadable + self.other_mark
+        return self.unreadable + self.other_mark + self.other_unit
+
+    def note(self, cell: str, row: int, **counts: int) -> None:
+        """Count cells of a kind, of which this is the first."""
+        if not self.count:
+            self.example, self.row = cell, row
+        for kind, count in counts.items():
+            setattr(self, kind, getattr(self, kind) + count)
+
+    def __str__(self) -> str:
+        """Say how many cells of each kind there are, and where the first one is."""
+        kinds = {
+            "are no numbers, and count as missing": self.unreadable,
+            "show another decimal mark, and are read with it": self.other_mark,
+            "have another unit, or none, and are not converted": self.other_unit,
+        }
+        said = "; ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+        return f"{said}. The first is {shorten(self.example)!r} in row {self.row:,}, counted from 0"
 
 
 @dataclass
@@ -148,12 +167,7 @@ class ReadWarnings:
             yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
         for column, cells in self.contradictions.items():
             if cells.count:
-                yield (
-                    f"cells of the column {shorten(column)!r} that contradict the training table: "
-                    f"{cells.unreadable:,} are no numbers and count as missing, {cells.other_mark:,} show another "
-                    f"decimal mark and are read with it. The first is {shorten(cells.example)!r} in row "
-                    f"{cells.row:,}, counted from 0."
-                )
+                yield f"cells that do not fit the numbers of the column {shorten(column)!r}: {cells}."
 
 
 @contextmanager

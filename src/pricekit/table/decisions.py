@@ -73,7 +73,7 @@ class FormatEvidence:
 
     def formats(self, price: PriceStyle | None) -> Formats:
         """Return the formats of the columns; `price` is how prices are written."""
-        marks = Counter[str]()
+        marks = Counter[str]([price.decimal] if price and price.decimal else [])
         for evidence in self._seen.values():
             if evidence.is_number:
                 marks += evidence.marks
@@ -90,7 +90,9 @@ class _Evidence:
     zeros: int = 0
     dotted: int = 0
     round_dots: int = 0
-    typed: bool = False
+    hundreds: int = 0
+    thousands: int = 0
+    typed: bool = True
     marks: Counter[str] = field(default_factory=Counter)
     either: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
@@ -98,15 +100,15 @@ class _Evidence:
 
     def add(self, column: pa.Array) -> None:
         """Count the cells of a part."""
-        self.typed = is_numeric(column.type)
         cells = normal_texts(as_model_text(column))
         cells = cells.filter(
             pc.invert(pc.or_(pc.equal(cells, ""), pc.match_substring_regex(cells, _MISSING)))
         )
-        if self.typed:
+        if is_numeric(column.type):
             self.filled += len(cells)
-            self.numbers += len(cells)
+            self.units[""] += len(cells)
             return
+        self.typed &= not len(cells)
         if not self.filled:  # most columns of texts are recognised soon
             first = cells.slice(0, _FIRST_CELLS).to_pylist()
             if (
@@ -130,17 +132,18 @@ class _Evidence:
             self.units[number.unit.lower()] += count
             self.marks[number.mark] += count
             self.either[number.either] += count
+            if number.digits.isdigit() and not number.power:
+                self.hundreds += count * (len(number.digits) <= 3)
+                self.thousands += count * (len(number.digits) > 3)
 
     @property
     def is_text(self) -> bool:
         """Whether the first part shows that this is no column of numbers."""
-        return self.filled > 0 and not self.typed and not self.units
+        return self.filled > 0 and not self.units
 
     @property
     def is_number(self) -> bool:
         """Whether nearly all filled cells are numbers, with few different units, and no codes."""
-        if self.typed:
-            return self.filled > 0
         self.numbers = sum(
             count for unit, count in self.units.items() if not unit or unit in SPELLINGS or count >= MIN_ROWS
         )
@@ -153,7 +156,7 @@ class _Evidence:
     def format(self, marks: Counter[str]) -> ColumnFormat:
         """Return the format of the column; `marks` counts the decimal marks of all columns of numbers."""
         if self.typed and self.filled:
-            return ColumnFormat(kind="number", reason="the table stores numbers")
+            return ColumnFormat(kind="number", unit="", reason="the table stores numbers")
         if not self.is_number:
             reason = (
                 f"{self.zeros:,} of {self.filled:,} cells begin with 0, as codes do" if self.zeros else ""
@@ -167,9 +170,11 @@ class _Evidence:
         decimal, why = self._decimal(marks)
         if self.marks["," if decimal == "." else "."] > MOST_CONTRADICTIONS * self.filled:
             return ColumnFormat(reason="its cells show both decimal marks")
+        unit, count = self.units.most_common(1)[0]
         return ColumnFormat(
             kind="number",
             decimal=decimal,
+            unit=unit if count >= NEARLY_ALL * self.filled else None,
             words=tuple(words),
             reason=f"{self.numbers:,} of {self.filled:,} cells are numbers; {why}",
         )
@@ -191,6 +196,8 @@ class _Evidence:
             return ",", "other columns have the decimal comma"
         if 2 * self.round_dots > self.dotted:
             return ",", "most have a point before three digits that end in 00"
+        if self.hundreds >= MIN_ROWS and not self.thousands:
+            return ",", "no number above 999 lacks a point"
         return ".", "a point is a decimal mark unless most numbers end in 00"
 
 
@@ -221,7 +228,11 @@ def formatted(
     if form.decimal == "," and not typed:
         plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, r"\.")))
     contradictions.filled += len(cells) - _count(cells, "^$")
-    odd = np.flatnonzero(~numpy_of(plain).astype(bool))
+    is_plain = numpy_of(plain).astype(bool)
+    if form.unit and (bare := numpy_of(pc.and_(plain, pc.not_equal(cells, ""))).astype(bool)).any():
+        row = int(bare.argmax())
+        contradictions.note(cells[row].as_py(), start + row, other_unit=int(bare.sum()))
+    odd = np.flatnonzero(~is_plain)
     if not len(odd):
         return cells
     written = cells.take(pa.array(odd)).to_pylist()
@@ -233,16 +244,14 @@ def formatted(
         if number is None:
             kept = cell in form.words
             new.append(cell if kept else "")
-            if kept or is_missing:
-                continue
-            contradictions.unreadable += 1
-        else:
-            new.append(number.written(decimal))
-            if number.mark in ("", decimal) or typed:
-                continue
-            contradictions.other_mark += 1
-        if contradictions.count == 1:
-            contradictions.example, contradictions.row = cell, start + row
+            if not kept and not is_missing:
+                contradictions.note(cell, start + row, unreadable=1)
+            continue
+        new.append(number.written(decimal))
+        if form.unit not in (None, number.unit.lower()):
+            contradictions.note(cell, start + row, other_unit=1)
+        elif number.mark not in ("", decimal) and not typed:
+            contradictions.note(cell, start + row, other_mark=1)
     place = np.arange(len(cells))
     place[odd] = len(cells) + np.arange(len(odd))
     return pa.concat_arrays([cells, pa.array(new, pa.large_string())]).take(pa.array(place))
@@ -258,13 +267,9 @@ def check_formats(name: str, columns: Columns, read_warnings: ReadWarnings) -> N
     """
     for column, cells in read_warnings.contradictions.items():
         if cells.count > max(FEW_CONTRADICTIONS, MOST_CONTRADICTIONS * cells.filled):
-            assert columns.formats is not None
             raise DataError(
                 f"{name}: the column {shorten(column)!r} is written in another way than in the training table. Of "
-                f"{cells.filled:,} cells, {cells.unreadable:,} are no numbers and {cells.other_mark:,} show another "
-                f"decimal mark than {columns.formats.columns[column].decimal!r}; the first is "
-                f"{shorten(cells.example)!r} in row {cells.row:,}, counted from 0. Write them as in that table, or "
-                "check the order of the columns",
+                f"{cells.filled:,} cells, {cells}. Write them as in that table, or check the order of the columns",
                 parameters=("table",),
                 column=column,
                 cells=cells.count,

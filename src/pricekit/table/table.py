@@ -64,6 +64,7 @@ class ColumnFormat(BaseModel):
     Attributes:
         kind: "number": each cell is one number, perhaps with a unit; "text": anything.
         decimal: the decimal mark of numbers that do not show theirs.
+        unit: that of nearly all numbers, in lower case, "" if these have none; None if they have several.
         words: cells of a column of numbers that are none, and stay as they are.
         reason: why.
     """
@@ -72,6 +73,7 @@ class ColumnFormat(BaseModel):
 
     kind: Literal["text", "number"] = "text"
     decimal: Literal[".", ","] = "."
+    unit: str | None = None
     words: tuple[str, ...] = Field((), max_length=MOST_WORDS)
     reason: str = Field("", max_length=200)
 
