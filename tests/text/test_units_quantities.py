@@ -25,6 +25,9 @@ def amounts(cells: list[str]) -> list[tuple[str, float, float]]:
     ("cell", "kind", "amount", "packs"),
     [
         ("750 ml", "volume", 750, 1),
+        ("10's", "count", 10, 10),
+        ("Strip of 15’s tablets", "count", 15, 15),
+        ("4 x 1.5 L", "volume", 6000, 4),
         ("0,7 L", "volume", 700, 1),
         ("1.5 Ltr", "volume", 1500, 1),
         ("500 г", "weight", 500, 1),

@@ -284,7 +284,7 @@ def _sized(text: str, title: str, labels: Sequence[str]) -> str:
 
 def _packs(title: str) -> tuple[float, float]:
     stated = 1.0
-    for expression in (quantity.PACK_OF, quantity.PACKS, quantity.TIMES):  # the most reliable one comes first
+    for expression in quantity.STATED_PACKS:
         match = _compiled(expression).search(title)
         if match and 1 <= int(match["pack"]) <= MAX_PACK:
             stated = float(match["pack"])

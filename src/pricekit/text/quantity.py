@@ -48,7 +48,8 @@ _SPELLINGS = {
         "bottle bottles jar jars box boxes can cans bag bags tea-bag tea-bags packet packets pouch pouches "
         "sachet sachets stick sticks bar bars pod pods k-cup k-cups capsule capsules caps tablet tablets "
         "roll rolls sheet sheets tin tins tub tubs tube tubes carton cartons case cases stem stems wipe wipes "
-        "pair pairs dozen dozens dz"
+        "pair pairs dozen dozens dz 's ’s comprimés comprimidos compresse tabletten kapseln stück stk pièce pièces "
+        "unidad unidades uds pezzi stuks szt adet шт штук viên"
     ),
     LENGTH: (
         "mm millimeter millimeters millimetre millimetres cm centimeter centimeters centimetre centimetres "
@@ -108,15 +109,25 @@ NUTRIENT = (
     r"[0-9.]{1,6} ?m?g(?:rams?)? (?:of )?(?:[a-z]{1,12} )?"
     r"(?:protein|sugars?|carbs?|fat|fiber|fibre|sodium|caffeine)"
 )
-PACK_OF = rf"\b(?:{_CONTAINER})[ -](?:of|/)[ -]?(?P<pack>[0-9]{{1,5}})(?:[^0-9.,]|[.,][^0-9]|[.,]?$)"
+PACK_OF = (
+    rf"(?:^|[^a-z0-9])(?:(?:{_CONTAINER})[ -](?:of|/)|(?:lot|bo[iî]te|paquete?|pack|caja|caixa|pacote|confezione"
+    r"|packung|doos|набор|упаковка) (?:de|da|di|com|mit|van|из)|isi|hộp)"
+    r"[ -]?(?P<pack>[0-9]{1,5})(?:[^0-9.,]|[.,][^0-9]|[.,]?$)"
+)
 PACKS = (
-    r"(?:^|[^0-9.,/])(?P<pack>[0-9]{1,5})(?:[ -]{0,3}(?:packs?|pks?|packages|cases)|[ -]?(?:/|per|in a) ?"
-    r"(?:packs?|pks?|case|cs|box|bx|carton|set))(?:[^a-z0-9]|$)"
+    r"(?:^|[^0-9.,/])(?P<pack>[0-9]{1,5})(?:(?:er)?[ -]{0,3}(?:packs?|pks?|packung|packages|cases)|"
+    r"[ -]?(?:/|per|in a) ?(?:packs?|pks?|case|cs|box|bx|carton|set))(?:[^a-z0-9]|$)"
 )
 TIMES = (
     rf"(?:^|[^0-9.,/])(?P<pack>[0-9]{{1,5}}) ?(?:x|×) ?(?:{_NUMBER})[ -]{{0,2}}"
     rf"(?:{pattern(WEIGHT, VOLUME, COUNT)})(?:[^a-z0-9]|$)"
 )
+PIECES_BEHIND = r"(?:(?:^|[ ,(])[x×]|\([x×] )(?P<pack>[0-9]{1,4})(?:[^0-9a-z.,]|[.,]?$)"
+"""The pieces of "Tablets x10"."""
+PACKS_BEFORE = r"(?:^|[(,] ?)(?P<pack>[0-9]{1,4}) ?[x×] [a-z]"
+"""The packs of "2 x Green Tea"."""
+STATED_PACKS = (PACK_OF, PACKS, TIMES, PACKS_BEFORE, PIECES_BEHIND)
+"""The expressions of packs; the most reliable one comes first."""
 VULGAR = {"½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3", "⅛": " 1/8", "⁄": "/"}
 DENOMINATORS = (2, 3, 4, 8)
 THOUSANDS = r"^([1-9][0-9]{0,2}),([0-9]{3})"
@@ -190,7 +201,7 @@ def packs(title: Strings) -> Packs:
         title: cleaned item names, (N,).
     """
     stated = np.ones(len(title))
-    for expression in (TIMES, PACKS, PACK_OF):  # the most reliable one comes last and wins
+    for expression in reversed(STATED_PACKS):  # the most reliable one comes last and wins
         number = _floats(_group(title, expression, "pack")[0])
         stated = np.where((number >= 1) & (number <= MAX_PACK), number, stated)
     pieces = _read(*_group(title, PIECES, *_PARTS)).total

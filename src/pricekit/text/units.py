@@ -213,7 +213,7 @@ def measure(plain: Bytes, numbers: Numbers, start: Ints, end: Ints) -> Measures:
         start: of the cells, int64 (C,).
         end: of the cells, int64 (C,).
     """
-    beyond = np.concatenate([plain, np.zeros(4, np.uint8)])
+    beyond = np.concatenate([plain, np.zeros(8, np.uint8)])
     limit = end[numbers.cell]
     kind, size, behind = _units(beyond, numbers, start[numbers.cell], limit)
     times = _times(beyond, numbers, behind)
@@ -247,7 +247,11 @@ def _units(beyond: Bytes, numbers: Numbers, begin: Ints, limit: Ints) -> tuple[C
     follows = beyond[end[inches] + 1]
     digit = (beyond[end[inches]] == ord(" ")) & (follows >= ord("0")) & (follows <= ord("9"))
     kind[inches[digit]] = NONE  # "2 in 1"
-    size[kind == NONE] = 1.0
+    behind = numbers.end
+    sign = np.where(beyond[behind] == ord("'"), 1, 3 * (beyond[behind] == 1))  # ’ has three bytes
+    pieces = (sign > 0) & ((beyond[behind + sign] | 0x20) == ord("s")) & ~_LETTERS[beyond[behind + sign + 1]]
+    kind[pieces], end[pieces] = COUNT, (behind + sign + 1)[pieces]  # 10's
+    size[(kind == NONE) | pieces] = 1.0
     whole = np.flatnonzero((kind == NONE) & (numbers.start == begin) & (end == limit) & (end > numbers.end))
     if len(whole):
         size[whole] = _look_up_multiplier(words.take(pa.array(whole)))[1]
