@@ -10,7 +10,7 @@ import pytest
 
 import pricekit as pk
 from conftest import TINY
-from pricekit.errors import BundleError, ExportError, PluginError, TrainingError
+from pricekit.errors import BundleError, PluginError, TrainingError
 from pricekit.features.assets import ASSET_BYTES, MOST_ASSETS, assets_in, file_of
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import plain_state
@@ -174,11 +174,10 @@ def test_too_many_assets_are_refused_before_they_are_read(copy, raises):
         open_bundle(copy)
 
 
-def test_an_asset_whose_graph_no_bundle_may_contain_is_not_exported(catalog, tmp_path, raises):
-    run = train(catalog, tmp_path / "run", "foreign")
-    with raises(ExportError, operators=["If_"]):
-        run.export(tmp_path / "bundle")
-    assert not (tmp_path / "bundle").exists()
+def test_an_asset_whose_graph_no_bundle_may_contain_is_refused_before_the_training(catalog, tmp_path, raises):
+    with raises(TrainingError):
+        train(catalog, tmp_path / "run", "foreign")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

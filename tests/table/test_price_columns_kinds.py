@@ -218,12 +218,16 @@ def test_a_style_tells_only_what_cells_showed() -> None:
     assert read("3 €/kg", "4 €/kg")[2].style == PriceStyle(None, None, "EUR", "kg")
 
 
+def test_another_currency_than_that_of_the_training_table_stops(raises):
+    with raises(DataError, "currency", expected="EUR", found="$"):
+        read("$12", "€7", trained=PriceStyle(".", None, "EUR"))
+
+
 @pytest.mark.parametrize(
     ("trained", "cells", "parameter", "found"),
     [
         (PriceStyle(","), ["12.50", "7.99", "1.525"], "decimal", "."),
         (PriceStyle("."), ["12,50", "7,99", "12.50"], "decimal", ","),
-        (PriceStyle(".", None, "EUR"), ["$12", "€7"], "currency", "$"),
         (PriceStyle("."), ["$12/kg", "$13/kg"], "price_unit", "kg"),
         (PriceStyle(".", None, None, "m2"), ["$12/m2", "$13"], "price_unit", "total"),
     ],

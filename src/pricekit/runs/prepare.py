@@ -151,7 +151,7 @@ def check_storable(preprocessor: Preprocessor) -> None:
     """Raise TrainingError if no bundle could hold what was fitted; the graph is only known after the training."""
     files = {name: text.encode() for name, text in preprocessor.files(portable=True).items()}
     try:
-        check_preprocessor(files | preprocessor.features.assets(), "it")
+        check_preprocessor(files | preprocessor.features.assets(), "the model")
         Record.model_validate_json(files["preprocess.json"])
     except (BundleError, ValueError) as error:
         raise TrainingError(

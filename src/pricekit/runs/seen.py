@@ -103,11 +103,13 @@ def earlier_texts(init: str | None, resumed: Iterable[Path]) -> Seen | None:
     return read_seen(_run_of(Path(init))).as_earlier()
 
 
-def earlier_formats(init: str | None) -> Formats | None:
-    """Return how the table of the run to continue from writes its columns; None without one."""
+def earlier_formats(init: str | None, resumed: Iterable[Path]) -> Formats | None:
+    """Return how the table of the run to continue from writes its columns; arguments as of `earlier_texts`."""
     if init is None:
         return None
-    return Formats.model_validate(read_intact(_run_of(Path(init)), "preprocess.json")["columns"]["formats"])
+    begun = [folder for folder in resumed if (folder / SEEN).is_file()]
+    folder = begun[0] if begun else _run_of(Path(init))
+    return Formats.model_validate(read_intact(folder, "preprocess.json")["columns"]["formats"])
 
 
 def _run_of(init: Path) -> Path:

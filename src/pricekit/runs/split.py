@@ -168,7 +168,7 @@ def load_split(
     """
     if source.split is not None:
         return source.split
-    table, rejected = load_rows(source, config, folder, earlier_formats(config.init))
+    table, rejected = load_rows(source, config, folder, earlier_formats(config.init, resumed))
     leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:

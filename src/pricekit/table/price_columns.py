@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.columns import as_text, is_numeric
-from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean
+from pricekit.table.currency import SHARED, canonical, decimals_of, label, may_mean, require_same_currency
 from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.price_words import TOTAL
 from pricekit.table.source import ReadOptions
@@ -317,6 +317,8 @@ def _check_style(
         others = [name for name, count in counts.items() if count and not _may_be(parameter, name, own)]
         contradicting, cells = sum(counts[name] for name in others), sum(counts.values())
         if contradicting > _MAX_CONTRADICTING * cells:
+            if parameter == "currency":
+                require_same_currency(own, others[0], f"of {table}")
             shown = [repr(shorten(text)) for name in others for text in seen.telling.get(name, ())]
             raise DataError(
                 f"{table}: {contradicting:,} of {cells:,} prices contradict the {_KINDS_OF_STYLE[parameter]} of the "
