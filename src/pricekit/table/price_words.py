@@ -8,30 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pricekit.table.currency import currency_signs, without_signs
-
-_SIZES = """
-1e-2  en: ¢ ￠ cent cents ct pence paise  ru: коп
-1e-1  zh: 角
-1e2   en: hundred
-1e3   en: thousand*  de: tsd tausend  fr: mille millier*  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
-1e3   pl: tys tysi*  cs: tis tisíc*  hu: ezer  ro: mii  ru: тыс тысяч*  uk: тис тисяч*  bg: хил хиляди
-1e3   el: χιλ χιλιάδες  vi: nghìn ngàn  id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार
-1e3   bn: হাজার  ur: ہزار  th: พัน
-1e4   th: หมื่น
-1e5   en: lakh lakhs lac lacs  hi: लाख  bn: লাখ লক্ষ  ur: لاکھ  th: แสน
-1e6   en: million* mln mio  es: millón millon* mdp mdd  pt: milhão milhões milhao milhoes  it: milion*
-1e6   nl: miljoen  sv: miljon*  fi: milj miljoon*  hu: millió  ro: milioane  tr: milyon*
-1e6   ru: млн миллион*  uk: мільйон*  bg: милион*  el: εκ εκατ εκατομμύρι*  vi: triệu  id: juta jt
-1e6   ar: مليون ملايين  fa: میلیون  he: מיליון  th: ล้าน
-1e7   en: crore crores cr  hi: करोड़  bn: কোটি  ur: کروڑ
-1e9   en: billion billions bn arab  de: milliard* mrd  it: miliard* mlrd  fr: md mds  nl: miljard*  da: mia
-1e9   pl: mld  pt: bilhão bilhões bilhao bilhoes  id: miliar  tr: milyar*  ru: млрд миллиард*  uk: мільярд*
-1e9   hu: milliárd  el: δισ δισεκατομμύρι*  vi: tỷ tỉ  ar: مليار مليارات  fa: میلیارد  he: מיליארד  hi: अरब  ur: ارب
-1e11  en: kharab
-1e12  en: trillion* trn  de: billionen  es: billón billones  pt: trilhão trilhões trilhao trilhoes
-1e12  nl: biljoen  tr: trilyon*  ru: трлн триллион*  id: triliun  ar: تريليون  fa: تریلیون
-"""
-"""In each line a factor and its words in lower case, by language; * stands for any ending."""
+from pricekit.text.numbers import SIZE_WORDS, folded, size_named
 
 _UNITS = """
 piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
@@ -108,11 +85,6 @@ def _words(table: str) -> Iterator[tuple[str, str]]:
         yield from ((first, word) for word in words)
 
 
-def _folded(word: str) -> str:
-    """Return a word in one spelling of lower case, for all letters that `re.IGNORECASE` takes as equal."""
-    return word.casefold().replace("\u0307", "")
-
-
 def _any_of(words: Iterable[str]) -> str:
     """Return a pattern of words, longest first; a point and a space in a word are optional, and a point may follow."""
     whole: list[str] = []
@@ -125,15 +97,7 @@ def _any_of(words: Iterable[str]) -> str:
     return "|".join(patterns + touching)
 
 
-_FACTORS: list[tuple[str, float]] = []
-for _line in _SIZES.strip().splitlines():
-    _factor, *_languages = re.split(r"\s+[a-z]{2}: ", _line)
-    _FACTORS += [(_folded(word), float(_factor)) for word in " ".join(_languages).split()]
-_STEMS = sorted(((word[:-1], factor) for word, factor in _FACTORS if word.endswith("*")), reverse=True)
-_WHOLE = dict(_FACTORS)
-_SIZE_WORDS = re.sub(r"\S+: |\S*e-?\d+\s", " ", _SIZES).split()
-
-_SIZE = re.compile(rf"\s?(?P<word>{_any_of(_SIZE_WORDS)})(?:\.(?![^\W_]))?", re.IGNORECASE)
+_SIZE = re.compile(rf"\s?(?P<word>{_any_of(SIZE_WORDS)})(?:\.(?![^\W_]))?", re.IGNORECASE)
 _HAN_SIZE = re.compile(rf"\s?([{''.join(_HAN)}]+)")
 _ABBREVIATIONS = tuple(
     (re.compile(pattern), factor)
@@ -172,8 +136,8 @@ _LETTERS_OF |= {"IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6, "bi"
 
 UNITS: dict[str, str] = {}
 for _name, _word in _words(_UNITS):
-    UNITS.setdefault(_folded(_word.replace(".", "")), _name)
-_ADVERB_UNITS = {_folded(word.replace(".", "")): unit for unit, word in _words(_ADVERBS)}
+    UNITS.setdefault(folded(_word.replace(".", "")), _name)
+_ADVERB_UNITS = {folded(word.replace(".", "")): unit for unit, word in _words(_ADVERBS)}
 
 _COUNT = r"(?:(?P<{}>1000?|100?|1)\s?)?"
 _ANY_UNIT = _any_of(word for _, word in _words(_UNITS))
@@ -223,15 +187,11 @@ def _size_at(text: str, start: int) -> tuple[float, int]:
     if han := _HAN_SIZE.match(text, start):
         return math.prod(_HAN[sign] for sign in han[1]), han.end()
     if word := _SIZE.match(text, start):
-        return _factor_of(_folded(word["word"])), word.end()
+        return size_named(word["word"]), word.end()
     for pattern, factor in _ABBREVIATIONS:
         if short := pattern.match(text, start):
             return factor, short.end()
     return 1.0, start
-
-
-def _factor_of(word: str) -> float:
-    return _WHOLE.get(word) or next(factor for stem, factor in _STEMS if word.startswith(stem))
 
 
 def is_han_size(after: str) -> bool:
@@ -265,7 +225,7 @@ def unit_named(name: str) -> str:
 
 
 def _plain_unit(word: str) -> str:
-    bare = _folded(re.sub("[. ]", "", word))
+    bare = folded(re.sub("[. ]", "", word))
     return UNITS.get(bare) or _ADVERB_UNITS.get(bare) or word.lower()
 
 

@@ -6,6 +6,7 @@ so that many cells are fast and one cell gives the same result alone.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -306,19 +307,62 @@ def _with_fractions(plain: Bytes, numbers: Numbers) -> Numbers:
     return Numbers(cell, start, end, value).take(~dropped)
 
 
-MULTIPLIERS = {
-    name: power
-    for power, names in {
-        2: "hundred",
-        3: "k thousand tsd tys tis mila тыс тис ribu rb nghìn ngàn",
-        5: "lakh lakhs lac lacs",
-        6: "million millions mio mln millionen juta jt triệu",
-        7: "crore crores cr",
-        9: "billion billions mrd mld milliarde milliarden miliar tỷ",
-    }.items()
-    for name in names.split()
-}
-"""Powers of ten by their words, in lower case."""
+_SIZES = """
+1e-2  en: ¢ ￠ cent cents ct pence paise  ru: коп
+1e-1  zh: 角
+1e2   en: hundred
+1e3   en: thousand*  de: tsd tausend  fr: mille millier*  it: mila  nl: duizend  sv: tusen  da: tusind  fi: tuhat*
+1e3   pl: tys tysi*  cs: tis tisíc*  hu: ezer  ro: mii  ru: тыс тысяч*  uk: тис тисяч*  bg: хил хиляди
+1e3   el: χιλ χιλιάδες  vi: nghìn ngàn  id: rb ribu  ar: ألف الف آلاف  fa: هزار  he: אלף  hi: हज़ार हजार
+1e3   bn: হাজার  ur: ہزار  th: พัน
+1e4   th: หมื่น
+1e5   en: lakh lakhs lac lacs  hi: लाख  bn: লাখ লক্ষ  ur: لاکھ  th: แสน
+1e6   en: million* mln mio  es: millón millon* mdp mdd  pt: milhão milhões milhao milhoes  it: milion*
+1e6   nl: miljoen  sv: miljon*  fi: milj miljoon*  hu: millió  ro: milioane  tr: milyon*
+1e6   ru: млн миллион*  uk: мільйон*  bg: милион*  el: εκ εκατ εκατομμύρι*  vi: triệu  id: juta jt
+1e6   ar: مليون ملايين  fa: میلیون  he: מיליון  th: ล้าน
+1e7   en: crore crores cr  hi: करोड़  bn: কোটি  ur: کروڑ
+1e9   en: billion billions bn arab  de: milliard* mrd  it: miliard* mlrd  fr: md mds  nl: miljard*  da: mia
+1e9   pl: mld  pt: bilhão bilhões bilhao bilhoes  id: miliar  tr: milyar*  ru: млрд миллиард*  uk: мільярд*
+1e9   hu: milliárd  el: δισ δισεκατομμύρι*  vi: tỷ tỉ  ar: مليار مليارات  fa: میلیارد  he: מיליארד  hi: अरब  ur: ارب
+1e11  en: kharab
+1e12  en: trillion* trn  de: billionen  es: billón billones  pt: trilhão trilhões trilhao trilhoes
+1e12  nl: biljoen  tr: trilyon*  ru: трлн триллион*  id: triliun  ar: تريليون  fa: تریلیون
+"""
+"""In each line a factor and its words in lower case, by language; * stands for any ending."""
+
+SIZE_WORDS = re.sub(r"\S+: |\S*e-?\d+\s", " ", _SIZES).split()
+"""All of these words."""
+
+
+def folded(word: str) -> str:
+    """Return a word in one spelling of lower case, for all letters that `re.IGNORECASE` takes as equal."""
+    return word.casefold().replace("\u0307", "")
+
+
+_FACTORS: list[tuple[str, float]] = []
+for _line in _SIZES.strip().splitlines():
+    _factor, *_languages = re.split(r"\s+[a-z]{2}: ", _line)
+    _FACTORS += [(folded(word), float(_factor)) for word in " ".join(_languages).split()]
+_STEMS = sorted(((word[:-1], factor) for word, factor in _FACTORS if word.endswith("*")), reverse=True)
+_WHOLE = dict(_FACTORS)
+
+
+def size_named(word: str) -> float:
+    """Return the factor of a word of size, in any case; 1 for other words.
+
+    Example:
+        >>> size_named("Mio"), size_named("millones"), size_named("lakh"), size_named("km")
+        (1000000.0, 1000000.0, 100000.0, 1.0)
+    """
+    word = folded(word)
+    return _WHOLE.get(word) or next((factor for stem, factor in _STEMS if word.startswith(stem)), 1.0)
+
+
+def power_named(word: str) -> int:
+    """Return the power of ten of a word of size behind a number in a column: "k", "lakh"; 0 for other words."""
+    return 3 if word in ("k", "K") else max(0, round(math.log10(size_named(word))))
+
 
 _ONE_NUMBER = re.compile(
     r"(?P<sign>[-+]?) ?"
@@ -400,8 +444,8 @@ def read_number(cell: str) -> OneNumber | None:
     if power and marks[1]:
         marks = marks[1], ""  # programs write powers, and no thousands
     times = int(power or 0)
-    if (word := _WORD.match(unit)) and word[0].strip(".").lower() in MULTIPLIERS:
-        times += MULTIPLIERS[word[0].strip(".").lower()]
+    if (word := _WORD.match(unit)) and (power_of_word := power_named(word[0].strip("."))):
+        times += power_of_word
         unit = unit[word.end() :]
     if abs(times) > _MOST_ZEROS:
         return None

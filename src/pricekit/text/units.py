@@ -24,7 +24,7 @@ from pricekit.text.labelled_lines import (
     numpy_of,
     slices,
 )
-from pricekit.text.numbers import MULTIPLIERS, Numbers
+from pricekit.text.numbers import Numbers, power_named
 
 COMMON = {
     "none": "",
@@ -150,7 +150,6 @@ class UnitTable:
 
 
 look_up = UnitTable(SPELLINGS)
-_look_up_multiplier = UnitTable({word: (NONE, 10.0**power) for word, power in MULTIPLIERS.items()})
 
 MOST_TOTAL = 1e12
 """Larger amounts, in the common measure, are cut."""
@@ -205,7 +204,7 @@ class Totals:
 def measure(plain: Bytes, numbers: Numbers, start: Ints, end: Ints) -> Measures:
     """Read the units of numbers.
 
-    A cell that is a number and a word of `MULTIPLIERS`, such as "120k", has no unit; its size is that of the word.
+    A cell that is a number and a word of size, such as "120k", has no unit; its size is that of the word.
 
     Args:
         plain: of `numbers.plain_bytes`.
@@ -254,7 +253,9 @@ def _units(beyond: Bytes, numbers: Numbers, begin: Ints, limit: Ints) -> tuple[C
     size[(kind == NONE) | pieces] = 1.0
     whole = np.flatnonzero((kind == NONE) & (numbers.start == begin) & (end == limit) & (end > numbers.end))
     if len(whole):
-        size[whole] = _look_up_multiplier(words.take(pa.array(whole)))[1]
+        coded = words.take(pa.array(whole)).dictionary_encode()
+        power = [10.0 ** power_named(word) for word in coded.dictionary.to_pylist()]
+        size[whole] = np.array(power)[numpy_of(coded.indices)]
     return kind, size, np.where(kind == NONE, numbers.end, end)
 
 
