@@ -28,7 +28,7 @@ from pricekit.table.columns import (
     readable,
 )
 from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats, PriceStyle
-from pricekit.text.labelled_lines import numpy_of
+from pricekit.text.labelled_lines import Strings, numpy_of
 from pricekit.text.normal import normal_texts
 from pricekit.text.numbers import read_number
 from pricekit.text.units import SPELLINGS
@@ -42,7 +42,7 @@ LEADING_ZEROS = 0.05
 """With a larger share of numbers such as 007, a column holds codes."""
 MOST_CONTRADICTIONS, FEW_CONTRADICTIONS = 0.1, 10
 """A larger share of the cells that contradict the format of their column is an error, if there are more than a few."""
-_FIRST_CELLS = 2_000
+_FIRST_CELLS = 200
 
 _PLAIN = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
 """Numbers in the one spelling."""
@@ -100,24 +100,16 @@ class _Evidence:
 
     def add(self, column: pa.Array) -> None:
         """Count the cells of a part."""
-        cells = normal_texts(as_model_text(column))
-        cells = cells.filter(
-            pc.invert(pc.or_(pc.equal(cells, ""), pc.match_substring_regex(cells, _MISSING)))
-        )
+        cells = as_model_text(column)
+        if not self.filled and not is_numeric(column.type) and not _shows_numbers(cells):
+            self.filled, self.typed = len(cells), False  # most columns of texts are recognised soon
+            return
+        cells = _filled(normal_texts(cells))
+        self.filled += len(cells)
         if is_numeric(column.type):
-            self.filled += len(cells)
             self.units[""] += len(cells)
             return
         self.typed &= not len(cells)
-        if not self.filled:  # most columns of texts are recognised soon
-            first = cells.slice(0, _FIRST_CELLS).to_pylist()
-            if (
-                sum(read_number(cell) is not None for cell in first if len(cell) <= LONGEST_WORD)
-                < len(first) / 2
-            ):
-                self.filled += len(cells)
-                return
-        self.filled += len(cells)
         self.zeros += _count(cells, r"^[-+]?0[0-9]")
         dotted = cells.filter(pc.match_substring_regex(cells, _DOTTED))
         self.dotted += len(dotted)
@@ -199,6 +191,18 @@ class _Evidence:
         if self.hundreds >= MIN_ROWS and not self.thousands:
             return ",", "no number above 999 lacks a point"
         return ".", "a point is a decimal mark unless most numbers end in 00"
+
+
+def _filled(cells: Strings) -> Strings:
+    """Return the cells that are neither blank nor words for a missing value."""
+    return cells.filter(pc.invert(pc.or_(pc.equal(cells, ""), pc.match_substring_regex(cells, _MISSING))))
+
+
+def _shows_numbers(cells: Strings) -> bool:
+    """Return whether at least half of the first filled cells are numbers; True without any."""
+    first = _filled(normal_texts(cells.filter(pc.greater(pc.binary_length(cells), 0)).slice(0, _FIRST_CELLS)))
+    numbers = sum(read_number(cell) is not None for cell in first.to_pylist() if len(cell) <= LONGEST_WORD)
+    return 2 * numbers >= len(first)
 
 
 def _count(cells: pa.Array, pattern: str) -> int:

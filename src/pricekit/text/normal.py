@@ -21,11 +21,15 @@ import unicodedata
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of
+from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of, in_parts, numpy_of
 
 _FEW = 32
 """Texts up to which Python is faster than numpy."""
+
+_PART_BYTES = 1 << 18
+"""Of the texts that are searched together; the work arrays fit into the processor's cache."""
 
 _GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f\u066c]\d{3})+(?!\d)")
 _BETWEEN_GROUPS = re.compile("[\u00a0\u2009\u202f\u066c]")
@@ -86,8 +90,12 @@ def normal_texts(texts: Strings) -> Strings:
         written = texts.to_pylist()
         plain = list(map(normal_text, written))
         return texts if plain == written else pa.array(plain, pa.large_string())
-    offset, data = bytes_of(texts)
-    odd = _rows_of(offset, np.concatenate([_odd_blanks(data, offset), _odd_characters(data)]))
+    lengths, odd, start = numpy_of(pc.binary_length(texts)), np.zeros(0, np.int64), 0
+    for first, last in in_parts(lengths, _PART_BYTES):
+        offset, data = bytes_of(texts.slice(first, last - first))
+        rows = _rows_of(offset, np.concatenate([_odd_blanks(data, offset), _odd_characters(data)]))
+        odd = np.concatenate([odd, start + rows]) if len(rows) else odd
+        start = last
     if not len(odd):
         return texts
     changed = pa.array(map(normal_text, texts.take(pa.array(odd)).to_pylist()), pa.large_string())
@@ -133,8 +141,9 @@ def _odd_characters(data: Bytes) -> Ints:
 def _may_change(character: str) -> bool:
     """Return whether a text with a character may change: it does itself, or may join the character before it."""
     plain = unicodedata.normalize("NFC", _CHARACTERS[ord(character)])
-    joins = unicodedata.combining(character) or unicodedata.category(character)[0] == "M"
+    selects = "\ufe00" <= character <= "\ufe0f"  # a form of the character before it, as of many emoji
+    joins = not selects and unicodedata.category(character)[0] == "M"
     hangul = (
         "\u1160" <= character <= "\u11ff"
     )  # vowels and final consonants that compose with what precedes them
-    return plain != character or bool(joins) or hangul
+    return plain != character or joins or hangul
