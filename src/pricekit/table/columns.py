@@ -43,11 +43,20 @@ class RawChunk:
         columns: the columns, unchanged.
         ragged: bool (N,), rows with too few or too many fields; None in formats where that cannot happen.
         position: bytes of the file read so far.
+        numbers: columns of text whose filled cells are all numbers as programs write them, with a decimal point.
     """
 
     columns: pa.Table
     ragged: np.ndarray | None
     position: int
+    numbers: frozenset[str] = frozenset()
+
+    def cells(self, name: str) -> pa.Array:
+        """Return a column whose cells are read, (N,): one of `numbers` as float64, "" as null."""
+        column = flat(self.columns.column(name))
+        if name not in self.numbers:
+            return column
+        return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column).cast(pa.float64())
 
 
 @dataclass

@@ -23,7 +23,6 @@ from pricekit.table.columns import (
     ReadWarnings,
     as_model_text,
     clean,
-    flat,
     is_numeric,
     readable,
 )
@@ -62,14 +61,14 @@ class FormatEvidence:
         self._table = table
         self._seen = {name: _Evidence() for name in names}
 
-    def add(self, chunks: Iterable[RawChunk]) -> Iterator[pa.Table]:
+    def add(self, chunks: Iterable[RawChunk]) -> Iterator[RawChunk]:
         """Count the cells of consecutive parts of a table, and yield these; raises DataError."""
         for chunk in chunks:
             for name, evidence in self._seen.items():
                 if not evidence.is_text:
                     with readable(self._table, name):
-                        evidence.add(flat(chunk.columns.column(name)))
-            yield chunk.columns
+                        evidence.add(chunk.cells(name))
+            yield chunk
 
     def formats(self, price: PriceStyle | None) -> Formats:
         """Return the formats of the columns; `price` is how prices are written."""

@@ -22,10 +22,10 @@ def read_json_lines(
 ) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
-    Columns of JSON numbers with decimals are float64, because their point is a decimal mark; null and missing keys are
-    missing. Every other column is text: numbers keep their notation, null and missing keys become "", and a list or
-    object becomes its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and
-    counted in `read_warnings`, so memory stays bounded even if every object has different keys.
+    Every column is text: numbers keep their notation, null and missing keys become "", and a list or object becomes
+    its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and counted in
+    `read_warnings`, so memory stays bounded even if every object has different keys. The `numbers` of a chunk are the
+    columns of JSON numbers with decimals, whose point is a decimal mark.
 
     Raises:
         DataError: a line that is not a JSON object, an empty file, a different encoding.
@@ -95,13 +95,15 @@ def _is_nested(value: object) -> bool:
 def _chunk(name: str, names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
     written = column_names_of(text_array(list(names)).to_pylist())
     check_names(name, written)
-    arrays = [_column([row.get(key, "") for row in rows]) for key in names]
-    columns = pa.table(dict(zip(written, arrays, strict=True)))
-    return RawChunk(columns, None, position)
+    cells = [[row.get(key, "") for row in rows] for key in names]
+    columns = pa.table(dict(zip(written, map(text_array, cells), strict=True)))
+    numbers = frozenset(key for key, each in zip(written, cells, strict=True) if _has_decimals(each))
+    return RawChunk(columns, None, position, numbers)
 
 
-def _column(cells: list[str]) -> pa.Array:
+def _has_decimals(cells: list[str]) -> bool:
+    """Return whether all filled cells are JSON numbers, some of them with decimals."""
     numbers = [cell for cell in cells if isinstance(cell, _Number)]
-    if all(number.lstrip("-").isdigit() for number in numbers) or len(numbers) + cells.count("") < len(cells):
-        return text_array(cells)
-    return pa.array([float(cell) if cell else None for cell in cells], pa.float64())
+    return len(numbers) + cells.count("") == len(cells) and not all(
+        number.lstrip("-").isdigit() for number in numbers
+    )

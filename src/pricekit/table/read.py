@@ -280,7 +280,7 @@ def _decided(
     if name is not None:
         with readable(file.name, name):
             style = columns.formats.price if columns.formats else None
-            cells = (flat(part.column(name)) for part in evidence.add(raws))
+            cells = (raw.cells(name) for raw in evidence.add(raws))
             prices = price_format(cells, read_options, style, file.name)
         if description := describe_prices(prices):
             notices(f"{file.name}: {description}")
@@ -392,7 +392,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
     # Read prices before NUL bytes are removed: "1\0999" is not a number and must not become one.
     price, flaws = None, None
     if columns.price is not None and prices is not None:
-        price, flaws = parse_price(arrays[columns.price], prices)
+        price, flaws = parse_price(raw.cells(columns.price), prices)
     if raw.ragged is not None and raw.ragged.any():
         flaws = np.full(len(raw.columns), "", dtype=object) if flaws is None else flaws
         flaws[raw.ragged] = RAGGED
@@ -400,7 +400,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
         name: clean(cells, read_warnings) if is_text(cells.type) else cells for name, cells in arrays.items()
     }
     assert columns.formats is not None
-    cells = [arrays[name] for name in columns.text]
+    cells = [raw.cells(name) if name in raw.numbers else arrays[name] for name in columns.text]
     text = join_text(columns.text, cells, columns.formats.columns, read_warnings, start)
     rows = np.arange(start, start + len(raw.columns), dtype=np.int64)
     return Table(
