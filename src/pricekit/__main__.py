@@ -28,21 +28,25 @@ def run() -> None:
     quiet_torch()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before the slow imports
     code: int | str | None = INTERRUPTED
+    waits = False
     try:
-        with end_soon(_end_now):
-            from pricekit.cli.main import main
+        try:
+            with end_soon(_end_now):
+                from pricekit.cli.main import main
 
-            main()
-            code = 0
-    except SystemExit as ended:
-        code = ended.code
+                main()
+                code = 0
+        except SystemExit as ended:
+            code = ended.code
+        waits = bool(_running_threads())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL if waits else lambda *_: _leave(INTERRUPTED))
     except KeyboardInterrupt:  # it came before main could report it, or after it had ended
+        code = INTERRUPTED
         _say_interrupted()
     if code == INTERRUPTED:  # do not wait for threads that still compute
         _leave(code)
-    if _running_threads():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+    if waits:
         sys.stdout = sys.stderr  # they may print
         threading.Thread(target=_end_without_threads, args=(code,), daemon=True).start()
     sys.exit(code)
