@@ -98,8 +98,8 @@ class Contradictions:
             "show another decimal mark, and are read with it": self.other_mark,
             "have another unit, or none, and are not converted": self.other_unit,
         }
-        said = "; ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
-        return f"{said}. The first is {shorten(self.example)!r} in row {self.row:,}, counted from 0"
+        counts = "; ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+        return f"{counts}. The first is {shorten(self.example)!r} in row {self.row:,}, counted from 0"
 
 
 @dataclass

@@ -58,7 +58,7 @@ _SHORT_WORDS = 8
 _CODE_DIGITS = 8
 """Integers that never repeat and have at least this many digits are codes, such as barcodes."""
 _COUNT_WORDS = 4
-"""A count in words is shorter: "1,234 ratings"."""
+"""Longest mean number of words in a column of counts such as "1,234 ratings"."""
 _UNIT_LETTERS = 5
 """A number with at most this many letters has a unit, such as 150,000km."""
 _MAX_CELLS = 2000

@@ -101,9 +101,14 @@ def total_rows(frame: pd.DataFrame, price: np.ndarray) -> np.ndarray:
     known = np.nan_to_num(price, nan=-np.inf)
     highest = np.argpartition(known, -min(_HIGHEST, len(known)))[-_HIGHEST:]
     for row, cells in zip(highest.tolist(), frame.iloc[highest][texts].fillna("").to_numpy(), strict=True):
-        words = [cell for cell in map(_label, cells) if any(map(str.isalpha, cell)) and not is_currency(cell)]
-        words = [cell for cell in words if not isinstance(read_cell(cell), Cell)]
-        alone = words[0] if len(words) == 1 else ""
+        labels = [
+            label
+            for label in map(_label, cells)
+            if any(map(str.isalpha, label))
+            and not is_currency(label)
+            and not isinstance(read_cell(label), Cell)
+        ]
+        alone = labels[0] if len(labels) == 1 else ""
         plain = _TOTAL.fullmatch(alone) and known[row] == known.max()
         totals[row] = bool(plain or _GRAND_TOTAL.fullmatch(alone))
     return totals

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 import re
-import unicodedata
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,6 +20,8 @@ from pricekit.table.price_words import (
     without_units,
 )
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
+from pricekit.text.normal import PlainCharacters
+from pricekit.text.numbers import marks_of
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """A pattern for Arrow: a cell that contains only a number as programs write it."""
@@ -419,7 +420,7 @@ def _amount(
     if _COUNT.fullmatch(after) and not find_currency(before, ""):  # 3/$5
         return None, end
     dash = _DASH_AS_DECIMALS.match(after)
-    marks = (dash[1], "") if dash and dash[1] not in digits else _marks(digits)
+    marks = (dash[1], "") if dash and dash[1] not in digits else marks_of(digits)
     if marks is None:
         return None, end
     mark, either = marks
@@ -427,7 +428,7 @@ def _amount(
     if (first and _NEGATIVE.fullmatch(without_signs(before).strip())) or minus_after:
         factor = -factor
     pence = not currency and len(digits) <= 3 and digits.isdigit() and bool(_PENCE.match(after))
-    cell = Cell(digits, mark, either, factor, currency, False, place.start(), len(place[0]), pence)
+    cell = Cell(digits, mark or None, either, factor, currency, False, place.start(), len(place[0]), pence)
     if place["exponent"]:  # a program's number: its mark is a decimal mark
         factor *= float(f"1e{place['exponent']}")
         return replace(
@@ -452,32 +453,6 @@ def _sum(first: Cell, second: Cell) -> Cell:
         length=0,
         unit=first.unit or second.unit,
     )
-
-
-def _marks(digits: str) -> tuple[str | None, str] | None:
-    """Return the decimal mark that a number shows, and its ambiguous mark; None if it is not a number."""
-    points, commas = digits.count("."), digits.count(",")
-    if not points and not commas:
-        return None, ""
-    if points and commas:
-        mark = max(".,", key=digits.rfind)
-        group = "," if mark == "." else "."
-        whole = digits.partition(mark)[0]
-        return (mark, "") if digits.count(mark) == 1 and _in_groups(whole, group) else None
-    mark = "." if points else ","
-    other = "," if points else "."
-    if points + commas > 1:
-        return (other, "") if _in_groups(digits, mark) else None
-    whole, _, rest = digits.partition(mark)
-    either = len(rest) == 3 and 1 <= len(whole) <= 3 and whole != "0"
-    return (None, mark) if either else (mark, "")
-
-
-def _in_groups(digits: str, mark: str) -> bool:
-    """Return whether digits are grouped: three in the last group, two (as in India) or three in the others."""
-    first, *groups = digits.split(mark)
-    lengths = [len(group) for group in groups]
-    return lengths[-1:] == [3] and 1 <= len(first) <= 3 and all(length in (2, 3) for length in lengths)
 
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
@@ -536,23 +511,7 @@ def has_words_before(text: str) -> bool:
     return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
 
 
-class _ToAscii(dict[int, str]):
-    """A table for `str.translate`: digits of all scripts and all spaces to ASCII; filled as characters come."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        digit = unicodedata.decimal(character, None)
-        if digit is not None:
-            replacement = str(digit)
-        elif character.isspace():
-            replacement = " "
-        else:
-            replacement = "" if unicodedata.category(character) == "Cf" else character
-        self[code] = replacement
-        return replacement
-
-
-_ASCII = _ToAscii({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
+_ASCII = PlainCharacters({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
 _ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
 _ASCII |= {ord("\u095b"): "\u091c\u093c", ord("\u095c"): "\u0921\u093c"}
 _ASCII |= {ord(odd): "," for odd in "⹁﹐､"} | {

@@ -66,7 +66,7 @@ sqft    psf
 m2      psm למ"ר
 kg      לק"ג
 """
-"""Words that follow a price without a word such as "per"."""
+"""Adverbs and abbreviations that name the unit of a price by themselves, such as "monthly" and "pcm"."""
 
 TOTAL = "total"
 """The name of prices that are not per a unit."""
@@ -79,10 +79,10 @@ _WITHOUT_SPACES = re.compile("[\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud
 
 
 def _words(table: str) -> Iterator[tuple[str, str]]:
-    """Yield the first field of each line of a table with each of its words."""
+    """Yield the name at the start of each line of a table, with each of its spellings."""
     for line in table.strip().splitlines():
-        first, *words = line.split()
-        yield from ((first, word) for word in words)
+        name, *spellings = line.split()
+        yield from ((name, spelling) for spelling in spellings)
 
 
 def _any_of(words: Iterable[str]) -> str:

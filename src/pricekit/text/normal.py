@@ -39,8 +39,8 @@ _ODD_BLANKS = re.compile(r"  |[\t\v\f\r\x1c-\x1f]|(?: (?:\n|\Z))|(?:(?:\A|\n) )"
 _BREAK = ord("\n")
 
 
-class _Characters(dict[int, str]):
-    """A table for `str.translate`, filled as characters come."""
+class PlainCharacters(dict[int, str]):
+    """A table for `str.translate`, filled as characters come: plain spaces and digits, and no format characters."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -59,7 +59,7 @@ class _Characters(dict[int, str]):
         return plain
 
 
-_CHARACTERS = _Characters()
+_CHARACTERS = PlainCharacters()
 _KNOWN, _ODD = 1, 2
 _kind = np.zeros(0x110000, np.uint8)
 """Of the characters that occurred, `_KNOWN`, and `_ODD` if a text with one may change."""
