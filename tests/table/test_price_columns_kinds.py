@@ -340,3 +340,11 @@ def test_cells_that_differ_in_digits_are_read_like_single_cells(cell: str, digit
     alone = [parse_price(column.slice(i, 1), form) for i in range(len(cells))]
     assert flaws.tolist() == [flaw[0] for _, flaw in alone]
     np.testing.assert_array_equal(values, [value[0] for value, _ in alone])
+
+
+def test_totals_that_are_plain_numbers_have_examples_beside_unit_prices(tmp_path: Path, raises) -> None:
+    path = tmp_path / "flats.csv"
+    path.write_text("\n".join(["title,price", *(f"flat,{n + 100}" + "/m2" * (n % 3 > 0) for n in range(30))]))
+    with raises(DataError, "price_unit") as caught:
+        read_usable(path, Columns("title", "price", None))
+    assert "such as '100'" in str(caught.value)

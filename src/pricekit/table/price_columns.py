@@ -183,6 +183,8 @@ class _Evidence:
             if "." in text and len(text.partition(".")[2]) != 3:
                 self._tell(".", text)
         self.units[TOTAL] += len(plain)
+        for text in plain.slice(0, _EXAMPLES).to_pylist():
+            self._tell(TOTAL, text)
         self.bare_thousands += _count(plain, _BARE_THOUSANDS)
         self.bare_hundreds += _count(plain, _BARE_HUNDREDS)
         if three:
