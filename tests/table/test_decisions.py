@@ -72,7 +72,7 @@ def test_codes_and_words_keep_their_spelling():
     )
     assert rows.text[0] == "code: 007\nmodel: 1E5\nsize: S"
     assert rows.text[1] == "code: 0120\nmodel: 2B7\nsize: 10.0"
-    assert {form.kind for form in rows.formats.columns.values()} == {"text"}
+    assert [form.kind for form in rows.formats.columns.values()] == ["mixed", "text", "text"]
 
 
 def test_numbers_that_a_table_stores_keep_their_decimal_mark():
@@ -152,7 +152,51 @@ def test_points_before_three_digits_separate_thousands_if_other_evidence_says_so
 
 def test_a_column_that_shows_both_marks_decides_nothing():
     rows = trained(km=["1.5", "2.5", "3.5", "1,5"])
-    assert rows.formats.columns["km"].kind == "text"
+    assert rows.formats.columns["km"].kind == "mixed"
+
+
+def test_words_that_have_become_numbers_are_said(logged):
+    """The columns may be in another order; codes and columns of words and numbers may well be numbers."""
+    rows = trained(
+        colour=["red", "blue", "7", "green"], code=["007", "12", "010", "1"], size=["S", "38", "40", "42"]
+    )
+    numbers = {name: [str(n) for n in range(30, 45)] for name in rows.frame}
+    assert texts(pd.DataFrame(numbers), rows)[0] == "colour: 30\ncode: 30\nsize: 30"
+    assert "'colour' has words in the training table" in logged()
+    assert "code" not in logged()
+    assert "size" not in logged()
+
+
+@pytest.mark.parametrize(
+    "cells", [[*map(str, range(30, 39)), "red", *map(str, range(5))], ["1984"], ["", "n/a"] * 9]
+)
+def test_words_few_numbers_and_missing_cells_are_no_surprise(cells, logged):
+    texts(pd.DataFrame({"colour": cells}), trained(colour=["red", "blue", "green"]))
+    assert logged() == ""
+
+
+def test_versions_keep_their_zeros():
+    """Behind the point they count; numbers of two sources do not, and some have a zero behind the point."""
+    versions = [f"1.{n}" for n in range(1, 13)] + ["2.0", "2.1"]
+    assert trained(version=versions).text[9] == "1.10"
+    assert "1.1 and 1.10" in trained(version=versions).formats.columns["version"].reason
+    tenths, hundredths = [f"0.{n}" for n in range(1, 10)], [f"0.{n:02}" for n in range(5, 100, 5)]
+    for numbers in (
+        ["1.1", "1.10", "2.5", "3"],
+        [*tenths, *hundredths],
+        ["0.5", "0.50", "0.75"],
+        ["1.1", "1.05", *versions],
+    ):
+        assert trained(litres=numbers).formats.columns["litres"].kind == "number"
+
+
+def test_fractions_are_numbers():
+    rows = trained(size=["1/2", "42 2/3", "1½", "¾", "12", "5-1/4", "0.5"])
+    assert rows.text[:7].tolist() == ["0.5", "42.666667", "1.5", "0.75", "12", "5.25", "0.5"]
+    assert (
+        texts(pd.DataFrame({"size": ["½", "-1/2", "2/4", "3/2", "1/2/2020", "1/2.5"]}), rows)
+        == ["0.5", "-0.5"] + [""] * 4
+    )
 
 
 def test_a_model_stores_how_its_table_is_written(tmp_path):

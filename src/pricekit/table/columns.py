@@ -121,6 +121,7 @@ class ReadWarnings:
         first_new_key: the first such key.
         duplicate_names: column names that the header has more than once.
         contradictions: cells that contradict the formats of their columns, by column.
+        numbers_for_words: columns that were words in the training table, and whose first cells are numbers.
     """
 
     ragged: int = 0
@@ -137,6 +138,7 @@ class ReadWarnings:
     first_new_key: str = ""
     duplicate_names: tuple[str, ...] = ()
     contradictions: dict[str, Contradictions] = field(default_factory=dict)
+    numbers_for_words: list[str] = field(default_factory=list)
 
     def sentences(self, name: str) -> list[str]:
         """Return one sentence for each kind of repair; `name` is that of the table."""
@@ -174,6 +176,11 @@ class ReadWarnings:
             yield f"cells cut to {MAX_TEXT_CHARS:,} characters: {self.cut_cells:,}."
         if self.not_utf8:
             yield f"cells with bytes that are not UTF-8: {self.not_utf8:,}; each such byte is read as '\ufffd'."
+        for column in self.numbers_for_words:
+            yield (
+                f"the column {shorten(column)!r} has words in the training table, and only numbers in the first rows "
+                "of this one. Check that the columns are the right ones."
+            )
         for column, cells in self.contradictions.items():
             if cells.count:
                 yield f"cells that do not fit the numbers of the column {shorten(column)!r}: {cells}."

@@ -46,6 +46,7 @@ _FIRST_CELLS = 200
 _PLAIN = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
 """Numbers in the one spelling."""
 _MISSING = r"(?i)^(?:#?n/?a|n\.a\.|nan|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3})$"
+_VERSION = r"^[0-9]{1,3}\.[0-9]{1,2}$"
 _DOTTED, _ROUND = r"^[-+]?[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.,].*)?$", r"^[^.]*\.[0-9]00"
 
 
@@ -96,6 +97,7 @@ class _Evidence:
     either: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
+    versions: set[str] = field(default_factory=set)
 
     def add(self, column: pa.Array) -> None:
         """Count the cells of a part."""
@@ -110,10 +112,11 @@ class _Evidence:
             return
         self.typed &= not len(cells)
         self.zeros += _count(cells, r"^[-+]?0[0-9]")
-        dotted = cells.filter(pc.match_substring_regex(cells, _DOTTED))
+        dotted = _matching(cells, _DOTTED)
         self.dotted += len(dotted)
         self.round_dots += _count(dotted, _ROUND)
         coded = cells.dictionary_encode()
+        self.versions |= {*_matching(coded.dictionary, _VERSION).to_pylist()}
         rows = np.bincount(numpy_of(coded.indices), minlength=len(coded.dictionary))
         for cell, count in zip(coded.dictionary.to_pylist(), rows.tolist(), strict=True):
             number = read_number(cell) if len(cell) <= LONGEST_WORD else None
@@ -148,11 +151,15 @@ class _Evidence:
         """Return the format of the column; `marks` counts the decimal marks of all columns of numbers."""
         if self.typed and self.filled:
             return ColumnFormat(kind="number", unit="", reason="the table stores numbers")
+        if self.is_text:
+            return ColumnFormat(reason="less than half of its first cells are numbers")
         if not self.is_number:
             reason = (
                 f"{self.zeros:,} of {self.filled:,} cells begin with 0, as codes do" if self.zeros else ""
             )
-            return ColumnFormat(reason=reason or "not nearly all cells are numbers")
+            return ColumnFormat(kind="mixed", reason=reason or "not nearly all cells are numbers")
+        if counted := _counts_up(self.versions):
+            return ColumnFormat(kind="mixed", reason=f"it has {counted}.1 and {counted}.10, as versions do")
         words = [
             word
             for word, count in self.words.most_common(MOST_WORDS)
@@ -160,7 +167,7 @@ class _Evidence:
         ]
         decimal, why = self._decimal(marks)
         if self.marks["," if decimal == "." else "."] > MOST_CONTRADICTIONS * self.filled:
-            return ColumnFormat(reason="its cells show both decimal marks")
+            return ColumnFormat(kind="mixed", reason="its cells show both decimal marks")
         unit, count = self.units.most_common(1)[0]
         return ColumnFormat(
             kind="number",
@@ -202,6 +209,35 @@ def _shows_numbers(cells: Strings) -> bool:
     first = _filled(normal_texts(cells.filter(pc.greater(pc.binary_length(cells), 0)).slice(0, _FIRST_CELLS)))
     numbers = sum(read_number(cell) is not None for cell in first.to_pylist() if len(cell) <= LONGEST_WORD)
     return 2 * numbers >= len(first)
+
+
+def _are_numbers(cells: Strings) -> bool:
+    """Return whether the first filled cells are numbers, all of them, and not too few to tell."""
+    first = _filled(cells.slice(0, _FIRST_CELLS)).to_pylist() if len(cells) >= MIN_ROWS else []
+    numbers = (len(cell) <= LONGEST_WORD and read_number(cell) is not None for cell in first)
+    return len(first) >= MIN_ROWS and all(numbers)
+
+
+def _counts_up(cells: set[str]) -> str:
+    """Return a whole number behind whose point cells count 1, 2, ..., 10, 11, as versions do; "" if there is none.
+
+    Numbers of two sources, such as 1.5 and 1.50, do not count, and some have a zero behind the point, such as 1.05.
+    """
+    behind: dict[str, set[str]] = {}
+    for cell in cells:
+        whole, _, rest = cell.partition(".")
+        behind.setdefault(whole, set()).add(rest)
+    if any(len(rest) == 2 and rest[0] == "0" for rests in behind.values() for rest in rests):
+        return ""
+    for whole, rests in behind.items():
+        later = sorted(int(rest) for rest in rests if len(rest) == 2)
+        if {"1", "10"} <= rests and len(later) > 1 and 2 * len(later) > later[-1] - 9:
+            return whole
+    return ""
+
+
+def _matching(cells: pa.Array, pattern: str) -> pa.Array:
+    return cells.filter(pc.match_substring_regex(cells, pattern))
 
 
 def _count(cells: pa.Array, pattern: str) -> int:
@@ -300,7 +336,10 @@ def join_text(
     cells = []
     for name, column in zip(names, columns, strict=True):
         text = normal_texts(as_model_text(column))
-        if name in formats and formats[name].kind == "number":
+        kind = formats[name].kind if name in formats else None
+        if kind == "text" and not start and _are_numbers(text):
+            read_warnings.numbers_for_words.append(name)
+        if kind == "number":
             contradictions = read_warnings.contradictions.setdefault(name, Contradictions())
             text = formatted(text, formats[name], contradictions, start, typed=is_numeric(column.type))
         cells.append(text)

@@ -62,7 +62,8 @@ class ColumnFormat(BaseModel):
     """How the cells of a column are written.
 
     Attributes:
-        kind: "number": each cell is one number, perhaps with a unit; "text": anything.
+        kind: "number": each cell is one number, perhaps with a unit; "text": words; "mixed": words and numbers, or
+            numbers that are codes. Only numbers change when they are read.
         decimal: the decimal mark of numbers that do not show theirs.
         unit: that of nearly all numbers, in lower case, "" if these have none; None if they have several.
         words: cells of a column of numbers that are none, and stay as they are.
@@ -71,7 +72,7 @@ class ColumnFormat(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["text", "number"] = "text"
+    kind: Literal["text", "mixed", "number"] = "text"
     decimal: Literal[".", ","] = "."
     unit: str | None = None
     words: tuple[str, ...] = Field((), max_length=MOST_WORDS)

@@ -371,7 +371,25 @@ _ONE_NUMBER = re.compile(
     r"(?P<unit>(?: ?[^\W\d_]| ?[%°\"″'′²³])[^0-9]*[23²³]?)?"
 )
 _WORD = re.compile(r"[^\W\d_]+(?![^\W_])\.?")
-_TO_ASCII = str.maketrans({"’": "'", "−": "-", "–": "-"})
+_VULGAR = {
+    "½": "1/2",
+    "⅓": "1/3",
+    "⅔": "2/3",
+    "¼": "1/4",
+    "¾": "3/4",
+    "⅛": "1/8",
+    "⅜": "3/8",
+    "⅝": "5/8",
+    "⅞": "7/8",
+}
+_TO_ASCII = str.maketrans(
+    {"’": "'", "−": "-", "–": "-", "⁄": "/"} | {sign: f" {written}" for sign, written in _VULGAR.items()}
+)
+_FRACTION = re.compile(
+    r"(?P<sign>[-+]?) {0,2}(?:(?P<whole>[0-9]{1,4})[ -] ?)?(?P<part>[0-9]{1,2})/(?P<of>[0-9]{1,2})(?![0-9/.,])"
+)
+_SHARE_DIGITS = 6
+"""Decimals of a fraction: 2/3 is 0.666667."""
 LONGEST_UNIT = 16
 """Characters behind a number that may be its unit."""
 _MOST_ZEROS = 30
@@ -428,8 +446,13 @@ def read_number(cell: str) -> OneNumber | None:
     Example:
         >>> read_number("1.234 km"), read_number("2 x 4"), read_number("1E5")
         (OneNumber(negative=False, digits='1.234', mark='', either='.', power=0, unit='km'), None, None)
+        >>> [read_number(cell).written(".") for cell in ("42 2/3", "½ in", "1-1/2")]
+        ['42.666667', '0.5 in', '1.5']
     """
-    match = _ONE_NUMBER.fullmatch(cell.translate(_TO_ASCII))
+    written = cell.translate(_TO_ASCII)
+    if fraction := _FRACTION.match(written):
+        return _read_fraction(fraction, written[fraction.end() :])
+    match = _ONE_NUMBER.fullmatch(written)
     if match is None:
         return None
     digits, power, unit = (
@@ -450,6 +473,21 @@ def read_number(cell: str) -> OneNumber | None:
     if abs(times) > _MOST_ZEROS:
         return None
     return OneNumber(match["sign"] == "-", digits, *marks, times, unit.strip(" ."))
+
+
+def _read_fraction(match: re.Match[str], behind: str) -> OneNumber | None:
+    """Return the number of "1/2" or "42 2/3 in", with what follows it; None if it is no fraction in lowest terms.
+
+    It shows no decimal mark, so its digits are whole and its power is negative.
+    """
+    part, of = int(match["part"]), int(match["of"])
+    if of not in _SHARES or not 0 < part < of or math.gcd(part, of) > 1:
+        return None
+    millionths = int(match["whole"] or 0) * 10**_SHARE_DIGITS + round(part * 10**_SHARE_DIGITS / of)
+    number = read_number(f"{millionths}{behind}")
+    if number is None:
+        return None
+    return replace(number, negative=match["sign"] == "-", power=number.power - _SHARE_DIGITS)
 
 
 def marks_of(digits: str) -> tuple[str, str] | None:
