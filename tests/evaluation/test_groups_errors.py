@@ -65,8 +65,9 @@ def test_the_groupings_of_rows(rows, raises):
         "price",
         "kind",
     ]  # brands are too small
-    (kind,) = groupings_of_errors(some, quantities, "kind")
-    assert kind.labels == ["ink", "tea"]
+    for by in ("kind", " kind\u00a0"):
+        (kind,) = groupings_of_errors(some, quantities, by)
+        assert (kind.by, kind.labels) == ("kind", ["ink", "tea"])
     with raises(DataError, "by", column="colour", candidates=["kind", "brand"]):
         groupings_of_errors(some, quantities, "colour")
 

@@ -31,8 +31,11 @@ def test_two_header_rows_are_named(tmp_path: Path, second: str) -> None:
     path = tmp_path / "t.csv"
     assert reasons(path, second, *GOODS) == {"a header inside the table": 1}
     then = second.replace(",", ", ")
-    note = f"The table has two header rows: title, brand, price, then {then}. Keep one of them."
+    note = f"the table has two header rows: title, brand, price, then {then}. Keep one of them."
     assert profile_table(path).notes[0] == note
+    notices: list[str] = []
+    read_usable(path, notices=notices.append)
+    assert f"{path}: {note}" in notices
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,12 @@ def test_ambiguous_dates_are_read_in_the_usual_order_which_is_said(cells, patter
     )
 
 
+def test_times_with_zones_are_in_order_with_dates_without_one():
+    cells = ["2024-05-01T10:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01", "2024-05-01 10:00:00.5-0500"]
+    times = with_row_info(table_of(day=cells), time="day").time
+    assert (times - times[2]).tolist() == [36000, 32400, 0, 54000.5]
+
+
 def test_whole_numbers_that_are_dates_are_dates():
     assert np.diff(with_row_info(table_of(day=[20240131, 20240201]), time="day").time).tolist() == [86400]
     assert np.diff(with_row_info(table_of(day=[45322, 45323]), time="day").time).tolist() == [1]

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from pricekit.errors import DataError, NoRowsError
+from pricekit.errors import ConfigError, DataError, NoRowsError
 from pricekit.table import (
     Columns,
     ReadOptions,
@@ -291,3 +291,12 @@ def test_text_that_is_not_unicode_is_explained(raises) -> None:
     frame = pd.DataFrame({"title": pd.Series(["\ud800"] * 3, dtype=object)})
     with raises(DataError, "table", column="title"):
         read_table(frame)
+
+
+def test_a_sheet_of_a_table_that_has_none_is_an_error(tmp_path: Path, raises) -> None:
+    frame = pd.DataFrame({"title": ["Tea", "Ink"], "price": [2.5, 3.5]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    for source in (tmp_path / "t.csv", tmp_path / "t.parquet", frame):
+        with raises(ConfigError, "sheet", sheet="May"):
+            read_table(source, Columns(("title",)), read_options=ReadOptions(sheet="May"))

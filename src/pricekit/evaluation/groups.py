@@ -15,6 +15,7 @@ from pricekit.errors import DataError
 from pricekit.evaluation.held_out import MOST_VALUES, HeldOut
 from pricekit.features.catalog import compute, size_labels
 from pricekit.metrics import SMAPE, Metric
+from pricekit.table.table import column_name
 from pricekit.text.labelled_lines import as_strings
 from pricekit.text.quantity import MEASURES
 
@@ -282,6 +283,7 @@ def grouping_by(held_out: HeldOut, by: str, most: int = MOST_VALUES) -> Grouping
     Raises:
         DataError: there is no group column `by`; the message lists those that exist.
     """
+    by = column_name(by)
     if by not in held_out.groups:
         names = [str(name) for name in held_out.groups.columns]
         raise DataError(

@@ -32,7 +32,7 @@ from pricekit.table import (
     split_usable,
 )
 from pricekit.table.guess import Profile, counts_later, describe_headless, text_lengths
-from pricekit.table.odd_rows import second_header
+from pricekit.table.odd_rows import second_header, two_headers
 from pricekit.table.price_columns import PriceFormat, count_currencies, count_units
 from pricekit.table.price_words import TOTAL
 from pricekit.table.read import Facts, iter_with_facts
@@ -370,11 +370,7 @@ def profile_table(
             "lines above the header.",
         )
     if below := second_header(rows.frame):
-        notes.insert(
-            0,
-            f"The table has two header rows: {', '.join(map(shorten, rows.frame.columns))}, then {', '.join(below)}. "
-            "Keep one of them.",
-        )
+        notes.insert(0, two_headers(rows.frame.columns, below))
     if facts.prices is not None and facts.prices.mixed and read_options.currency is None:
         notes.append(
             f"Prices are in several currencies ({count_currencies(facts.prices)}): training needs to know which one; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pricekit.config.resolve import named_settings
@@ -59,6 +60,9 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
         all_rows = report.rows < MOST_ROWS  # an id that occurs twice would cost rows
         chosen["id"] = report.id if all_rows and DUPLICATE_ID not in report.rejected else None
     chosen = {name: value for name, value in chosen.items() if value and not named.get(name)}
+    if priced and report.leaks is not None:  # the training says which columns are leaks
+        left_out = {name: why for name, why in report.left_out.items() if name not in report.leaks.columns}
+        report = replace(report, left_out=left_out)
     _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)
     return {**options, **chosen}
 

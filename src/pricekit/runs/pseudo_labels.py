@@ -191,7 +191,7 @@ def read_pseudo_labelled(folder: Path) -> Table | None:
 
 
 def _read_unpriced(source: TableSource, columns: Columns, read_options: ReadOptions) -> Table:
-    quiet = partial(read_table, source, read_options=read_options, notices=lambda _: None)
+    quiet = partial(read_table, source, read_options=read_options.beside(source), notices=lambda _: None)
     try:
         table = quiet(replace(columns, id_required=False))
     except DataError:

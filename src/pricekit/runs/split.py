@@ -178,7 +178,9 @@ def load_split(
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
-    valid, more = _read(source.valid, source_name(source.valid), source, config, folder, table.formats)
+    known = replace(columns_of(config, table.formats), id_required=False)  # it may have been guessed
+    name, read_options = source_name(source.valid), source.read_options.beside(source.valid)
+    valid, more = _read(source.valid, name, known, read_options, config, folder)
     require_same_currency(table.currency, valid.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
@@ -240,7 +242,8 @@ def load_rows(
             "group and time both decide which rows are held out; name one of them",
             parameters=("group", "time"),
         )
-    table, rejected = _read(source.opened, source.table_name, source, config, folder, formats)
+    known = columns_of(config, formats)
+    table, rejected = _read(source.opened, source.table_name, known, source.read_options, config, folder)
     vars(source).pop("opened")  # the copy of a remote file, or of a frame
     table = with_row_info(table, None, columns.group, columns.time)
     if len(table) < MIN_ROWS:
@@ -314,18 +317,14 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
 def _read(
     table: TableSource | OpenedTable,
     name: str,
-    source: Source,
+    columns: Columns,
+    read_options: ReadOptions,
     config: RunConfig,
     folder: Path | None,
-    formats: Formats | None,
 ) -> tuple[Table, pd.DataFrame]:
     with progress(f"reading {name}", 1):
         usable, rejected = read_usable(
-            table,
-            columns_of(config, formats),
-            limit=config.limit,
-            read_options=source.read_options,
-            folder=folder,
+            table, columns, limit=config.limit, read_options=read_options, folder=folder
         )
     return with_row_info(usable, config.columns.weight), rejected
 

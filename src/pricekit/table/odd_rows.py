@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from pricekit.table.name_words import (
 )
 from pricekit.table.price_cells import Cell, read_cell
 from pricekit.text.units import SPELLINGS
+from pricekit.wording import shorten
 
 _REPEATED = 0.8
 """A row repeats the header if this share of its cells are the names of their columns; equal names get a number."""
@@ -83,6 +85,12 @@ def second_header(frame: pd.DataFrame) -> list[str]:
         cell for cell, (_, column) in zip(row, below.items(), strict=True) if _holds_numbers(column)
     ]
     return filled if any(above_numbers) and all(map(_is_label, filter(None, above_numbers))) else []
+
+
+def two_headers(names: Iterable[object], below: Iterable[str]) -> str:
+    """Return a sentence on a table with two headers: the names of its columns, and the cells of `second_header`."""
+    above = ", ".join(shorten(str(name)) for name in names)
+    return f"the table has two header rows: {above}, then {', '.join(map(shorten, below))}. Keep one of them."
 
 
 def total_rows(frame: pd.DataFrame, price: np.ndarray) -> np.ndarray:

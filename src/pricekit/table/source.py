@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pandas as pd
 import pyarrow as pa
 
-from pricekit.errors import DataError, NoRowsError
+from pricekit.errors import ConfigError, DataError, NoRowsError
 from pricekit.io.compression import is_larger, suffixes_of
 from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
 from pricekit.table.arrow import COLUMNAR, as_arrow, is_frame, read_arrow, read_columnar, stored_bytes
@@ -26,11 +26,12 @@ from pricekit.table.delimited import (
     read_delimited,
 )
 from pricekit.table.encoding import Charset, check_readable, detect_charset
-from pricekit.table.formats import format_inside, format_of
+from pricekit.table.formats import format_inside, format_of, named_format
 from pricekit.table.jsonlines import read_json_lines
 from pricekit.table.price_words import unit_named
 from pricekit.table.table import Notices, column_name
 from pricekit.table.workbook import read_workbook
+from pricekit.wording import shorten
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
 
@@ -110,6 +111,17 @@ class ReadOptions:
                     parameters=("price_unit",),
                 )
             object.__setattr__(self, "price_unit", unit_named(self.price_unit))
+
+    def beside(self, source: TableSource) -> ReadOptions:
+        """Return these options for another table than the one that they describe: only workbooks have the sheet.
+
+        Example:
+            >>> [ReadOptions(sheet="May").beside(name).sheet for name in ("new.csv", "new.xlsx")]
+            [None, 'May']
+        """
+        file = location_of(source, "table") if isinstance(source, str) else source
+        is_workbook = isinstance(file, Path | Address) and named_format(file) == "workbook"
+        return self if is_workbook else replace(self, sheet=None)
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()
@@ -192,6 +204,7 @@ def open_table(
     Raises:
         DataError: the file is missing, of an unknown format, or not text despite its suffix; or the source is
             neither a path nor a frame.
+        ConfigError: a sheet is named, and the table is no workbook.
     """
     if isinstance(source, OpenedTable):
         return source
@@ -207,6 +220,7 @@ def open_table(
             type=type(source).__name__,
         )
     name = f"the {type(source).__name__}"
+    _check_sheet(name, read_options)
     return OpenedTable(name, "frame", as_arrow(source, name))
 
 
@@ -234,6 +248,7 @@ def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) ->
     path, kind = file.origin, file.kind
     if kind == "workbook":
         return _sheet(file, read_options, notices)
+    _check_sheet(file.name, read_options)
     if kind not in _TEXTS:
         return file
     charset = detect_charset(path, kind, read_options.encoding, notices)
@@ -241,6 +256,17 @@ def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) ->
         return replace(file, charset=charset)
     delimiter = read_options.delimiter or detect_delimiter(path, charset, _EXPECTED[kind], notices)
     return replace(file, charset=charset, layout=Layout(charset, delimiter, read_options.names))
+
+
+def _check_sheet(name: str, read_options: ReadOptions) -> None:
+    """Raise ConfigError if a sheet is named for a table that is no workbook."""
+    if read_options.sheet is not None:
+        raise ConfigError(
+            f"the sheet {shorten(read_options.sheet)!r} is named, but {name} is no workbook. Leave sheet "
+            "out, or name a workbook.",
+            parameters=("sheet",),
+            sheet=read_options.sheet,
+        )
 
 
 def _sheet(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:

@@ -12,7 +12,7 @@ import pandas as pd
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.currency import is_currency
-from pricekit.table.odd_rows import header_rows, second_header, total_rows
+from pricekit.table.odd_rows import header_rows, second_header, total_rows, two_headers
 from pricekit.table.price_columns import count_currencies, count_units
 from pricekit.table.price_words import TOTAL
 from pricekit.table.read import Facts, iter_with_facts
@@ -97,6 +97,8 @@ def read_usable(
             parameters=("text", "price"),
             reasons=rejected["reason"].value_counts().to_dict(),
         )
+    if below := _second_header(rejected):
+        notices(f"{name}: {two_headers(rejected.columns[:-2], below)}")
     if len(rejected):
         rows = len(usable) + len(rejected)
         notices(f"{name}: {len(rejected):,} of {rows:,} rows cannot be used ({count_reasons(rejected)}).")
@@ -105,6 +107,16 @@ def read_usable(
     if currencies := describe_currency_column(usable):
         notices(f"{name}: {currencies}")
     return usable, rejected
+
+
+def _second_header(rejected: pd.DataFrame) -> list[str]:
+    """Return the cells of the first row of a table if it was rejected as a second header, or []."""
+    first = rejected[(rejected["row"] == 0) & (rejected["reason"] == HEADER)].drop(columns=["row", "reason"])
+    return (
+        []
+        if not len(first) or header_rows(first).all()
+        else [cell for cell in first.iloc[0].fillna("") if cell]
+    )
 
 
 def describe_currency_column(table: Table) -> str:
