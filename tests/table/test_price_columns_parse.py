@@ -308,6 +308,10 @@ def test_a_guess_without_an_example_names_none() -> None:
         ("12元5角", 12.5),
         ("2 tỷ 500 triệu đồng", 2_500_000_000),
         ("2,5 tỷ", 2_500_000_000),
+        ("1tr250", 1_250_000),
+        ("1tr250 đ/tháng", 1_250_000),
+        ("2tr5 - 3tr", 2_500_000),
+        ("4G64 $120", 120),
         ("₹1.5 लाख", 150_000),
         ("2 ล้านบาท", 2_000_000),
         ("5 ألف ريال", 5000),
@@ -354,6 +358,8 @@ def test_numbers_with_words_and_units(cell: str, value: float) -> None:
         "$1, 368",
         "$268 83",
         "$ 22 . 91",
+        "2k5 đ",
+        "1m250 đ",
     ],
 )
 def test_ambiguous_cells_are_not_prices(cell: str) -> None:
@@ -537,6 +543,13 @@ def test_a_table_in_several_currencies_requires_a_choice(tmp_path: Path, raises)
     )
     assert (len(rows), len(aside)) == (10, 30)
     assert "other currency: 30" in said[-1]
+
+
+def test_a_rejected_price_is_shown(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = table(tmp_path, ["$5"] * 30 + ["$350 mil", "$90 mil"])
+    assert len(read_usable(path, Columns(("name",), id=None), notices=said.append)[0]) == 30
+    assert said[-1].endswith("(price not a number: 2). The first price that is not a number is '$350 mil'.")
 
 
 def test_a_stray_price_in_another_currency_is_rejected(tmp_path: Path) -> None:

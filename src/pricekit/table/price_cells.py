@@ -405,7 +405,10 @@ def _amount(
         factor, end = size_of(seen)
     end = min(end, len(after))
     currency = find_currency(before, after[end:])
-    if _DISCOUNT.match(after) or (_LETTER_BEFORE.search(before) and not currency):
+    in_word = _LETTER_BEFORE.search(before) and (first or not _AFTER_BIG.fullmatch(before))  # 2k5, but 2tr5
+    if in_word and not first and before.isalpha() and find_currency(before, "") is None:
+        currency = None  # that of another number: 4G64 $120
+    if _DISCOUNT.match(after) or (in_word and not currency):
         return None, end
     if factor == 1.0 and is_strange_size(after):
         return None, end

@@ -114,7 +114,7 @@ _ABBREVIATIONS = tuple(
             r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)|\s?M(?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e6,
         ),
-        (r"\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W_])", 1e6),
+        (r"\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
         (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
     )
 )

@@ -43,6 +43,7 @@ from pricekit.table.table import (
     concat_tables,
     stored,
 )
+from pricekit.wording import shorten
 
 MIN_ROWS = 10
 """Minimum number of usable rows for training."""
@@ -92,8 +93,8 @@ def read_usable(
     if not len(usable):
         price = "" if facts.columns.price is None else f" and positive numbers in {facts.columns.price}"
         raise DataError(
-            f"{name} has no usable row ({count_reasons(rejected)}). Expected text in "
-            f"{', '.join(facts.columns.text)}{price}; name other columns or fix the table.",
+            f"{name} has no usable row ({count_reasons(rejected)}).{_no_number(rejected, facts.columns.price)} "
+            f"Expected text in {', '.join(facts.columns.text)}{price}; name other columns or fix the table.",
             parameters=("text", "price"),
             reasons=rejected["reason"].value_counts().to_dict(),
         )
@@ -101,12 +102,19 @@ def read_usable(
         notices(f"{name}: {two_headers(rejected.columns[:-2], below)}")
     if len(rejected):
         rows = len(usable) + len(rejected)
-        notices(f"{name}: {len(rejected):,} of {rows:,} rows cannot be used ({count_reasons(rejected)}).")
+        reasons, example = count_reasons(rejected), _no_number(rejected, facts.columns.price)
+        notices(f"{name}: {len(rejected):,} of {rows:,} rows cannot be used ({reasons}).{example}")
     if usable.price is not None and (outliers := describe_outliers(usable.price)):
         notices(f"{name}: {outliers}")
     if currencies := describe_currency_column(usable):
         notices(f"{name}: {currencies}")
     return usable, rejected
+
+
+def _no_number(rejected: pd.DataFrame, price: str | None) -> str:
+    """Return a sentence with the first price that is not a number, "" if there is none."""
+    cells = rejected.loc[rejected["reason"] == NOT_A_NUMBER, price] if price in rejected else ()
+    return f" The first price that is not a number is {shorten(str(cells.iloc[0]))!r}." if len(cells) else ""
 
 
 def _second_header(rejected: pd.DataFrame) -> list[str]:
