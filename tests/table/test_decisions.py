@@ -137,6 +137,11 @@ def test_another_unit_is_said_and_stops_the_command_if_many_cells_have_it(logged
     for cells in ([5] * 30, ["5 mi"] * 30, ["5"] * 30):
         with raises(DataError, "table", column="km", cells=30):
             texts(pd.DataFrame({"km": cells}), rows)
+    area, length = trained(area=["5 m²", "70 m²"]), trained(length=["5 cm", "9cm"])
+    assert texts(pd.DataFrame({"area": ["50 m2", "50 sqm", "50m²"]}), area) == ["50 m²"] * 3
+    assert texts(pd.DataFrame({"length": ["5 cms", "5 centimetre"]}), length) == ["5 cm"] * 2
+    assert texts(pd.DataFrame({"size": ["32”", "32″"]}), trained(size=['32"'])) == ['32 "'] * 2
+    assert texts(pd.DataFrame({"set": ["3 rolls"]}), trained(set=["3 pcs"])) == ["3 rolls"]
     several = trained(size=["5 km", "7 mi", "3 km", "4 mi"])
     assert texts(pd.DataFrame({"size": ["5 m"] * 30}), several) == ["5 m"] * 30
 
@@ -197,6 +202,7 @@ def test_fractions_are_numbers():
         texts(pd.DataFrame({"size": ["½", "-1/2", "2/4", "3/2", "1/2/2020", "1/2.5"]}), rows)
         == ["0.5", "-0.5"] + [""] * 4
     )
+    assert trained(stars=["3/5", "4/5", "2/5"]).formats.columns["stars"].kind == "text"
 
 
 def test_a_model_stores_how_its_table_is_written(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns
 from pricekit.text.labelled_lines import Strings, numpy_of
 from pricekit.text.normal import normal_texts
 from pricekit.text.numbers import read_number
-from pricekit.text.units import SPELLINGS
+from pricekit.text.units import COUNT, SPELLINGS
 from pricekit.wording import shorten
 
 NEARLY_ALL = 0.9
@@ -286,6 +286,8 @@ def formatted(
             if not kept and not is_missing:
                 contradictions.note(cell, start + row, unreadable=1)
             continue
+        if form.unit and number.unit.lower() != form.unit and _are_equal_units(number.unit, form.unit):
+            number = replace(number, unit=form.unit)
         new.append(number.written(decimal))
         if form.unit not in (None, number.unit.lower()):
             contradictions.note(cell, start + row, other_unit=1)
@@ -294,6 +296,12 @@ def formatted(
     place = np.arange(len(cells))
     place[odd] = len(cells) + np.arange(len(odd))
     return pa.concat_arrays([cells, pa.array(new, pa.large_string())]).take(pa.array(place))
+
+
+def _are_equal_units(one: str, other: str) -> bool:
+    """Return whether two spellings name one measure, such as m² and sqm; words for pieces are not equal."""
+    size = SPELLINGS.get(one.lower())
+    return size is not None and size == SPELLINGS.get(other) and size[0] != COUNT
 
 
 def check_formats(name: str, columns: Columns, read_warnings: ReadWarnings) -> None:

@@ -383,7 +383,8 @@ _VULGAR = {
     "⅞": "7/8",
 }
 _TO_ASCII = str.maketrans(
-    {"’": "'", "−": "-", "–": "-", "⁄": "/"} | {sign: f" {written}" for sign, written in _VULGAR.items()}
+    {"’": "'", "−": "-", "–": "-", "⁄": "/", "”": '"', "″": '"', "′": "'"}
+    | {sign: f" {written}" for sign, written in _VULGAR.items()}
 )
 _FRACTION = re.compile(
     r"(?P<sign>[-+]?) {0,2}(?:(?P<whole>[0-9]{1,4})[ -] ?)?(?P<part>[0-9]{1,2})/(?P<of>[0-9]{1,2})(?![0-9/.,])"
@@ -476,12 +477,13 @@ def read_number(cell: str) -> OneNumber | None:
 
 
 def _read_fraction(match: re.Match[str], behind: str) -> OneNumber | None:
-    """Return the number of "1/2" or "42 2/3 in", with what follows it; None if it is no fraction in lowest terms.
+    """Return the number of "1/2" or "42 2/3 in", with what follows it; None if it is no fraction in lowest terms: 2/4, 4/5 stars.
 
     It shows no decimal mark, so its digits are whole and its power is negative.
     """
     part, of = int(match["part"]), int(match["of"])
-    if of not in _SHARES or not 0 < part < of or math.gcd(part, of) > 1:
+    is_rating = of == 5 and not match["whole"]
+    if of not in _SHARES or is_rating or not 0 < part < of or math.gcd(part, of) > 1:
         return None
     millionths = int(match["whole"] or 0) * 10**_SHARE_DIGITS + round(part * 10**_SHARE_DIGITS / of)
     number = read_number(f"{millionths}{behind}")
