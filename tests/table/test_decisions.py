@@ -160,6 +160,21 @@ def test_a_column_that_shows_both_marks_decides_nothing():
     assert rows.formats.columns["km"].kind == "mixed"
 
 
+def test_thousands_with_a_point_in_a_column_of_whole_numbers_are_said(logged, raises):
+    for cells in (KM, [float(km) for km in KM], list(map(str, KM)), [f"{km} km" for km in KM]):
+        rows, unit = trained(km=cells), " km" if " km" in str(cells[0]) else ""
+        assert texts(pd.DataFrame({"km": [f"60.000{unit}", f"60,000{unit}"]}), rows) == [
+            f"60{unit}",
+            f"60000{unit}",
+        ]
+        assert "1 have three decimals, and may be thousands. The first is '60.000" in logged()
+        with raises(DataError, "table", column="km", cells=20):
+            texts(pd.DataFrame({"km": [f"60.000{unit}"] * 20}), rows)
+    texts(pd.DataFrame({"km": ["60.000"]}), trained(km=["1.5", "60000"]))
+    texts(pd.DataFrame({"km": [60.125] * 20}), trained(km=KM))
+    assert logged() == ""
+
+
 def test_words_that_have_become_numbers_are_said(logged):
     """The columns may be in another order; codes and columns of words and numbers may well be numbers."""
     rows = trained(

@@ -68,6 +68,7 @@ class Contradictions:
         unreadable: cells that are no numbers, and count as missing.
         other_mark: numbers that show the other decimal mark, and are read with it.
         other_unit: numbers with another unit than nearly all of the training table, or without one.
+        decimals: numbers with three decimals in a column of whole numbers: 60.000 may be 60,000.
         example: the first of these cells.
         row: its number, from 0.
     """
@@ -76,13 +77,14 @@ class Contradictions:
     unreadable: int = 0
     other_mark: int = 0
     other_unit: int = 0
+    decimals: int = 0
     example: str = ""
     row: int = 0
 
     @property
     def count(self) -> int:
         """All of these cells."""
-        return self.unreadable + self.other_mark + self.other_unit
+        return self.unreadable + self.other_mark + self.other_unit + self.decimals
 
     def note(self, cell: str, row: int, **counts: int) -> None:
         """Count cells of a kind, of which this is the first."""
@@ -97,6 +99,7 @@ class Contradictions:
             "are no numbers, and count as missing": self.unreadable,
             "show another decimal mark, and are read with it": self.other_mark,
             "have another unit, or none, and are not converted": self.other_unit,
+            "have three decimals, and may be thousands": self.decimals,
         }
         counts = "; ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
         return f"{counts}. The first is {shorten(self.example)!r} in row {self.row:,}, counted from 0"

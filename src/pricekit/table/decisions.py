@@ -88,6 +88,7 @@ class _Evidence:
     filled: int = 0
     numbers: int = 0
     zeros: int = 0
+    fractions: int = 0
     dotted: int = 0
     round_dots: int = 0
     hundreds: int = 0
@@ -109,6 +110,7 @@ class _Evidence:
         self.filled += len(cells)
         if is_numeric(column.type):
             self.units[""] += len(cells)
+            self.fractions += _count(cells, r"\.")
             return
         self.typed &= not len(cells)
         self.zeros += _count(cells, r"^[-+]?0[0-9]")
@@ -149,8 +151,9 @@ class _Evidence:
 
     def format(self, marks: Counter[str]) -> ColumnFormat:
         """Return the format of the column; `marks` counts the decimal marks of all columns of numbers."""
+        whole = not (self.fractions or any(self.marks[mark] or self.either[mark] for mark in ".,"))
         if self.typed and self.filled:
-            return ColumnFormat(kind="number", unit="", reason="the table stores numbers")
+            return ColumnFormat(kind="number", unit="", whole=whole, reason="the table stores numbers")
         if self.is_text:
             return ColumnFormat(reason="less than half of its first cells are numbers")
         if not self.is_number:
@@ -174,6 +177,7 @@ class _Evidence:
             decimal=decimal,
             unit=unit if count >= NEARLY_ALL * self.filled else None,
             words=tuple(words),
+            whole=whole,
             reason=f"{self.numbers:,} of {self.filled:,} cells are numbers; {why}",
         )
 
@@ -293,6 +297,8 @@ def formatted(
             contradictions.note(cell, start + row, other_unit=1)
         elif number.mark not in ("", decimal) and not typed:
             contradictions.note(cell, start + row, other_mark=1)
+        elif form.whole and number.either == decimal and not typed:
+            contradictions.note(cell, start + row, decimals=1)
     place = np.arange(len(cells))
     place[odd] = len(cells) + np.arange(len(odd))
     return pa.concat_arrays([cells, pa.array(new, pa.large_string())]).take(pa.array(place))

@@ -67,6 +67,7 @@ class ColumnFormat(BaseModel):
         decimal: the decimal mark of numbers that do not show theirs.
         unit: that of nearly all numbers, in lower case, "" if these have none; None if they have several.
         words: cells of a column of numbers that are none, and stay as they are.
+        whole: the numbers have neither decimals nor marks that may be taken for decimal marks.
         reason: why.
     """
 
@@ -76,6 +77,7 @@ class ColumnFormat(BaseModel):
     decimal: Literal[".", ","] = "."
     unit: str | None = None
     words: tuple[str, ...] = Field((), max_length=MOST_WORDS)
+    whole: bool = False
     reason: str = Field("", max_length=200)
 
 

@@ -477,7 +477,7 @@ def read_number(cell: str) -> OneNumber | None:
 
 
 def _read_fraction(match: re.Match[str], behind: str) -> OneNumber | None:
-    """Return the number of "1/2" or "42 2/3 in", with what follows it; None if it is no fraction in lowest terms: 2/4, 4/5 stars.
+    """Return the number of "1/2" or "42 2/3 in", with what follows it; None for 2/4, and for 4/5, which is a rating.
 
     It shows no decimal mark, so its digits are whole and its power is negative.
     """
