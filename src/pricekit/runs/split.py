@@ -178,9 +178,9 @@ def load_split(
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
-    known = replace(columns_of(config, table.formats), id_required=False)  # it may have been guessed
+    columns = replace(columns_of(config, table.formats), id_required=False)  # it may have been guessed
     name, read_options = source_name(source.valid), source.read_options.beside(source.valid)
-    valid, more = _read(source.valid, name, known, read_options, config, folder)
+    valid, more = _read(source.valid, name, columns, read_options, config, folder)
     require_same_currency(table.currency, valid.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)

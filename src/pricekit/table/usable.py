@@ -113,8 +113,8 @@ def read_usable(
 
 def _no_number(rejected: pd.DataFrame, price: str | None) -> str:
     """Return a sentence with the first price that is not a number, "" if there is none."""
-    cells = rejected.loc[rejected["reason"] == NOT_A_NUMBER, price] if price in rejected else ()
-    return f" The first price that is not a number is {shorten(str(cells.iloc[0]))!r}." if len(cells) else ""
+    cells = rejected.loc[rejected["reason"] == NOT_A_NUMBER, price].tolist() if price in rejected else []
+    return f" The first price that is not a number is {shorten(str(cells[0]))!r}." if cells else ""
 
 
 def _second_header(rejected: pd.DataFrame) -> list[str]:
