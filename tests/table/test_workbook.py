@@ -4,6 +4,7 @@ import io
 import struct
 import sys
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -25,6 +26,7 @@ from pricekit.table import (
 )
 from pricekit.table.row_info import with_row_info
 from pricekit.table.source import DEFAULT_READ_OPTIONS, is_large, open_table
+from pricekit.table.usable import read_usable
 
 FOLDER = Path(__file__).parent / "workbooks"
 KINDS = ["xlsx", "xls", "ods"]
@@ -406,3 +408,61 @@ def test_a_table_anywhere_in_a_sheet(tmp_path_factory, names, titles, left, data
     assert facts["header"] == names
     columns = pa.ipc.open_stream(content).read_all()
     assert [list(row.values()) for row in columns.to_pylist()] == body
+
+
+def in_currencies(path, formats, cells, name="A"):
+    """Write a workbook whose prices have a style each; formats are those of the styles from 1."""
+    numbers = "".join(
+        f'<numFmt numFmtId="{164 + n}" formatCode="{escape(f, QUOTES)}"/>' for n, f in enumerate(formats)
+    )
+    used = "".join(f'<xf numFmtId="{164 + n}"/>' for n in range(len(formats)))
+    styles = (
+        f'<styleSheet xmlns="{MAIN}"><numFmts>{numbers}</numFmts><cellXfs><xf/>{used}</cellXfs></styleSheet>'
+    )
+    lines = [
+        f'<row r="{row}"><c r="A{row}" t="inlineStr"><is><t>jug {row}</t></is></c>'
+        f'<c r="B{row}" s="{style}"><v>{price}</v></c><c r="C{row}" s="1"><v>{row}</v></c></row>'
+        for row, (price, style) in enumerate(cells, start=2)
+    ]
+    sheet = xml([["title", "price", "post"]]) + "".join(lines).encode()
+    xlsx(path, sheet)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("xl/styles.xml", styles)
+    return path
+
+
+QUOTES = {'"': "&quot;"}
+
+
+def test_the_currencies_of_formats_in_one_column_are_not_mixed(tmp_path, raises):
+    formats = ["[$€-407] #,##0.00", '#,##0.00 "zł"', "0.00"]
+    cells = [(n + 0.525, 1 + n % 2) for n in range(20)] + [(5, 3)]
+    path = in_currencies(tmp_path / "mixed.xlsx", formats, cells)
+    with raises(DataError, "currency", currencies={"EUR": 10, "PLN": 10}):
+        read_usable(path, Columns(("title",), "price", None), notices=lambda _: None)
+    table, _ = read(path, "title", "price", currency="PLN")
+    assert table.frame["price"][:2].tolist() == ["0.5250 EUR", "1.5250 PLN"]
+    assert table.frame["post"].tolist() == list(range(2, 23))
+    assert table.price[1::2].tolist() == [n + 0.525 for n in range(1, 20, 2)]
+    assert pd.isna(table.price[0])
+
+
+@pytest.mark.parametrize("formats", [["[$€-407] #,##0.00"] * 2, ["0.00", "yyyy-mm-dd"], ["[$€-407] 0", "0%"]])
+def test_numbers_of_one_currency_stay_numbers(formats, tmp_path):
+    path = in_currencies(
+        tmp_path / "one.xlsx", formats, [(45000 + n, 1 + n % 2 * ("-" not in formats[1])) for n in range(20)]
+    )
+    table, _ = read(path, "title", "price")
+    assert table.frame["price"].dtype == "int64"
+
+
+@pytest.mark.parametrize("odd", ['<x y="&nope;"/></styleSheet>', "</styleSheet><<<", "{}</styleSheet>"])
+def test_damaged_styles_do_not_matter(odd, tmp_path):
+    """The last ones have an entity that would be a gigabyte."""
+    names = "abcdefghij"
+    bomb = "".join(f'<!ENTITY {n} "{f"&{m};" * 10}">' for m, n in pairwise(names))
+    head = f'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{bomb}]>' if "{}" in odd else ""
+    path = xlsx(tmp_path / "odd.xlsx", xml([["title", "price"], ["Tea", 3.5], ["Ink", 4.5]]))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("xl/styles.xml", f'{head}<styleSheet xmlns="{MAIN}">{odd.format("<x>&j;</x>")}')
+    assert read(path, "title", "price")[0].price.tolist() == [3.5, 4.5]

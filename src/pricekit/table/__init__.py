@@ -9,6 +9,7 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     jsonlines.py      raw chunks of JSON lines
     arrow.py          raw chunks of Parquet, Feather and ORC files, and of frames in memory
     workbook.py       the table in a sheet of a workbook
+    cell_formats.py   currencies that the formats of its cells show
     encoding.py       encodings of text files
     columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
     price_words.py    words of written prices: sizes such as "million", units such as "per month"

@@ -2,7 +2,8 @@
 
 A workbook is opened in a sandbox, because the sizes that its zip archive states may be false, and it states more: a
 sheet of one cell may call itself 17 billion cells large. There the cells of one sheet become columns: numbers, dates,
-or text. calamine gives the values that formulas had when the workbook was saved; cells with errors are empty.
+or text. calamine gives the values that formulas had when the workbook was saved; cells with errors are empty. Numbers
+of a column whose formats show several currencies have these behind them, so that they are not compared.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.io import sandbox
 from pricekit.io.cpus import available_memory
 from pricekit.io.sandbox import in_sandbox
+from pricekit.table.cell_formats import mixed_currencies
 from pricekit.table.columns import text_array
 from pricekit.table.table import column_name
 from pricekit.wording import did_you_mean, shorten
@@ -246,7 +248,7 @@ def _block(path: str, sheet: Any, names: Sequence[str]) -> _Block | None:
     if sheet.start is None:
         return None
     merges = _merges(path, sheet)
-    rows = _filled(sheet.iter_rows(), merges, sheet.start[1])
+    rows = _with_currencies(path, sheet, _filled(sheet.iter_rows(), merges, sheet.start[1]))
     sample = list(islice(rows, _SAMPLE_ROWS))
     place, width = _header_place(sample, bool(names))
     if place is None:
@@ -316,6 +318,19 @@ def _filled(rows: Iterable[list[Any]], merges: Sequence[Any], left: int) -> Iter
             following = next(waiting, None)
         if not blank:
             yield number, row
+
+
+def _with_currencies(
+    path: str, sheet: Any, rows: Iterable[tuple[int, list[Any]]]
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield rows, with the numbers as text and their currency in columns whose formats show several."""
+    currencies, left = mixed_currencies(path, sheet.name), sheet.start[1]
+    for number, row in rows:
+        for column in currencies.codes:
+            place, currency = column - left, currencies.of(number, column)
+            if currency and 0 <= place < len(row) and type(row[place]) in (int, float):
+                row[place] = f"{_written(row[place])} {currency}"
+        yield number, row
 
 
 @dataclass
