@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -288,6 +289,19 @@ def test_prices_of_other_tables_are_read_as_those_of_the_training(tmp_path, rais
     assert more.predict(alone.drop(columns="price"))[0] > 100
     with raises(DataError, "decimal", expected=",", found="."):
         model.evaluate(frame.assign(price=[f"{n}.50" for n in range(80)]))
+
+
+@pytest.mark.parametrize("cells", [["1.234"], ["1.234", "2.500"], ["1.234", "2.517", "850"]])
+def test_a_price_alone_and_in_a_table_is_read_as_the_whole_prices_of_the_training(cells):
+    frame = pd.DataFrame({"name": ["tea"] * 40, "price": ["1234", "850", "15000", "2300"] * 10})
+    columns = Columns(("name",), "price", None)
+    columns = replace(columns, formats=read_table(frame, columns).formats)
+    notices = []
+    rows = pd.DataFrame({"name": "tea", "price": cells})
+    assert read_table(rows, columns, notices=notices.append).price[0] == 1234
+    assert "'.' the thousands separator" in notices[0]
+    program = pd.DataFrame({"name": "tea", "price": ["1.234", "12000"]})
+    assert read_table(program, columns).price[0] == 1.234
 
 
 def test_the_format_of_dates_is_stored(tmp_path):

@@ -261,7 +261,7 @@ def price_format(
     for column in columns:
         seen.add(column)
     currency = wanted or _currency(seen)
-    decimal, guessed = _decimal(seen, currency)
+    decimal, guessed = _decimal(seen, currency, whole=trained is not None and trained.decimal is None)
     known_decimal = read_options.decimal or known.decimal
     decimal = known_decimal or decimal
     shows_units = set(seen.units) - {TOTAL}
@@ -361,8 +361,8 @@ def _multiplied_decimal(seen: _Evidence, decimal: str) -> str:
     return decimal
 
 
-def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
-    """Return the decimal mark, and whether it is a guess."""
+def _decimal(seen: _Evidence, currency: str | None, *, whole: bool) -> tuple[str, bool]:
+    """Return the decimal mark, and whether it is a guess; `whole`: the training table has no decimals."""
     point, comma = seen.shown(".", currency), seen.shown(",", currency)
     points, commas = seen.ambiguous["."] + seen.plain_ambiguous, seen.ambiguous[","]
     if not points and not commas:
@@ -378,7 +378,7 @@ def _decimal(seen: _Evidence, currency: str | None) -> tuple[str, bool]:
     # Plain numbers, as programs write them: among 3, 12000 or 3.418, 1.125 is not eleven hundred. Among 916 and 730 it
     # is, because these would be far more expensive than all prices with a mark.
     uneven = seen.plain_round < _MIN_ROUND_SHARE * seen.plain_ambiguous and seen.bare_hundreds < _MIN_CELLS
-    if not seen.formatted and (points < _MIN_CELLS or seen.bare_thousands or uneven):
+    if not seen.formatted and (seen.bare_thousands or (not whole and (points < _MIN_CELLS or uneven))):
         return ".", points >= _MIN_CELLS and not seen.bare_thousands
     return ",", True
 
