@@ -22,6 +22,7 @@ from pricekit.table.price_words import (
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
 from pricekit.text.normal import PlainCharacters
 from pricekit.text.numbers import marks_of
+from pricekit.text.words import LETTERS
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """A pattern for Arrow: a cell that contains only a number as programs write it."""
@@ -33,8 +34,6 @@ NUMBER = re.compile(
     re.ASCII,
 )
 """A number anywhere in a price, with the exponent that programs write, as in 1e+05."""
-
-WORD = re.compile(r"[^\W\d_]+")
 
 MAX_CHARS = 200
 """A longer cell is not a price."""
@@ -135,7 +134,7 @@ _MEASURE = re.compile(
 )
 _CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
 """What may follow the number of a code, such as 7er, but of no price."""
-_FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
+_RATIO = re.compile(r"\d+\s?/\s?\d+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
 _PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
@@ -298,9 +297,8 @@ def _bare_price(text: str, gaps: list[str]) -> bool:
         gaps: the texts between its numbers, without words of size.
     """
     before = text[: number.start()] if (number := NUMBER.search(text)) else ""
-    if not all(map(_BEFORE.fullmatch, WORD.findall(before))) or _FRACTION_OF_DIGITS.fullmatch(text.strip()):
-        return False
-    if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
+    dated = any(map(_MONTH.fullmatch, LETTERS.findall(text)))  # 05-Jan: Excel has made a date of a number
+    if dated or _RATIO.fullmatch(text.strip()) or not all(map(_BEFORE.fullmatch, LETTERS.findall(before))):
         return False
     rest = NUMBER.split(text)[-1].rstrip()
     if _CODE.fullmatch(rest) and not _MEASURE.fullmatch(rest) and not size_of(rest)[1]:
@@ -384,7 +382,7 @@ def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
     digits = [
         sum(map(str.isdigit, cell.digits.partition(cell.decimal_mark or " ")[0])) for cell in (low, high)
     ]
-    named = not low.currency and not all(map(_BEFORE.fullmatch, WORD.findall(before)))
+    named = not low.currency and not all(map(_BEFORE.fullmatch, LETTERS.findall(before)))
     touching = _RANGE.fullmatch(between) and between.strip() != "/"
     most = 1 if between != between.strip() else 2  # 5-100 €, but 2 - 450 € may be two of something
     return bool(touching) and not named and 0 <= digits[1] - digits[0] <= most
@@ -508,7 +506,7 @@ def normalize(text: str) -> str:
 def has_words_before(text: str) -> bool:
     """Return whether words precede the first number, which may then belong to a name: Size 38  120 €."""
     number = NUMBER.search(text)
-    return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
+    return number is not None and bool(LETTERS.search(without_signs(text[: number.start()])))
 
 
 _ASCII = PlainCharacters({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
