@@ -174,7 +174,7 @@ def test_totals_and_prices_per_unit_require_a_choice(tmp_path: Path, raises) -> 
         )
         assert len(usable) == rows
         assert set(rejected["reason"]) == {"other price unit"}
-        assert usable.price_unit == (None if unit == "total" else "m2")
+        assert usable.price_style.unit == (None if unit == "total" else "m2")
 
 
 def test_a_chosen_unit_may_be_one_that_no_cell_shows() -> None:

@@ -66,11 +66,10 @@ class PriceFormat:
         units: number of cells per unit and of totals; empty if no cell shows a unit.
         per_unit: up to three cells of each unit other than the column's.
         by_programs: programs wrote the numbers, with a decimal point: 1.639.792 is none.
-        has_decimals: cells have decimal or ambiguous marks.
-        has_multiplied_decimals: multiplied numbers have such marks.
         several: cells with several prices.
         formatted: cells that are prices but not plain numbers.
         examples: up to three of those cells, of different kinds if possible.
+        style: what training stores of this: only what cells, the user or an earlier training told.
     """
 
     decimal: str = "."
@@ -85,11 +84,10 @@ class PriceFormat:
     units: dict[str, int] = field(default_factory=dict)
     per_unit: dict[str, tuple[str, ...]] = field(default_factory=dict)
     by_programs: bool = False
-    has_decimals: bool = False
-    has_multiplied_decimals: bool = False
     several: int = 0
     formatted: int = 0
     examples: tuple[str, ...] = ()
+    style: PriceStyle = field(default_factory=PriceStyle)
 
     def factor_of(self, cell: Cell) -> float:
         """Return the multiplier of a cell's number."""
@@ -118,13 +116,6 @@ class PriceFormat:
     def mixed_units(self) -> bool:
         """Whether the user must choose a unit, because many prices are for others."""
         return self.other_units > MAX_OTHERS * sum(self.units.values())
-
-    @property
-    def style(self) -> PriceStyle:
-        """What training stores."""
-        decimal = self.decimal if self.has_decimals or self.strict else None
-        multiplied = self.multiplied_decimal if self.has_multiplied_decimals else None
-        return PriceStyle(decimal, multiplied, self.currency, self.unit)
 
 
 @dataclass
@@ -273,11 +264,14 @@ def price_format(
     named = None if unit == TOTAL else unit
     examples = sorted(kept, key=lambda text: (not _agrees(text, currency, named), kept[text] == text))
     contradicting = 0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency)
+    multiplied = read_options.decimal or known.multiplied_decimal or _multiplied_decimal(seen, decimal)
+    shown = (
+        read_options.decimal or seen.plain_decimals or seen.plain_ambiguous or seen.decimals or seen.ambiguous
+    )
+    shown_multiplied = any(seen.multiplied[mark] or seen.millions[mark] for mark in ".,")
     form = PriceFormat(
         decimal=decimal,
-        multiplied_decimal=read_options.decimal
-        or known.multiplied_decimal
-        or _multiplied_decimal(seen, decimal),
+        multiplied_decimal=multiplied,
         strict=read_options.decimal is not None,
         ambiguous=sum(seen.ambiguous.values()) + seen.plain_ambiguous,
         guessed=guessed and known_decimal is None,
@@ -290,11 +284,15 @@ def price_format(
         if shows_units
         else {},
         by_programs=decimal == "." and seen.plain_decimals >= _PROGRAM * max(1, contradicting),
-        has_decimals=bool(seen.plain_decimals or seen.plain_ambiguous or seen.decimals or seen.ambiguous),
-        has_multiplied_decimals=any(seen.multiplied[mark] or seen.millions[mark] for mark in ".,"),
         several=seen.several,
         formatted=seen.formatted + plain_too * seen.plain_ambiguous,
         examples=tuple(examples[:_EXAMPLES]),
+        style=PriceStyle(
+            decimal if shown else known.decimal,
+            multiplied if shown_multiplied else known.multiplied_decimal,
+            currency,
+            named,
+        ),
     )
     if trained is not None:
         _check_style(form, seen, read_options, trained, table)
