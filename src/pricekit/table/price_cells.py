@@ -83,9 +83,10 @@ _BETWEEN = re.compile(
     re.IGNORECASE,
 )
 _ARROW = re.compile(r"\s*(?:→|=>|->)\s*")
-_OVER = re.compile(r"\d\s?/\s?$")
-_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolIs](?![^\W_])")
-"""Between a sign and digits, and behind digits: letters that are digits on paper; and mid $400s."""
+_OVER = re.compile(r"\d\s?/\s?$")  # 1/2 million
+_LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
+_LETTER_BEHIND = re.compile(r"[OolIs](?![^\W_])")
+"""Letters that are digits on paper; and mid $400s."""
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -111,23 +112,7 @@ _MONTH = re.compile(
 )
 _MIL = re.compile(r"\s?mil\b(?!\.)", re.IGNORECASE)
 _MIL_IS_A_MILLION = ("CZK", "RON", "SKK")
-_MIL_IS_A_THOUSAND = (
-    None,
-    "EUR",
-    "BRL",
-    "MXN",
-    "ARS",
-    "CLP",
-    "COP",
-    "PEN",
-    "UYU",
-    "CRC",
-    "DOP",
-    "BOB",
-    "PYG",
-    "AOA",
-    "MZN",
-)
+_MIL_IS_A_THOUSAND = "EUR BRL MXN ARS CLP COP PEN UYU CRC DOP BOB PYG AOA MZN"
 _MEASURE = re.compile(
     r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2|(?:star|review|rating|vote|bid)s?|sold)",
     re.IGNORECASE,
@@ -200,7 +185,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     if "<" in shown:
         shown = _TAG.sub(" ", _RAISED_CENTS.sub(r",\1", shown))
-    plain = to_ascii(shown)
+    plain = shown if shown.isascii() else shown.translate(_ASCII)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
@@ -214,12 +199,17 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
     before, after = plain[: price.start], plain[price.start + price.length :]
-    if _is_torn(plain, price) or _is_part_or_bound(before) or _is_misread(before, after):
+    bare = without_signs(before)
+    if (
+        _is_torn(plain, price)
+        or _TIMES.search(bare.rstrip())  # 12x $9
+        or _UP_TO.fullmatch(bare)  # up to $50
+        or _LETTER_IN_FRONT.search(before)  # $l2.50
+        or _LETTER_BEHIND.match(after)  # 12.5O
+        or (price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after))  # £99p
+        or any(_OVER.search(plain[: each.start]) for each in amounts if each and abs(each.factor) > 1)
+    ):
         return NOT_A_NUMBER
-    if price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after):  # £99p
-        return NOT_A_NUMBER
-    if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
-        return NOT_A_NUMBER  # 1/2 million
     quantity = not price.currency and price.factor == 1.0 and _MEASURE.fullmatch(after.rstrip()) is not None
     there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
@@ -240,12 +230,6 @@ def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
     if chosen and chosen[0].unit is not None and chosen[0].unit not in _PER_TIME:
         chosen = [price for price in chosen if price.unit is None] or chosen
     return chosen
-
-
-def _is_part_or_bound(before: str) -> bool:
-    """Return whether the text before a price makes it one of several payments, or an upper bound: 12x $9, up to $50."""
-    bare = without_signs(before)
-    return bool(_TIMES.search(bare.rstrip()) or _UP_TO.fullmatch(bare))
 
 
 def _is_torn(text: str, price: Cell) -> bool:
@@ -281,12 +265,6 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
     is_old = _INSTEAD_OF.search(before) or (de.search(before) and por.fullmatch(between))
     is_old = is_old or _ARROW.fullmatch(between)
     return prices[1] if is_old else None
-
-
-def _is_misread(before: str, after: str) -> bool:
-    """Return whether a letter touches a price that is a digit on paper: $l2.50, 12.5O."""
-    behind = _MISREAD[1].match(f"0{after}", 1)
-    return bool(_MISREAD[0].search(before) or behind)
 
 
 def _bare_price(text: str, gaps: list[str]) -> bool:
@@ -407,11 +385,8 @@ def _amount(
         return None, end
     if factor == 1.0 and is_strange_size(after):
         return None, end
-    if (
-        _MIL.match(after)
-        and factor == 1e3
-        and (named := find_currency(sign, after[end:])) not in _MIL_IS_A_THOUSAND
-    ):
+    named = find_currency(sign, after[end:])
+    if _MIL.match(after) and factor == 1e3 and named and named not in _MIL_IS_A_THOUSAND.split():
         if named not in _MIL_IS_A_MILLION:
             return None, end
         factor = 1e6
@@ -454,33 +429,19 @@ def _sum(first: Cell, second: Cell) -> Cell:
 
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
-
 _PER_ANNUM = re.compile(r"\bLPA\b")
-
 _SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
-
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
-
 _APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
-
 _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
-
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?) ?(\d\d)\s*")
 _POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
-
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
-
 _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
     r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
-
-
-def to_ascii(text: str) -> str:
-    """Return a text with the digits of all scripts, all spaces and all punctuation of numbers in ASCII."""
-    return text if text.isascii() else text.translate(_ASCII)
 
 
 def normalize(text: str) -> str:
@@ -509,14 +470,6 @@ def has_words_before(text: str) -> bool:
     return number is not None and bool(LETTERS.search(without_signs(text[: number.start()])))
 
 
-_ASCII = PlainCharacters({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
-_ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
+_ODD, _PLAIN = "’‘`´ʼ′٬−–—‐‑‒－．·٫⹁﹐､，、،％（）", "'''''''-------...,,,,,,%()"
+_ASCII = PlainCharacters(zip(map(ord, _ODD), _PLAIN, strict=True))
 _ASCII |= {ord("\u095b"): "\u091c\u093c", ord("\u095c"): "\u0921\u093c"}
-_ASCII |= {ord(odd): "," for odd in "⹁﹐､"} | {
-    ord("，"): ",",
-    ord("、"): ",",
-    ord("،"): ",",
-    ord("％"): "%",
-    ord("（"): "(",
-    ord("）"): ")",
-}
