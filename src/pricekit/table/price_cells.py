@@ -55,10 +55,9 @@ _UP_TO_PRICE = re.compile(
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
-_WAS = re.compile(
-    r"\b(?:was|were|statt|instead|reg|regular|rrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше)\b",
-    re.IGNORECASE,
-)
+_OLD = "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше"
+_WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)\b", re.IGNORECASE)
+_INSTEAD_OF = re.compile(rf"\b(?:{_OLD})\b\W*$", re.IGNORECASE)
 _STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
 _STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
 _UP_TO = re.compile(
@@ -73,9 +72,6 @@ _HALF = re.compile(
 )
 _AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
-_INSTEAD_OF = re.compile(
-    r"\b(?:was|were|statt|instead of|rrp|mrp|msrp|uvp|antes|avant|prima|było|было)\b\W*$", re.IGNORECASE
-)
 _FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
 _BETWEEN = re.compile(
     r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
