@@ -405,8 +405,7 @@ def _unescaped(cells: pa.Array) -> pa.Array:
 
 def _plain_numbers(cells: pa.Array) -> np.ndarray:
     """Return which cells are numbers that `float` accepts, without underscores, bool (N,)."""
-    short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
-    return numpy_of(short).astype(bool) & _matches(cells, PLAIN_NUMBER)
+    return _matches(cells, PLAIN_NUMBER) & (numpy_of(pc.binary_length(cells)) <= _MAX_NUMBER_CHARS)
 
 
 def _matches(cells: pa.Array, pattern: str) -> np.ndarray:

@@ -115,7 +115,7 @@ def column_name(written: str) -> str:
     """Return the name of a column as it is written in a file, a frame or an option, in the form of equal names.
 
     Example:
-        >>> column_name(" list\u00a0price\n(EUR) ")
+        >>> column_name(" list\\u00a0price\\n(EUR) ")
         'list price (EUR)'
     """
     return " ".join(normal_text(written.replace("\0", "")).split())

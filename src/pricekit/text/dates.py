@@ -295,7 +295,8 @@ def _minutes(shift: str | None) -> int:
 def _mapped(words: pa.Array, value: Callable[[str | None], int]) -> Ints:
     """Return a whole number for each word, int64 (N,); it is computed once for equal ones."""
     encoded = pc.dictionary_encode(words, null_encoding="encode")
-    return np.array([*map(value, encoded.dictionary.to_pylist())], np.int64)[np.asarray(encoded.indices)]
+    numbers: Ints = np.array([*map(value, encoded.dictionary.to_pylist())], np.int64)
+    return numbers.take(np.asarray(encoded.indices))
 
 
 def _fields(dates: pa.Array, form: DateFormat) -> _Fields:
