@@ -179,7 +179,7 @@ def load_split(
         _log_split(split)
         return split
     valid, more = _read(source.valid, source_name(source.valid), source, config, folder, table.formats)
-    require_same_currency(table.currency, valid.currency)
+    require_same_currency(table.price_style.currency, valid.price_style.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
