@@ -9,7 +9,7 @@
 `pricekit cv` chooses folds by the texts, so two forms of a table, or two versions of pricekit, may have different
 folds. This script trains the policy `quick` on the folds of one cross-validation. The ways differ in the table, whose
 rows must be in the same order, in the columns (without any, pricekit chooses them) or in the source tree, which another
-process imports.
+process imports. With several seeds, a last line has the means.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main() -> None:
         for path in options.table
     ]
     ways = list(zip(_two(tables), _two(options.text), _two(options.source or [None]), strict=True))
-    rows = []
+    rows, differences, scores = [], [], []
     for seed in options.seeds:
         trained = {
             name: _trained(way, folds, options.price, seed, options.jobs)
@@ -80,7 +80,24 @@ def main() -> None:
         low, high = second.interval or (np.nan, np.nan)
         difference = f"{second.difference:+.2f}, {low:+.2f} to {high:+.2f}"
         rows.append([str(seed), f"{first.score:.2f}", f"{second.score:.2f}", difference])
+        print(*rows[-1], file=sys.stderr, flush=True)
+        one, other = (_errors(held_out) for held_out in trained.values())
+        differences.append(other - one)
+        scores.append((one.mean(), other.mean()))
+    if len(options.seeds) > 1:  # the rows are drawn, not the seeds
+        mean = np.mean(differences, axis=0)
+        draws = np.random.default_rng(0).integers(len(mean), size=(2000, len(mean)))
+        low, high = np.quantile(mean[draws].mean(axis=1), [0.025, 0.975])
+        first, second = np.mean(scores, axis=0)
+        interval = f"{mean.mean():+.2f}, {low:+.2f} to {high:+.2f}"
+        rows.append(["mean", f"{first:.2f}", f"{second:.2f}", interval])
     show_table("SMAPE", ["seed", "first", "second", "difference, 95% interval"], rows, stderr=False)
+
+
+def _errors(held_out: HeldOut) -> np.ndarray:
+    """Return the SMAPE of each row, (N,)."""
+    price, predicted = held_out.price, held_out.predicted
+    return np.asarray(200 * np.abs(price - predicted) / (np.abs(price) + np.abs(predicted)))
 
 
 def _two(values: Sequence[Any]) -> Sequence[Any]:

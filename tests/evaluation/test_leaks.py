@@ -37,6 +37,7 @@ LEAKS = {
     "before": PRICE / (1 - RNG.choice([0.0, 0.1, 0.2, 0.3, 0.5], 300)),
     "dollars": [f"$ {price:,.2f}" for price in PRICE * 30],
     "euros": [f"{price:,.2f} €".translate(str.maketrans(",.", ".,")) for price in PRICE * 30],
+    "lakhs": [f"{p / 1e5:.4f} lakh" if i % 2 else f"{p:,.0f}" for i, p in enumerate(PRICE * 3000)],
     "sentences": [f"Only € {price:,.2f} incl. VAT" for price in PRICE],
     "persian": [f"{price:.2f}".translate(str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")) for price in PRICE],
     "falling": 1000 / PRICE,

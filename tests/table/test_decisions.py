@@ -170,7 +170,7 @@ def test_thousands_with_a_point_in_a_column_of_whole_numbers_are_said(logged, ra
         ]
         assert "1 have three decimals, and may be thousands. The first is '60.000" in logged()
         with raises(DataError, "table", column="km", cells=20):
-            texts(pd.DataFrame({"km": [f"60.000{unit}"] * 20}), rows)
+            texts(pd.DataFrame({"km": [f"60.125{unit}"] * 20}), rows)
     texts(pd.DataFrame({"km": ["60.000"]}), trained(km=["1.5", "60000"]))
     texts(pd.DataFrame({"km": [60.125] * 20}), trained(km=KM))
     assert logged() == ""

@@ -70,6 +70,7 @@ def read(
         ("€ 350.000 k.k.", 350_000),
         ("5 499<sup>99</sup> kr", 5499.99),
         ("statt 19,99 € nur 12,99 €", 12.99),
+        ("vorher 19,99 € 12,99 €", 12.99),
         ("9,96 €/kg (2,49 €)", 2.49),
         ("$4.80 ($3.20/100g)", 4.8),
         ("25 zł/szt.", 25),
@@ -174,7 +175,7 @@ def test_totals_and_prices_per_unit_require_a_choice(tmp_path: Path, raises) -> 
         )
         assert len(usable) == rows
         assert set(rejected["reason"]) == {"other price unit"}
-        assert usable.price_unit == (None if unit == "total" else "m2")
+        assert usable.price_style.unit == (None if unit == "total" else "m2")
 
 
 def test_a_chosen_unit_may_be_one_that_no_cell_shows() -> None:

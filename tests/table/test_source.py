@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pricekit.table import (
     read_usable,
     source_name,
 )
+from pricekit.table.table import PriceStyle
 
 COLUMNS = Columns(("title",), "eur", "sku")
 PLAIN = pd.DataFrame(
@@ -56,7 +58,7 @@ def check_equal(found: Table, expected: Table) -> None:
     np.testing.assert_array_equal(found.price, expected.price)
     np.testing.assert_array_equal(found.flaws, expected.flaws)
     np.testing.assert_array_equal(found.rows, expected.rows)
-    assert found.currency == expected.currency
+    assert found.price_style.currency == expected.price_style.currency
 
 
 class Exporter:
@@ -105,11 +107,19 @@ FRAMES: dict[str, Callable[[], Any]] = {
 def test_a_frame_is_read_like_a_parquet_file(tmp_path: Path, kind: str) -> None:
     expected = read_table(parquet_of(PLAIN, tmp_path), COLUMNS, notices=quiet)
     assert np.isnan(expected.known_price).tolist() == [False, True, True]
-    assert expected.currency == "EUR"
+    assert expected.price_style.currency == "EUR"
     check_equal(read_table(FRAMES[kind](), COLUMNS, notices=quiet), expected)
     parts = list(iter_table(FRAMES[kind](), COLUMNS, rows=2, notices=quiet))
     assert [len(part) for part in parts] == [2, 1]
     check_equal(concat_tables([*parts]), expected)
+
+
+def test_a_table_tells_how_its_own_prices_are_written_and_keeps_what_training_knew() -> None:
+    columns = replace(
+        COLUMNS, formats=read_table(PLAIN[2:].assign(eur=["12,50"]), COLUMNS, notices=quiet).formats
+    )
+    assert read_table(PLAIN, columns, notices=quiet).price_style == PriceStyle(",", None, "EUR")
+    assert read_table(PLAIN.assign(eur="12"), columns, notices=quiet).price_style == PriceStyle(",")
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -1,9 +1,7 @@
 """Dates: one format for a column, whatever its language, digits and century."""
 
-import json
 import subprocess
 import sys
-from dataclasses import asdict
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -13,6 +11,7 @@ from babel.dates import format_date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pricekit.table.table import Formats
 from pricekit.text.dates import DateFormat, date_format, parse_dates
 
 
@@ -169,7 +168,7 @@ def test_ambiguous_columns_have_the_more_likely_order_and_say_so(cells, pattern)
 def test_a_format_survives_json():
     form = date_format(["31. Januar 99", "1. Mai 01"])
     assert (form.pattern, form.language, form.first_year) == ("d mmm yy", "de", 1950)
-    assert DateFormat(**json.loads(json.dumps(asdict(form)))) == form
+    assert Formats.model_validate_json(Formats(time=form).model_dump_json()).time == form
 
 
 FORMATS = [

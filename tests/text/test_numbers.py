@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricekit.text.labelled_lines import join_texts
+from pricekit.text.normal import normal_text
 from pricekit.text.numbers import marks_code, parse, plain_bytes, read_numbers
 
 
 def numbers_of(cells: list[str], *, dot: bool = False, comma: bool = True) -> list[list[float]]:
-    """Return the numbers of each cell; no cell is empty."""
-    texts = join_texts(pa.array(cells, pa.large_string()))
+    """Return the numbers of each cell as a table is read; no cell is empty."""
+    texts = join_texts(pa.array(map(normal_text, cells), pa.large_string()))
     codes = np.full(len(cells), marks_code(dot=dot, comma=comma), np.int8)
     found = read_numbers(plain_bytes(texts.data), texts.offset[:-1], texts.offset[1:] - 1, codes)
     return [found.value[found.cell == cell].tolist() for cell in range(len(cells))]

@@ -136,7 +136,7 @@ def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
         limit=options.get("limit"),
         read_options=read_options_of(options),
     )
-    require_same_currency(predictor.currency, rows.currency)
+    require_same_currency(predictor.currency, rows.price_style.currency)
     return with_row_info(rows, options.get("weight"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,8 +96,7 @@ def explain_prices(predictor: Predictor, table: Table, evaluations: int = EVALUA
             f"an explanation has {evaluations} evaluations; expected at least 2",
             parameters=("evaluations",),
         )
-    rows = replace(table, currency=predictor.currency)
-    return explain_rows(rows, predictor.columns, predictor.prices, evaluations)
+    return explain_rows(table, predictor.columns, predictor.prices, evaluations, predictor.currency)
 
 
 def comparables_of(
@@ -131,7 +129,7 @@ def _products_of(predictor: Predictor, among: TableSource | None) -> Products:
     """Return the products of a table with prices; None: those that the model contains."""
     if among is not None:
         table = among if isinstance(among, Table) else read_usable(among, predictor.columns)[0]
-        require_same_currency(predictor.currency, table.currency)
+        require_same_currency(predictor.currency, table.price_style.currency)
         return products_of(table)
     if (products := predictor.own_products()) is None:
         raise ConfigError(

@@ -15,15 +15,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 
 import numpy as np
 import pandas as pd
 
-from pricekit.evaluation.column_numbers import ColumnNumbers, as_strings, column_numbers
 from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
+from pricekit.table.name_words import MEASURES, names_price, words_of
+from pricekit.table.price_cells import Cell, read_cell
+from pricekit.table.table import NOT_A_NUMBER
+from pricekit.text.normal import normal_text
+from pricekit.text.numbers import read_number
+from pricekit.text.units import COUNT, KINDS, SPELLINGS
 
 EXPLAINED = 0.7
 """Prices in another column leak if they alone explain this share of the log price's variance: list prices with
@@ -93,7 +98,7 @@ def find_leaks(table: Table, columns: Columns) -> Leaks:
     leaking = leaking_columns(table, (columns.price, named), columns.text[:1])
     text, left = table.text, [name for name in columns.text if name not in leaking]
     if 0 < len(left) < len(columns.text):
-        text = table.frame[left].apply(as_strings).agg("\n".join, axis=1)
+        text = table.frame[left].apply(_as_strings).agg("\n".join, axis=1)
     share = price_in_text(text, table.known_price) if left else 0.0
     return Leaks(leaking, share if share >= IN_TEXT else 0.0)
 
@@ -126,7 +131,7 @@ def leaking_columns(
     numbers: list[ColumnNumbers] = []
     with tracked("searching for leaks", judged) as names:
         for name in names:
-            readings = column_numbers(str(name), frame[name])
+            readings = _column_numbers(str(name), frame[name])
             how = next(filter(None, (as_price(reading, price) for reading in readings)), "")
             how = how or ("" if name in texts else as_bands(frame[name], price))
             if how:
@@ -195,7 +200,7 @@ def as_bands(column: pd.Series, price: np.ndarray) -> str:
         column: (N,).
         price: prices, float (N,).
     """
-    cells = as_strings(column).str.strip()
+    cells = _as_strings(column).str.strip()
     codes, values = pd.factorize(cells[cells != ""])
     log_price = np.log(price)[(cells != "").to_numpy(bool)]
     rows = np.bincount(codes, minlength=len(values))
@@ -336,3 +341,101 @@ def _monotone(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> 
     rises = bool(rank.cov(rank_of_price) >= 0)
     fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
     return np.asarray(np.interp(others, points, fitted.x))
+
+
+PARSED_ROWS = 2000
+"""Of a column of text, this many rows are parsed."""
+_LONGEST = 60
+"""Cells that are longer on average are texts that may contain numbers."""
+_MOSTLY = 0.5
+_FIRST, _SELDOM = 200, 0.1
+"""Text, such as titles, has hardly a number among its first different cells with digits."""
+_UNITS_IN_NAMES = {KINDS.index(kind) for kind in ("weight", "volume", "length", "area", "distance", "power")}
+"""The units of "weight_kg"; others are words: "salary_min", "pay_to"."""
+
+
+@dataclass(frozen=True)
+class ColumnNumbers:
+    """The numbers of a column of N rows.
+
+    Attributes:
+        name: the name of the column.
+        values: float64 (N,), NaN for a cell without a number.
+        money: the name or the cells say that the numbers are prices.
+        measured: the name or the cells name a unit or a measure, and nothing says that the numbers are prices.
+    """
+
+    name: str
+    values: np.ndarray
+    money: bool
+    measured: bool
+
+
+def _column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
+    """Return the readings of a column: one, or two if "." may separate decimals or thousands; none for text.
+
+    A misread cell can hide a leak in one reading, but cannot create one.
+
+    Example:
+        >>> [reading.values.tolist() for reading in _column_numbers("mrp", pd.Series(["€ 1.299", "-", "€ 2.450"]))]
+        [[1.299, nan, 2.45], [1299.0, nan, 2450.0]]
+    """
+    named, measure = names_price(name), _names_measure(name)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        values = _finite(column.to_numpy(np.float64, na_value=np.nan))
+        return [ColumnNumbers(name, values, named, measure and not named)]
+    texts = _as_strings(column)[:PARSED_ROWS].str.strip()
+    if texts.str.len().sum() > _LONGEST * (texts != "").sum():
+        return []
+    codes, cells = pd.factorize(texts)
+    digits = [place for place, cell in enumerate(cells) if any(map(str.isdigit, cell))]
+    by_cell = np.full((len(cells), 4), math.nan)
+    for count, place in enumerate(digits):
+        if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
+            return []
+        by_cell[place] = _read(cells[place])
+    read = _finite(by_cell)[codes]
+    known = np.isfinite(read[:, 0])
+    if not known.any():
+        return []
+    signed, unit = read[known, 2:].mean(axis=0) >= _MOSTLY
+    money = bool(signed or (named and not unit))
+    readings: list[ColumnNumbers] = []
+    for parsed in read[:, :2].T if (read[known, 0] != read[known, 1]).any() else read[:, :1].T:
+        values = np.full(len(column), np.nan)
+        values[: len(parsed)] = parsed
+        readings.append(ColumnNumbers(name, values, money, bool(unit or measure) and not money))
+    return readings
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _as_strings(column: pd.Series) -> pd.Series:
+    """Return a column as text, "" for an empty cell; pandas does not treat the bytes of Parquet as text."""
+    texts = column.map(
+        lambda cell: cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell), "ignore"
+    )
+    return texts.astype("str").fillna("")
+
+
+def _names_measure(name: str) -> bool:
+    words = words_of(name)
+    unit = words[-1] if words else ""
+    named_unit = unit != "in" and SPELLINGS.get(unit, (COUNT, 1.0))[0] in _UNITS_IN_NAMES
+    is_rate = "per" in words  # such as price per kg
+    return not is_rate and (named_unit or not MEASURES.isdisjoint(words))
+
+
+def _read(text: str) -> tuple[float, float, bool, bool]:
+    """Return the number of a cell, with "." and with "," as the decimal mark; whether it has a currency, or a unit."""
+    number = read_number(normal_text(text))
+    price = read_cell(text) if number is None or number.unit else NOT_A_NUMBER
+    if isinstance(price, Cell) and (price.currency or number is None):
+        return price.value("."), price.value(","), price.currency is not None, price.is_quantity
+    if number is None:
+        return math.nan, math.nan, False, False
+    _, scale = SPELLINGS.get(number.unit.casefold(), (COUNT, 1.0))
+    point, comma = (float(replace(number, unit="").written(mark)) * scale for mark in ".,")
+    return point, comma, False, bool(number.unit)

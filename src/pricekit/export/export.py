@@ -131,7 +131,7 @@ def _read_products(source: TableSource | None, run: LoadedRun, facts: Mapping[st
     if source is None:
         return None
     table = read_usable(source, run.preprocessor.columns)[0]
-    require_same_currency(facts["currency"], table.currency)
+    require_same_currency(facts["currency"], table.price_style.currency)
     return some_rows(_in_training_order(table, run.path))
 
 

@@ -30,7 +30,6 @@ from pricekit.text.labelled_lines import (
     Strings,
     Texts,
     as_strings,
-    byte_table,
     concatenated,
     join_texts,
     joined_texts,
@@ -41,6 +40,7 @@ from pricekit.text.labelled_lines import (
 )
 from pricekit.text.numbers import marks_code, plain_bytes, read_numbers
 from pricekit.text.units import NONE, Totals, measure, totals
+from pricekit.text.words import in_words
 from pricekit.wording import counted
 
 LABEL_BYTES = 80
@@ -54,8 +54,7 @@ MOST_LABELS = 32
 FIRST_BYTES = 64
 """The rest of a longer first word is not read."""
 
-_IN_WORD = byte_table(bytes(code for code in range(256) if code >= 128 or chr(code).isalnum()))
-"""Whether a byte belongs to a word: an ASCII letter, a digit, or a part of another character."""
+_IN_WORD = in_words(np.arange(256, dtype=np.uint8))
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,7 @@ def explain_rows(
     columns: Columns,
     price: Callable[[Table], np.ndarray],
     evaluations: int = EVALUATIONS,
+    currency: str | None = None,
 ) -> list[Explanation]:
     """Return one explanation per row.
 
@@ -310,6 +311,7 @@ def explain_rows(
         columns: the columns of the model.
         price: returns the price of each row of a table, (N,).
         evaluations: the number of prices for each row; more if two for each line are more.
+        currency: of all prices.
     """
     explanations: list[Explanation] = []
     try:
@@ -319,7 +321,7 @@ def explain_rows(
         others = ()
     with tracked("explaining", list(table.windows(ROWS_AT_A_TIME)), len) as windows:
         for window in windows:
-            explanations += _explain(window, columns, price, others, evaluations)
+            explanations += _explain(window, columns, price, others, evaluations, currency)
     return explanations
 
 
@@ -348,6 +350,7 @@ def _explain(
     price: Callable[[Table], np.ndarray],
     others: tuple[str, ...],
     evaluations: int,
+    currency: str | None,
 ) -> list[Explanation]:
     cells = Cells(table, columns, others)
     rows = [attribution(cells.row(number), evaluations) for number in range(len(table))]
@@ -367,5 +370,5 @@ def _explain(
         full, root = results[number]
         factors = tuple(_factor(node) for node in root.nodes)
         prices = math.exp(full), math.exp(root.without)
-        explanations.append(Explanation(id_, *prices, factors, cells.texts(number), table.currency))
+        explanations.append(Explanation(id_, *prices, factors, cells.texts(number), currency))
     return explanations

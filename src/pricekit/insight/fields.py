@@ -19,13 +19,10 @@ from pricekit.insight.sketch import LONGEST_VALUE, MOST_LABELS, MOST_VALUES, Fie
 from pricekit.table import Table
 from pricekit.text.labelled_lines import as_strings, batches
 from pricekit.text.units import FIRST_WORDS, SPELLINGS
+from pricekit.text.words import LETTERS
 
 MOST_CHARACTERS = 32_768
 """Longer texts are cut, as features do."""
-LONGEST_WORD = 40
-"""Characters of a word; longer ones are several words."""
-
-_WORD = re.compile(rf"[^\W\d_]{{1,{LONGEST_WORD}}}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def documents_of(texts: Sequence[str]) -> Documents:
     words: list[int] = []
     counts = np.zeros(len(texts), np.int64)
     for row, text in enumerate(texts):
-        distinct = dict.fromkeys(_WORD.findall(text[:MOST_CHARACTERS].lower()))
+        distinct = dict.fromkeys(LETTERS.findall(text[:MOST_CHARACTERS].lower()))
         words += [numbers.setdefault(word, len(numbers)) for word in distinct]
         counts[row] = len(distinct)
     row_of_pair = np.repeat(np.arange(len(texts)), counts)

@@ -442,8 +442,8 @@ def _explain(subject: Subject, place: int) -> Explanation | None:
     try:
         predictor = subject.predictor(place)
         columns = replace(predictor.columns, formats=Formats())
-        table = replace(table_of([subject.rows.text[place]], columns), currency=predictor.currency)
-        return explain_rows(table, columns, predictor.prices)[0]
+        table = table_of([subject.rows.text[place]], columns)
+        return explain_rows(table, columns, predictor.prices, currency=predictor.currency)[0]
     except PricekitError as error:
         logger.info(f"the report explains no rows: {error}")
         return None

@@ -76,7 +76,7 @@ def _from_teachers(source: Source, split: Split, config: RunConfig) -> Table | N
     columns = columns_of(config, split.train.formats)
     teachers = [load_model(path) for path in source.teachers]
     for path, teacher in zip(source.teachers, teachers, strict=True):
-        require_same_currency(split.train.currency, teacher.currency, f"of the teacher {path}")
+        require_same_currency(split.train.price_style.currency, teacher.currency, f"of the teacher {path}")
         _check_teacher(path, split.valid)
     unpriced = read_unpriced(source.unpriced, columns, source.read_options)
     return pseudo_label(split.train, unpriced, teachers, columns, config.seed)

@@ -181,7 +181,7 @@ def load_split(
     columns = replace(columns_of(config, table.formats), id_required=False)  # it may have been guessed
     name, read_options = source_name(source.valid), source.read_options.beside(source.valid)
     valid, more = _read(source.valid, name, columns, read_options, config, folder)
-    require_same_currency(table.currency, valid.currency)
+    require_same_currency(table.price_style.currency, valid.price_style.currency)
     if not resumed:
         check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):

@@ -232,8 +232,8 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
         write_text(out / SKETCH, sketch.to_text())
     return ({} if init is None else {"init": init}) | {
         "table": part.source.table_name,
-        "currency": split.train.currency,
-        "price_unit": split.train.price_unit,
+        "currency": split.train.price_style.currency,
+        "price_unit": split.train.price_style.unit,
         "rows": split.count(),
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),

@@ -166,7 +166,7 @@ class WarmStart:
         Returns:
             The preprocessor, and facts about what was kept.
         """
-        require_same_currency(self.run.facts["currency"], rows.currency, "to continue with")
+        require_same_currency(self.run.facts["currency"], rows.price_style.currency, "to continue with")
         before = self.run.preprocessor
         row = self.seen.rows_of(rows.text)
         held = len(np.unique(row[row >= 0])) / max(1, len(self.seen.text))

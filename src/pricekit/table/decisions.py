@@ -28,7 +28,7 @@ from pricekit.table.columns import (
 )
 from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats, PriceStyle
 from pricekit.text.labelled_lines import Strings, numpy_of
-from pricekit.text.normal import normal_texts
+from pricekit.text.normal import normal_texts, with_texts
 from pricekit.text.numbers import read_number
 from pricekit.text.units import COUNT, SPELLINGS
 from pricekit.wording import shorten
@@ -268,7 +268,7 @@ def formatted(
     if form.kind != "number":
         return cells
     plain = pc.or_(pc.match_substring_regex(cells, _PLAIN), pc.equal(cells, ""))
-    if form.decimal == "," and not typed:
+    if (form.decimal == "," or form.whole) and not typed:
         plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, r"\.")))
     contradictions.filled += len(cells) - _count(cells, "^$")
     is_plain = numpy_of(plain).astype(bool)
@@ -278,30 +278,32 @@ def formatted(
     odd = np.flatnonzero(~is_plain)
     if not len(odd):
         return cells
-    written = cells.take(pa.array(odd)).to_pylist()
-    missing = numpy_of(pc.match_substring_regex(pa.array(written, pa.large_string()), _MISSING))
+    coded = cells.take(pa.array(odd)).dictionary_encode()
+    written, code = coded.dictionary.to_pylist(), numpy_of(coded.indices)
+    row_of, counts = np.unique(code, return_index=True)[1], np.bincount(code)
+    missing = numpy_of(pc.match_substring_regex(coded.dictionary, _MISSING))
     decimal = "." if typed else form.decimal
     new: list[str] = []
-    for row, cell, is_missing in zip(odd.tolist(), written, missing.tolist(), strict=True):
+    for cell, count, row, is_missing in zip(
+        written, counts.tolist(), odd[row_of].tolist(), missing, strict=True
+    ):
         number = None if is_missing or len(cell) > LONGEST_WORD else read_number(cell)
         if number is None:
             kept = cell in form.words
             new.append(cell if kept else "")
             if not kept and not is_missing:
-                contradictions.note(cell, start + row, unreadable=1)
+                contradictions.note(cell, start + row, unreadable=count)
             continue
         if form.unit and number.unit.lower() != form.unit and _are_equal_units(number.unit, form.unit):
             number = replace(number, unit=form.unit)
         new.append(number.written(decimal))
         if form.unit not in (None, number.unit.lower()):
-            contradictions.note(cell, start + row, other_unit=1)
+            contradictions.note(cell, start + row, other_unit=count)
         elif number.mark not in ("", decimal) and not typed:
-            contradictions.note(cell, start + row, other_mark=1)
+            contradictions.note(cell, start + row, other_mark=count)
         elif form.whole and number.either == decimal and not typed:
-            contradictions.note(cell, start + row, decimals=1)
-    place = np.arange(len(cells))
-    place[odd] = len(cells) + np.arange(len(odd))
-    return pa.concat_arrays([cells, pa.array(new, pa.large_string())]).take(pa.array(place))
+            contradictions.note(cell, start + row, decimals=count)
+    return with_texts(cells, odd, np.array(new, object)[code])
 
 
 def _are_equal_units(one: str, other: str) -> bool:

@@ -22,6 +22,7 @@ from pricekit.table.price_words import (
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
 from pricekit.text.normal import PlainCharacters
 from pricekit.text.numbers import marks_of
+from pricekit.text.words import LETTERS
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """A pattern for Arrow: a cell that contains only a number as programs write it."""
@@ -33,8 +34,6 @@ NUMBER = re.compile(
     re.ASCII,
 )
 """A number anywhere in a price, with the exponent that programs write, as in 1e+05."""
-
-WORD = re.compile(r"[^\W\d_]+")
 
 MAX_CHARS = 200
 """A longer cell is not a price."""
@@ -56,10 +55,9 @@ _UP_TO_PRICE = re.compile(
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
-_WAS = re.compile(
-    r"\b(?:was|were|statt|instead|reg|regular|rrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше)\b",
-    re.IGNORECASE,
-)
+_OLD = "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше"
+_WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)\b", re.IGNORECASE)
+_INSTEAD_OF = re.compile(rf"\b(?:{_OLD})\b\W*$", re.IGNORECASE)
 _STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
 _STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
 _UP_TO = re.compile(
@@ -74,9 +72,6 @@ _HALF = re.compile(
 )
 _AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
-_INSTEAD_OF = re.compile(
-    r"\b(?:was|were|statt|instead of|rrp|mrp|msrp|uvp|antes|avant|prima|było|было)\b\W*$", re.IGNORECASE
-)
 _FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
 _BETWEEN = re.compile(
     r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
@@ -84,9 +79,10 @@ _BETWEEN = re.compile(
     re.IGNORECASE,
 )
 _ARROW = re.compile(r"\s*(?:→|=>|->)\s*")
-_OVER = re.compile(r"\d\s?/\s?$")
-_MISREAD = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$"), re.compile(r"(?<=[0-9])[OolIs](?![^\W_])")
-"""Between a sign and digits, and behind digits: letters that are digits on paper; and mid $400s."""
+_OVER = re.compile(r"\d\s?/\s?$")  # 1/2 million
+_LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
+_LETTER_BEHIND = re.compile(r"[OolIs](?![^\W_])")
+"""Letters that are digits on paper; and mid $400s."""
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
@@ -112,30 +108,14 @@ _MONTH = re.compile(
 )
 _MIL = re.compile(r"\s?mil\b(?!\.)", re.IGNORECASE)
 _MIL_IS_A_MILLION = ("CZK", "RON", "SKK")
-_MIL_IS_A_THOUSAND = (
-    None,
-    "EUR",
-    "BRL",
-    "MXN",
-    "ARS",
-    "CLP",
-    "COP",
-    "PEN",
-    "UYU",
-    "CRC",
-    "DOP",
-    "BOB",
-    "PYG",
-    "AOA",
-    "MZN",
-)
+_MIL_IS_A_THOUSAND = "EUR BRL MXN ARS CLP COP PEN UYU CRC DOP BOB PYG AOA MZN"
 _MEASURE = re.compile(
     r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2|(?:star|review|rating|vote|bid)s?|sold)",
     re.IGNORECASE,
 )
 _CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
 """What may follow the number of a code, such as 7er, but of no price."""
-_FRACTION_OF_DIGITS = re.compile(r"\d+\s?/\s?\d+")
+_RATIO = re.compile(r"\d+\s?/\s?\d+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
 _PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
@@ -201,7 +181,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     if "<" in shown:
         shown = _TAG.sub(" ", _RAISED_CENTS.sub(r",\1", shown))
-    plain = to_ascii(shown)
+    plain = shown if shown.isascii() else shown.translate(_ASCII)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
@@ -215,12 +195,17 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
     before, after = plain[: price.start], plain[price.start + price.length :]
-    if _is_torn(plain, price) or _is_part_or_bound(before) or _is_misread(before, after):
+    bare = without_signs(before)
+    if (
+        _is_torn(plain, price)
+        or _TIMES.search(bare.rstrip())  # 12x $9
+        or _UP_TO.fullmatch(bare)  # up to $50
+        or _LETTER_IN_FRONT.search(before)  # $l2.50
+        or _LETTER_BEHIND.match(after)  # 12.5O
+        or (price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after))  # £99p
+        or any(_OVER.search(plain[: each.start]) for each in amounts if each and abs(each.factor) > 1)
+    ):
         return NOT_A_NUMBER
-    if price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after):  # £99p
-        return NOT_A_NUMBER
-    if any(amount and abs(amount.factor) > 1 and _OVER.search(plain[: amount.start]) for amount in amounts):
-        return NOT_A_NUMBER  # 1/2 million
     quantity = not price.currency and price.factor == 1.0 and _MEASURE.fullmatch(after.rstrip()) is not None
     there = price.length and _NO_DIGIT.sub("", text[price.start : price.start + price.length]) == price.digits
     currency = price.currency or currency_in(plain)
@@ -241,12 +226,6 @@ def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
     if chosen and chosen[0].unit is not None and chosen[0].unit not in _PER_TIME:
         chosen = [price for price in chosen if price.unit is None] or chosen
     return chosen
-
-
-def _is_part_or_bound(before: str) -> bool:
-    """Return whether the text before a price makes it one of several payments, or an upper bound: 12x $9, up to $50."""
-    bare = without_signs(before)
-    return bool(_TIMES.search(bare.rstrip()) or _UP_TO.fullmatch(bare))
 
 
 def _is_torn(text: str, price: Cell) -> bool:
@@ -284,12 +263,6 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
     return prices[1] if is_old else None
 
 
-def _is_misread(before: str, after: str) -> bool:
-    """Return whether a letter touches a price that is a digit on paper: $l2.50, 12.5O."""
-    behind = _MISREAD[1].match(f"0{after}", 1)
-    return bool(_MISREAD[0].search(before) or behind)
-
-
 def _bare_price(text: str, gaps: list[str]) -> bool:
     """Return whether a text without a currency sign may be a price: one number or a range, and few words.
 
@@ -298,9 +271,8 @@ def _bare_price(text: str, gaps: list[str]) -> bool:
         gaps: the texts between its numbers, without words of size.
     """
     before = text[: number.start()] if (number := NUMBER.search(text)) else ""
-    if not all(map(_BEFORE.fullmatch, WORD.findall(before))) or _FRACTION_OF_DIGITS.fullmatch(text.strip()):
-        return False
-    if any(map(_MONTH.fullmatch, WORD.findall(text))):  # 05-Jan: a number that Excel has turned into a date
+    dated = any(map(_MONTH.fullmatch, LETTERS.findall(text)))  # 05-Jan: Excel has made a date of a number
+    if dated or _RATIO.fullmatch(text.strip()) or not all(map(_BEFORE.fullmatch, LETTERS.findall(before))):
         return False
     rest = NUMBER.split(text)[-1].rstrip()
     if _CODE.fullmatch(rest) and not _MEASURE.fullmatch(rest) and not size_of(rest)[1]:
@@ -384,7 +356,7 @@ def _is_range(low: Cell, high: Cell, before: str, between: str) -> bool:
     digits = [
         sum(map(str.isdigit, cell.digits.partition(cell.decimal_mark or " ")[0])) for cell in (low, high)
     ]
-    named = not low.currency and not all(map(_BEFORE.fullmatch, WORD.findall(before)))
+    named = not low.currency and not all(map(_BEFORE.fullmatch, LETTERS.findall(before)))
     touching = _RANGE.fullmatch(between) and between.strip() != "/"
     most = 1 if between != between.strip() else 2  # 5-100 €, but 2 - 450 € may be two of something
     return bool(touching) and not named and 0 <= digits[1] - digits[0] <= most
@@ -412,11 +384,8 @@ def _amount(
         return None, end
     if factor == 1.0 and is_strange_size(after):
         return None, end
-    if (
-        _MIL.match(after)
-        and factor == 1e3
-        and (named := find_currency(sign, after[end:])) not in _MIL_IS_A_THOUSAND
-    ):
+    named = find_currency(sign, after[end:])
+    if _MIL.match(after) and factor == 1e3 and named and named not in _MIL_IS_A_THOUSAND.split():
         if named not in _MIL_IS_A_MILLION:
             return None, end
         factor = 1e6
@@ -459,33 +428,19 @@ def _sum(first: Cell, second: Cell) -> Cell:
 
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
-
 _PER_ANNUM = re.compile(r"\bLPA\b")
-
 _SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
-
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
-
 _APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
-
 _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
-
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-
 _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?) ?(\d\d)\s*")
 _POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
-
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
-
 _SMALL_UNIT = re.compile(
     r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
     r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
-
-
-def to_ascii(text: str) -> str:
-    """Return a text with the digits of all scripts, all spaces and all punctuation of numbers in ASCII."""
-    return text if text.isascii() else text.translate(_ASCII)
 
 
 def normalize(text: str) -> str:
@@ -511,17 +466,9 @@ def normalize(text: str) -> str:
 def has_words_before(text: str) -> bool:
     """Return whether words precede the first number, which may then belong to a name: Size 38  120 €."""
     number = NUMBER.search(text)
-    return number is not None and bool(WORD.search(without_signs(text[: number.start()])))
+    return number is not None and bool(LETTERS.search(without_signs(text[: number.start()])))
 
 
-_ASCII = PlainCharacters({ord(odd): "'" for odd in "’‘`´ʼ′٬"})
-_ASCII |= {ord(odd): "-" for odd in "−–—‐‑‒－"} | {ord(odd): "." for odd in "．·٫"}
+_ODD, _PLAIN = "’‘`´ʼ′٬−–—‐‑‒－．·٫⹁﹐､，、،％（）", "'''''''-------...,,,,,,%()"
+_ASCII = PlainCharacters(zip(map(ord, _ODD), _PLAIN, strict=True))
 _ASCII |= {ord("\u095b"): "\u091c\u093c", ord("\u095c"): "\u0921\u093c"}
-_ASCII |= {ord(odd): "," for odd in "⹁﹐､"} | {
-    ord("，"): ",",
-    ord("、"): ",",
-    ord("،"): ",",
-    ord("％"): "%",
-    ord("（"): "(",
-    ord("）"): ")",
-}

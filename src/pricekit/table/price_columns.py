@@ -22,6 +22,7 @@ from pricekit.table.price_cells import PLAIN_NUMBER, Cell, read_cell
 from pricekit.table.price_words import TOTAL
 from pricekit.table.source import ReadOptions
 from pricekit.table.table import NOT_A_NUMBER, NOT_FINITE, OTHER_CURRENCY, OTHER_UNIT, PriceStyle
+from pricekit.text.labelled_lines import numpy_of
 from pricekit.wording import shorten
 
 THREE = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
@@ -66,11 +67,10 @@ class PriceFormat:
         units: number of cells per unit and of totals; empty if no cell shows a unit.
         per_unit: up to three cells of each unit other than the column's.
         by_programs: programs wrote the numbers, with a decimal point: 1.639.792 is none.
-        has_decimals: cells have decimal or ambiguous marks.
-        has_multiplied_decimals: multiplied numbers have such marks.
         several: cells with several prices.
         formatted: cells that are prices but not plain numbers.
         examples: up to three of those cells, of different kinds if possible.
+        style: what training stores of this: only what cells, the user or an earlier training told.
     """
 
     decimal: str = "."
@@ -85,11 +85,10 @@ class PriceFormat:
     units: dict[str, int] = field(default_factory=dict)
     per_unit: dict[str, tuple[str, ...]] = field(default_factory=dict)
     by_programs: bool = False
-    has_decimals: bool = False
-    has_multiplied_decimals: bool = False
     several: int = 0
     formatted: int = 0
     examples: tuple[str, ...] = ()
+    style: PriceStyle = field(default_factory=PriceStyle)
 
     def factor_of(self, cell: Cell) -> float:
         """Return the multiplier of a cell's number."""
@@ -118,13 +117,6 @@ class PriceFormat:
     def mixed_units(self) -> bool:
         """Whether the user must choose a unit, because many prices are for others."""
         return self.other_units > MAX_OTHERS * sum(self.units.values())
-
-    @property
-    def style(self) -> PriceStyle:
-        """What training stores."""
-        decimal = self.decimal if self.has_decimals or self.strict else None
-        multiplied = self.multiplied_decimal if self.has_multiplied_decimals else None
-        return PriceStyle(decimal, multiplied, self.currency, self.unit)
 
 
 @dataclass
@@ -261,11 +253,12 @@ def price_format(
     for column in columns:
         seen.add(column)
     currency = wanted or _currency(seen)
-    decimal, guessed = _decimal(seen, currency, whole=trained is not None and trained.decimal is None)
     known_decimal = read_options.decimal or known.decimal
-    decimal = known_decimal or decimal
-    shows_units = set(seen.units) - {TOTAL}
-    usual_unit = seen.units.most_common(1)[0][0] if shows_units else TOTAL
+    whole = trained is not None and trained.decimal is None
+    decimal, guessed = (known_decimal, False) if known_decimal else _decimal(seen, currency, whole=whole)
+    multiplied = read_options.decimal or known.multiplied_decimal or _multiplied_decimal(seen, decimal)
+    units = seen.units if set(seen.units) - {TOTAL} else Counter[str]()
+    usual_unit = units.most_common(1)[0][0] if units else TOTAL
     unit = read_options.price_unit or (trained and (trained.unit or TOTAL)) or usual_unit
     plain_too = decimal == ","
     kept = {text: kind for kind, text in seen.examples.items() if plain_too or kind != "plain"}
@@ -273,35 +266,32 @@ def price_format(
     named = None if unit == TOTAL else unit
     examples = sorted(kept, key=lambda text: (not _agrees(text, currency, named), kept[text] == text))
     contradicting = 0 if read_options.decimal else seen.shown("," if decimal == "." else ".", currency)
+    shown = any(
+        (read_options.decimal, seen.plain_decimals, seen.plain_ambiguous, seen.decimals, seen.ambiguous)
+    )
+    shown_multiplied = any(seen.multiplied[mark] or seen.millions[mark] for mark in ".,")
+    stored = decimal if shown else known.decimal, multiplied if shown_multiplied else known.multiplied_decimal
     form = PriceFormat(
         decimal=decimal,
-        multiplied_decimal=read_options.decimal
-        or known.multiplied_decimal
-        or _multiplied_decimal(seen, decimal),
+        multiplied_decimal=multiplied,
         strict=read_options.decimal is not None,
         ambiguous=sum(seen.ambiguous.values()) + seen.plain_ambiguous,
-        guessed=guessed and known_decimal is None,
+        guessed=guessed,
         contradicting=contradicting,
         currency=currency,
         currencies=dict(seen.currencies.most_common()),
         unit=named,
-        units=dict(seen.units.most_common()) if shows_units else {},
-        per_unit={name: tuple(seen.telling.get(name, ())) for name in seen.units if name != unit}
-        if shows_units
-        else {},
+        units=dict(units.most_common()),
+        per_unit={name: tuple(seen.telling.get(name, ())) for name in units if name != unit},
         by_programs=decimal == "." and seen.plain_decimals >= _PROGRAM * max(1, contradicting),
-        has_decimals=bool(seen.plain_decimals or seen.plain_ambiguous or seen.decimals or seen.ambiguous),
-        has_multiplied_decimals=any(seen.multiplied[mark] or seen.millions[mark] for mark in ".,"),
         several=seen.several,
         formatted=seen.formatted + plain_too * seen.plain_ambiguous,
         examples=tuple(examples[:_EXAMPLES]),
+        style=PriceStyle(*stored, currency, named),
     )
     if trained is not None:
         _check_style(form, seen, read_options, trained, table)
     return form
-
-
-_KINDS_OF_STYLE = {"decimal": "decimal mark", "currency": "currency", "price_unit": "price unit"}
 
 
 def _check_style(
@@ -309,21 +299,24 @@ def _check_style(
 ) -> None:
     """Raise DataError if more than a tenth of the cells contradict the style of the training table."""
     marks = {mark: seen.shown(mark, form.currency) for mark in ".,"}
-    for parameter, own, counts in (
-        ("decimal", trained.decimal, marks),
-        ("currency", trained.currency, form.currencies),
-        ("price_unit", trained.unit or TOTAL, form.units),
+    for parameter, what, own, counts in (
+        ("decimal", "decimal mark", trained.decimal, marks),
+        ("currency", "currency", trained.currency, form.currencies),
+        ("price_unit", "price unit", trained.unit or TOTAL, form.units),
     ):
         if own is None or getattr(read_options, parameter) is not None:
             continue
-        others = [name for name, count in counts.items() if count and not _may_be(parameter, name, own)]
+        # CAD may be meant by the "$" of the training table.
+        others = [
+            name for name in counts if counts[name] and not (may_mean(name, own) or may_mean(own, name))
+        ]
         contradicting, cells = sum(counts[name] for name in others), sum(counts.values())
         if contradicting > _MAX_CONTRADICTING * cells:
             if parameter == "currency":
                 require_same_currency(own, others[0], f"of {table}")
             shown = [repr(shorten(text)) for name in others for text in seen.telling.get(name, ())]
             raise DataError(
-                f"{table}: {contradicting:,} of {cells:,} prices contradict the {_KINDS_OF_STYLE[parameter]} of the "
+                f"{table}: {contradicting:,} of {cells:,} prices contradict the {what} of the "
                 f"training table, which is '{own}': {', '.join(shown[:_EXAMPLES])}. Write the prices as in that table, "
                 f"or set {parameter} to '{others[0]}' if that is right for this table.",
                 parameters=(parameter,),
@@ -332,11 +325,6 @@ def _check_style(
                 contradicting=contradicting,
                 cells=cells,
             )
-
-
-def _may_be(parameter: str, shown: str, own: str) -> bool:
-    """Return whether what cells show may be what the training table has: CAD may be meant by its "$"."""
-    return shown == own or (parameter == "currency" and (may_mean(shown, own) or may_mean(own, shown)))
 
 
 def _agrees(text: str, currency: str | None, unit: str | None) -> bool:
@@ -404,31 +392,25 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
         for power in "23":
             shape = pc.replace_substring_regex(shape, _LENGTH + power, f"\\1\ue001{'²' * int(power)}")
         coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
-    code = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    code = numpy_of(coded.indices).astype(np.int64)
     first = np.unique(code, return_index=True)[1]
     return cells.take(pa.array(first)).to_pylist(), code
 
 
 def _unescaped(cells: pa.Array) -> pa.Array:
     """Return cells without the digits of HTML's characters, such as &#8377;."""
-    if _mask(pc.match_substring(cells, "&#")).any():
+    if _matches(cells, "&#").any():
         return pa.array(map(html.unescape, cells.to_pylist()), cells.type)
     return cells
 
 
 def _plain_numbers(cells: pa.Array) -> np.ndarray:
     """Return which cells are numbers that `float` accepts, without underscores, bool (N,)."""
-    short = pc.less_equal(pc.binary_length(cells), _MAX_NUMBER_CHARS)
-    return _mask(pc.and_(short, pc.match_substring_regex(cells, PLAIN_NUMBER)))
+    return _matches(cells, PLAIN_NUMBER) & (numpy_of(pc.binary_length(cells)) <= _MAX_NUMBER_CHARS)
 
 
 def _matches(cells: pa.Array, pattern: str) -> np.ndarray:
-    return _mask(pc.match_substring_regex(cells, pattern))
-
-
-def _mask(booleans: pa.Array) -> np.ndarray:
-    """Return Arrow booleans without nulls as a writable numpy array, (N,)."""
-    return np.array(booleans.to_numpy(zero_copy_only=False), dtype=bool)
+    return numpy_of(pc.match_substring_regex(cells, pattern)).astype(bool)
 
 
 _UNIT_COUNT = r"([/=(\pL]\s?|^)(1|10|100|1000)(\s?\pL)"
@@ -440,19 +422,17 @@ _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 def parse_price(column: pa.Array, form: PriceFormat) -> tuple[np.ndarray, np.ndarray]:
     """Return prices, float64 (N,), or NaN, and flaws, object (N,): why a non-empty cell has no price, or ""."""
     if is_numeric(column.type):
-        return _finite(
-            np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-        )
+        return _finite(numpy_of(column.cast(pa.float64(), safe=False)).astype(np.float64))
     cells = pc.utf8_trim_whitespace(as_text(column))
     number = _plain_numbers(cells)
     if form.decimal == ",":
         number &= ~_matches(cells, DOTTED if form.strict else THREE)
     values = np.full(len(cells), np.nan)
-    values[number] = cells.filter(pa.array(number)).to_numpy(zero_copy_only=False).astype(np.float64)
+    values[number] = numpy_of(cells.filter(pa.array(number))).astype(np.float64)
     values, flaws = _finite(values)
     if form.unit and form.units:  # a plain number is a total
         values[number], flaws[number] = np.nan, OTHER_UNIT
-    other = ~number & _mask(pc.not_equal(cells, ""))
+    other = ~number & numpy_of(pc.not_equal(cells, "")).astype(bool)
     values[other], flaws[other] = _read_others(_unescaped(cells.filter(pa.array(other))), form)
     flaws[_matches(cells, _NOT_FINITE)] = NOT_FINITE
     return values, flaws
@@ -484,8 +464,7 @@ def _digits(cells: pa.Array, like: Cell, form: PriceFormat) -> np.ndarray:
     mark = like.decimal_mark or form.decimal_of(like)
     written = pc.utf8_slice_codeunits(cells, like.start, like.start + like.length)
     kept = pc.replace_substring_regex(written, f"[^0-9{mark}]", "")
-    numbers = pc.replace_substring(kept, mark, ".").to_numpy(zero_copy_only=False)
-    return np.asarray(numbers.astype(np.float64))
+    return np.asarray(numpy_of(pc.replace_substring(kept, mark, ".")), np.float64)
 
 
 def _read(text: str, form: PriceFormat) -> tuple[float, str]:

@@ -286,9 +286,9 @@ def _decided(
             notices(f"{file.name}: {description}")
     elif columns.formats is None:
         deque(evidence.add(raws), 0)
-    if columns.formats is None:
-        columns = replace(columns, formats=evidence.formats(None if prices is None else prices.style))
-    return columns, prices
+    style = None if prices is None else prices.style
+    formats = columns.formats or evidence.formats(style)
+    return replace(columns, formats=formats.model_copy(update={"price": style or formats.price})), prices
 
 
 def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Notices) -> Columns:
@@ -411,9 +411,7 @@ def _table(facts: Facts, raw: RawChunk, start: int, read_warnings: ReadWarnings)
         flaws=flaws,
         rows=rows,
         position=raw.position,
-        currency=None if prices is None else prices.currency,
         formats=columns.formats,
-        price_unit=None if prices is None else prices.unit,
     )
 
 

@@ -118,7 +118,7 @@ def column_name(written: str) -> str:
     """Return the name of a column as it is written in a file, a frame or an option, in the form of equal names.
 
     Example:
-        >>> column_name(" list\u00a0price\n(EUR) ")
+        >>> column_name(" list\\u00a0price\\n(EUR) ")
         'list price (EUR)'
     """
     return " ".join(normal_text(written.replace("\0", "")).split())
@@ -171,9 +171,7 @@ class Table:
             "price not finite", "other currency", "other price unit" or "". None means "" everywhere.
         rows: int64 (N,), the number of each row in its source, from 0. None means 0 to N-1.
         position: number of bytes of the file that had been read after this table; 0 for a frame.
-        currency: the currency of the prices; None if no price shows one.
         formats: how its columns are written.
-        price_unit: what all prices are for, such as "m2" or "month"; None if they are totals.
         cluster: int64 (N,), from 0, equal for rows of the same product, which a split keeps in one part; None if
             duplicates have not been searched.
         weight: float64 (N,), at least 0, how much each row counts; None: all rows count equally.
@@ -196,9 +194,7 @@ class Table:
     flaws: np.ndarray | None = None
     rows: np.ndarray | None = None
     position: int = 0
-    currency: str | None = None
     formats: Formats | None = None
-    price_unit: str | None = None
     cluster: np.ndarray | None = None
     weight: np.ndarray | None = None
     group: np.ndarray | None = None
@@ -214,6 +210,11 @@ class Table:
         if self.price is None:
             raise ValueError("the table was read without its price column")
         return self.price
+
+    @property
+    def price_style(self) -> PriceStyle:
+        """How the prices are written, and their currency and unit."""
+        return (self.formats and self.formats.price) or PriceStyle()
 
     @property
     def row_numbers(self) -> np.ndarray:
@@ -264,7 +265,7 @@ def _picked(values: Any, places: np.ndarray | slice) -> Any:
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:
-    """Join tables of the same columns, at least one, in order, with the currency and price unit of the first."""
+    """Join tables of the same columns, at least one, in order, in the formats of the first."""
     if len(tables) == 1:
         return tables[0]
     prices = [table.price for table in tables if table.price is not None]
@@ -276,9 +277,7 @@ def concat_tables(tables: Sequence[Table]) -> Table:
         flaws=_joined(tables, "flaws", ""),
         rows=np.concatenate([table.row_numbers for table in tables]),
         position=tables[-1].position,
-        currency=tables[0].currency,
         formats=tables[0].formats,
-        price_unit=tables[0].price_unit,
         cluster=_joined_groups(tables, "cluster"),
         weight=_joined(tables, "weight", 1.0),
         group=_joined_groups(tables, "group"),

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from babel import localedata
 
 from pricekit.text.labelled_lines import Bools, Floats, Ints
+from pricekit.text.normal import normal_texts
 
 FIRST_YEAR, LAST_YEAR = 1500, 2400
 """Years with four digits outside of these belong to another calendar, or are no years."""
@@ -73,18 +73,8 @@ _PATTERNS = {
 
 _NAME = re.compile(r"[^\W\d_年月](?:[^\d\s/'年月-]*[^\d\s/'年月.-])?")
 _SEPARATORS = frozenset(["", "-", "/", ".", " ", "'", " '", "年", "月"])
-_HALVES = {
-    "am": 0,
-    "a.m": 0,
-    "上午": 0,
-    "午前": 0,
-    "오전": 0,
-    "pm": 12,
-    "p.m": 12,
-    "下午": 12,
-    "午後": 12,
-    "오후": 12,
-}
+_AM, _PM = ("am", "a.m", "上午", "午前", "오전"), ("pm", "p.m", "下午", "午後", "오후")
+_HALVES = dict.fromkeys(_AM, 0) | dict.fromkeys(_PM, 12)
 _ZONES = (
     {"z": 0, "ut": 0, "utc": 0, "gmt": 0, "cet": 1, "cest": 2, "msk": 3, "jst": 9}
     | {"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
@@ -103,7 +93,7 @@ _GLUE = (
 """Words around days, months, years and times."""
 _ASIAN_WEEKDAY = "(?:星期|周|週)?[一二三四五六天日月火水木金土월화수목금토](?:曜日?|요일)?"
 _REWRITTEN = (
-    (r"\p{Cf}|\(.*?\)|-feira|॰", ""),
+    (r"\(.*?\)|-feira|॰", ""),
     (r"\s*،", ","),
     (r"\sב(\p{Hebrew})", r" \1"),
     (r"^(\d{8})[t ]?(\d{2})(\d{2})(\d{2})($|\D)", r"\1 \2:\3:\4\5"),
@@ -139,7 +129,7 @@ _QUARTERS = {f"q{quarter}": 3 * quarter - 2 for quarter in range(1, 5)}
 
 @dataclass(frozen=True)
 class DateFormat:
-    """The format of the dates of a column; `DateFormat(**json)` is the same after JSON.
+    """The format of the dates of a column.
 
     Attributes:
         pattern: the order of the fields and the signs between them: "d.m.yy", "m/d/yyyy", "yyyy-m-d", "d mmm yyyy" with
@@ -155,9 +145,6 @@ class DateFormat:
     first_year: int | None = None
     others: tuple[str, ...] = ()
     why: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "others", tuple(self.others))
 
 
 def date_format(cells: pd.Series | pa.Array | Sequence[str | None]) -> DateFormat | None:
@@ -194,7 +181,10 @@ def date_format(cells: pd.Series | pa.Array | Sequence[str | None]) -> DateForma
         chosen = max(best, key=lambda one: chance[one])
         why = "it is usual with this sign" if chosen == best[0] else "days and years are then spread as usual"
         # No rows tell for sure whether the day or the month is first, but many tell which number is the year.
-        likely = [one for one in best if chance[one] > chance[chosen] - _SURE or _year(one) == _year(chosen)]
+        year_first = chosen[0] == "y"
+        likely = [
+            one for one in best if chance[chosen] - chance[one] < _SURE or (one[0] == "y") == year_first
+        ]
         others = tuple(one for one in likely if one != chosen)
     one = fields[chosen]
     return DateFormat(
@@ -260,7 +250,7 @@ def _parts(texts: pa.Array) -> tuple[pa.Array, Floats]:
     """Return the dates of texts in few spellings, and their times in seconds, float64 (N,), NaN for wrong ones."""
     texts = pc.if_else(pc.greater(pc.utf8_length(texts), _MOST_CHARACTERS), "", texts)
     if not pc.all(pc.string_is_ascii(texts), min_count=0).as_py():
-        texts = _latin_digits(pc.utf8_normalize(texts, "NFKC"))
+        texts = normal_texts(pc.utf8_normalize(texts, "NFKC"))
     texts = pc.utf8_lower(texts)
     plain = pc.all(pc.match_substring_regex(texts, _PLAIN), min_count=0).as_py()
     for pattern, text in () if plain else _REWRITTEN:
@@ -277,17 +267,6 @@ def _parts(texts: pa.Array) -> tuple[pa.Array, Floats]:
     return pc.utf8_trim_whitespace(dates), clock
 
 
-@lru_cache(maxsize=1)
-def _digits() -> dict[int, str]:
-    """Return the ASCII digit of each other digit."""
-    signs = map(chr, range(128, sys.maxunicode))
-    return {ord(sign): str(unicodedata.decimal(sign)) for sign in signs if sign.isdecimal()}
-
-
-def _latin_digits(texts: pa.Array) -> pa.Array:
-    return pa.array([text.translate(_digits()) for text in texts.to_pylist()], pa.large_string())
-
-
 def _clock(time: pa.Array) -> Floats:
     """Return seconds since midnight, UTC, float64 (N,); NaN for times that do not exist."""
 
@@ -297,31 +276,27 @@ def _clock(time: pa.Array) -> Floats:
         return np.asarray(pc.fill_null(values, "0").cast(pa.float64()))
 
     hour, minute, second = map(numbers, ("hour", "minute", "second"))
-    halves = [_mapped(pc.struct_field(time, name), _HALVES, -1) for name in ("early", "late")]
-    half = np.maximum(*halves)
+    early, late = (pc.struct_field(time, name) for name in ("early", "late"))
+    half = np.maximum(*(_mapped(each, lambda word: _HALVES.get(word or "", -1)) for each in (early, late)))
     valid = (hour < 24) & (minute < 60) & (second < 61) & ((half < 0) | ((hour > 0) & (hour <= 12)))
     hour = np.where(half < 0, hour, hour % 12 + half)
-    shift = _mapped(pc.struct_field(time, "zone"), {name: 60 * hours for name, hours in _ZONES.items()}, 0)
-    shift = shift + _mapped_by(pc.struct_field(time, "shift"), _minutes, 0)
+    shift = _mapped(pc.struct_field(time, "zone"), lambda zone: 60 * _ZONES.get(zone or "", 0))
+    shift += _mapped(pc.struct_field(time, "shift"), _minutes)
     return np.where(valid, hour * 3600 + (minute - shift) * 60 + second, np.nan)
 
 
-def _minutes(shift: str) -> int:
+def _minutes(shift: str | None) -> int:
     """Return the minutes of "+0130" or "-05:00"."""
+    shift = shift or "+00"
     digits = re.sub(r"\D", "", shift).ljust(4, "0")
-    return (-1 if shift[:1] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:])) if shift else 0
+    return (-1 if shift[0] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:]))
 
 
-def _mapped(words: pa.Array, values: Mapping[str, int], other: int) -> Ints:
-    return _mapped_by(words, lambda word: values.get(word, other), other)
-
-
-def _mapped_by(words: pa.Array, value: Any, other: int) -> Ints:
-    """Return a whole number for each word, computed once for equal ones, int64 (N,); `other` for missing ones."""
-    encoded = pc.dictionary_encode(words)
-    values = np.array([*map(value, encoded.dictionary.to_pylist()), other], np.int64)
-    places: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return values[places]
+def _mapped(words: pa.Array, value: Callable[[str | None], int]) -> Ints:
+    """Return a whole number for each word, int64 (N,); it is computed once for equal ones."""
+    encoded = pc.dictionary_encode(words, null_encoding="encode")
+    numbers: Ints = np.array([*map(value, encoded.dictionary.to_pylist())], np.int64)
+    return numbers.take(np.asarray(encoded.indices))
 
 
 def _fields(dates: pa.Array, form: DateFormat) -> _Fields:
@@ -340,8 +315,8 @@ def _fields(dates: pa.Array, form: DateFormat) -> _Fields:
     known = _names(form.language or "en")
     year, month, day = number("year", 0), number("month", 1), number("day", 1)
     if "name" in names:
-        month = _mapped_by(pc.struct_field(fields, "name"), known.month, 0)
-    weekdays = [_mapped_by(pc.struct_field(fields, name), known.weekday, 0) for name in ("first", "last")]
+        month = _mapped(pc.struct_field(fields, "name"), known.month)
+    weekdays = [_mapped(pc.struct_field(fields, name), known.weekday) for name in ("first", "last")]
     valid = pc.is_valid(fields).to_numpy(zero_copy_only=False) & (month >= 1) & (month <= 12)
     valid &= np.minimum(*weekdays) >= 0
     if "yyyy" in form.pattern:
@@ -456,11 +431,6 @@ def _orders(shape: str) -> tuple[str, ...]:
     if "." in signs and len(kinds) == 2:
         orders = tuple(re.sub(r"\bm\b", "mm", order) for order in orders)  # 2024.5 is a number
     return tuple("".join(map("".join, zip(order.split(), [*signs, ""], strict=True))) for order in orders)
-
-
-def _year(pattern: str) -> bool:
-    """Return whether the year is first."""
-    return pattern.startswith("y")
 
 
 def _log_chance(fields: _Fields, rows: Ints) -> float:

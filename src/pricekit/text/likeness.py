@@ -32,16 +32,13 @@ from pricekit.text.labelled_lines import (
     offsets_of,
     ranges,
 )
-from pricekit.text.words import ODD
+from pricekit.text.words import ODD, in_words
 
 PART_BYTES = 4 << 20
 """Of the texts that are compared at a time; the work arrays take about ten times as much."""
 
 _FOLDED = r"[\pP\pS\pZ\pC]+"
 """Punctuation, symbols, white space and control characters; letters, marks and digits stay."""
-
-_IN_RUN = bytes(chr(byte).isalnum() or byte >= 128 for byte in range(256))
-"""For each byte, 1 if it belongs to a run: an ASCII letter, a digit, or a part of another character."""
 
 _LABEL_SHARE = 0.2
 
@@ -289,7 +286,7 @@ def normal_words(cells: pa.LargeStringArray) -> NormalWords:
 def _runs(cells: pa.LargeStringArray) -> tuple[pa.LargeStringArray, Ints, Ints]:
     """Return the different runs, the place of each run among them, and where each text begins and ends among all."""
     limits, data = bytes_of(cells)
-    inside = np.frombuffer(data.tobytes().translate(_IN_RUN), np.bool_)
+    inside = in_words(data)
     begins, stops = inside.copy(), inside.copy()
     begins[1:] &= ~inside[:-1]
     stops[:-1] &= ~inside[1:]

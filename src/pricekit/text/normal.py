@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +32,10 @@ _FEW = 32
 _PART_BYTES = 1 << 18
 """Of the texts that are searched together; the work arrays fit into the processor's cache."""
 
-_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:[\u00a0\u2009\u202f\u066c]\d{3})+(?!\d)")
-_BETWEEN_GROUPS = re.compile("[\u00a0\u2009\u202f\u066c]")
+_GROUP_MARKS = "\u00a0\u2009\u202f\u066c"
+_GROUPS = re.compile(rf"(?<![\d.,])\d{{1,3}}(?:[{_GROUP_MARKS}]\d{{3}})+(?!\d)")
+_BETWEEN_GROUPS = re.compile(f"[{_GROUP_MARKS}]")
 _MARKS = {"\u066b": ".", "\uff0e": ".", "\u066c": ","}
-_BLANKS = re.compile(r"[ \t\v\f\x1c-\x1f]+")
-_ODD_BLANKS = re.compile(r"  |[\t\v\f\r\x1c-\x1f]|(?: (?:\n|\Z))|(?:(?:\A|\n) )")
 _BREAK = ord("\n")
 
 
@@ -73,12 +73,14 @@ def normal_text(text: str) -> str:
         ['Té vert : 2 kg', '1500 W', 'USB 3.0']
     """
     if not text.isascii():
-        text = _GROUPS.sub(lambda number: _BETWEEN_GROUPS.sub("", number[0]), text)
-        text = unicodedata.normalize("NFC", text.translate(_CHARACTERS))
-    if not _ODD_BLANKS.search(text):
-        return text
+        odd = {character for character in set(text) if _CHARACTERS[ord(character)] != character}
+        if not odd.isdisjoint(_GROUP_MARKS):
+            text = _GROUPS.sub(lambda number: _BETWEEN_GROUPS.sub("", number[0]), text)
+        for character in odd:
+            text = text.replace(character, _CHARACTERS[ord(character)])
+        text = unicodedata.normalize("NFC", text)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "\n".join(_BLANKS.sub(" ", line).strip(" ") for line in lines)
+    return "\n".join([" ".join(line.split()) for line in lines])
 
 
 def normal_texts(texts: Strings) -> Strings:
@@ -98,10 +100,14 @@ def normal_texts(texts: Strings) -> Strings:
         start = last
     if not len(odd):
         return texts
-    changed = pa.array(map(normal_text, texts.take(pa.array(odd)).to_pylist()), pa.large_string())
-    place = np.arange(len(texts))
-    place[odd] = len(texts) + np.arange(len(odd))
-    return pa.concat_arrays([texts, changed]).take(pa.array(place))
+    return with_texts(texts, odd, [normal_text(text) for text in texts.take(pa.array(odd)).to_pylist()])
+
+
+def with_texts(texts: Strings, rows: Ints, replacements: Sequence[str]) -> Strings:
+    """Return texts, (N,), with others in some rows, which ascend, (M,)."""
+    replaced = np.zeros(len(texts), bool)
+    replaced[rows] = True
+    return pc.replace_with_mask(texts, pa.array(replaced), pa.array(replacements, texts.type))
 
 
 def _rows_of(offset: Ints, position: Ints) -> Ints:
@@ -114,17 +120,19 @@ def _odd_blanks(data: Bytes, offset: Ints) -> Ints:
     blank = data <= ord(" ")
     pair = np.flatnonzero(blank[1:] & blank[:-1])
     pair = pair[(data[pair] != _BREAK) | (data[pair + 1] != _BREAK)]
-    control = np.flatnonzero((data - np.uint8(ord("\t")) < ord(" ") - ord("\t")) & (data != _BREAK))
     filled = np.flatnonzero(np.diff(offset))
     ends = np.concatenate([offset[filled], offset[filled + 1] - 1])
-    return np.concatenate([pair, control, ends[data[ends] == ord(" ")]])
+    odd = [pair, ends[data[ends] == ord(" ")]]
+    if np.count_nonzero(data < ord(" ")) > np.count_nonzero(data == _BREAK):
+        odd.append(np.flatnonzero((data - np.uint8(ord("\t")) < ord(" ") - ord("\t")) & (data != _BREAK)))
+    return np.concatenate(odd)
 
 
 def _odd_characters(data: Bytes) -> Ints:
     """Return where characters beyond ASCII are that may change."""
+    if not len(data) or data.max() < 0xC0:
+        return np.zeros(0, np.int64)
     start = np.flatnonzero(data >= 0xC0)
-    if not len(start):
-        return start
     padded = np.append(data, np.zeros(3, np.uint8))
     lead = data[start].astype(np.int32)
     code = np.where(lead >= 0xF0, lead & 0x07, np.where(lead >= 0xE0, lead & 0x0F, lead & 0x1F))

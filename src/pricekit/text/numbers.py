@@ -42,17 +42,8 @@ MOST_POWER_DIGITS = 2
 MOST_DIGITS = 15
 """A longer run of digits is a code."""
 
-_BLANK = 1  # stands for the bytes of blanks that do not break a line, and of apostrophes between digits
-_ODD = {
-    "\u00a0": b"\x01\x01",
-    "×": b"x ",
-    "−": b"  -",
-    "–": b"-  ",
-    "—": b"-  ",
-    "\u2009": b"\x01\x01\x01",
-    "\u202f": b"\x01\x01\x01",
-    "’": b"\x01\x01\x01",
-}
+_BLANK = 1  # stands for the bytes of apostrophes between digits
+_ODD = {"×": b"x ", "−": b"  -", "–": b"-  ", "—": b"-  ", "’": b"\x01\x01\x01"}
 _GROUPED = re.compile(
     r"(?P<whole>[1-9][0-9]{0,2}(?P<sign>[,. ']|\x01+)(?:[0-9]{3}(?:(?P=sign)[0-9]{3})*|(?:[0-9]{2}(?P=sign))+[0-9]{3}))"
     r"(?:(?P<mark>[.,])(?P<rest>[0-9]+))?"
@@ -62,7 +53,6 @@ _DECIMAL = re.compile(r"(?P<whole>[0-9]+)(?P<mark>[.,])(?P<rest>[0-9]+)")
 _SHARES = (2, 3, 4, 5, 8, 16)
 _SPACE, _DOT, _COMMA, _DASH, _SLASH = map(ord, " .,-/")
 _OPENING = byte_table(b" \x01(")
-_LEADS = byte_table(bytes({sign.encode()[0] for sign in _ODD}))
 _BEFORE_FRACTION = byte_table(b" -")
 
 
@@ -95,14 +85,9 @@ class Numbers:
 
 
 def plain_bytes(data: Bytes) -> Bytes:
-    """Return bytes of equal length in which blanks, dashes and signs of multiplication are ASCII.
-
-    A blank that does not break a line, and an apostrophe, become bytes 1.
-    """
+    """Return bytes of equal length in which dashes and signs of multiplication are ASCII, and apostrophes bytes 1."""
     plain = data.copy()
-    lead = np.flatnonzero(_LEADS[data])
-    if not len(lead):
-        return plain
+    lead = np.flatnonzero(data >= 0xC0)
     for sign, ascii_form in _ODD.items():
         written = sign.encode()
         at = lead[lead + len(written) <= len(data)]
@@ -256,6 +241,8 @@ def _with_powers(plain: Bytes, numbers: Numbers) -> Numbers:
     beyond = np.append(plain, np.zeros(2, np.uint8))
     value, start, end, cell = numbers.value, numbers.start, numbers.end, numbers.cell
     power = np.flatnonzero(((beyond[end[:-1]] | 0x20) == ord("e")) & (cell[1:] == cell[:-1]))
+    if not len(power):
+        return numbers
     sign = beyond[end[power] + 1]
     signed = (sign == ord("+")) | (sign == _DASH)
     power, sign = (each[signed | (value[power] % 1 != 0)] for each in (power, sign))

@@ -128,6 +128,7 @@ PACKS_BEFORE = r"(?:^|[(,] ?)(?P<pack>[0-9]{1,4}) ?[x×] [a-z]"
 """The packs of "2 x Green Tea"."""
 STATED_PACKS = (PACK_OF, PACKS, TIMES, PACKS_BEFORE, PIECES_BEHIND)
 """The expressions of packs; the most reliable one comes first."""
+_ANY_PACKS = "|".join(STATED_PACKS).replace("?P<pack>", "?:")
 VULGAR = {"½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3", "⅛": " 1/8", "⁄": "/"}
 DENOMINATORS = (2, 3, 4, 8)
 THOUSANDS = r"^([1-9][0-9]{0,2}),([0-9]{3})"
@@ -201,9 +202,12 @@ def packs(title: Strings) -> Packs:
         title: cleaned item names, (N,).
     """
     stated = np.ones(len(title))
+    stating = np.flatnonzero(numpy_of(pc.match_substring_regex(title, _ANY_PACKS)))
+    titles = title.take(pa.array(stating))
     for expression in reversed(STATED_PACKS):  # the most reliable one comes last and wins
-        number = _floats(_group(title, expression, "pack")[0])
-        stated = np.where((number >= 1) & (number <= MAX_PACK), number, stated)
+        number = _floats(_group(titles, expression, "pack")[0])
+        valid = (number >= 1) & (number <= MAX_PACK)
+        stated[stating[valid]] = number[valid]
     pieces = _read(*_group(title, PIECES, *_PARTS)).total
     size = np.where((stated == 1) & (pieces >= 1) & (pieces <= MAX_PACK), pieces, stated)
     return Packs(stated, np.floor(size))

@@ -6,6 +6,7 @@ A word is a maximal run of ASCII letters, digits and non-ASCII characters: "Ken'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -30,6 +31,8 @@ from pricekit.text.labelled_lines import (
     shared,
 )
 
+LETTERS = re.compile(r"[^\W\d_]{1,40}")
+"""A word of letters only, as "oz" in "12oz"; a longer one is cut."""
 PART_BYTES = 1 << 19
 """The work arrays take many times the bytes of the words; a part and its arrays fit into the processor's cache."""
 WORD_BYTES = 64
@@ -44,6 +47,11 @@ Hashes = npt.NDArray[np.uint64]
 def _among(data: Bytes, first: str, last: str) -> Bools:
     """Report which bytes lie between two ASCII characters; uint8 wraps around, so one comparison is enough."""
     return (data - np.uint8(ord(first))) <= ord(last) - ord(first)
+
+
+def in_words(data: Bytes) -> Bools:
+    """Report which bytes belong to words: ASCII letters, digits, and parts of other characters."""
+    return _among(data | np.uint8(32), "a", "z") | _among(data, "0", "9") | (data >= 128)
 
 
 @renewed_in_child
@@ -62,7 +70,7 @@ class Words:
     @cached_property
     def _edges(self) -> Ints:
         """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
-        return run_edges(_among(self._lower, "a", "z") | _among(self._lower, "0", "9") | (self._lower >= 128))
+        return run_edges(in_words(self._lower))
 
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
