@@ -29,7 +29,7 @@ from pricekit.table.columns import (
 from pricekit.table.table import LONGEST_WORD, MOST_WORDS, ColumnFormat, Columns, Formats, PriceStyle
 from pricekit.text.labelled_lines import Strings, numpy_of
 from pricekit.text.normal import normal_texts, with_texts
-from pricekit.text.numbers import read_number
+from pricekit.text.numbers import MISSING, read_number
 from pricekit.text.units import COUNT, SPELLINGS
 from pricekit.wording import shorten
 
@@ -45,7 +45,7 @@ _FIRST_CELLS = 200
 
 _PLAIN = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
 """Numbers in the one spelling."""
-_MISSING = r"(?i)^(?:#?n/?a|n\.a\.|nan|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3})$"
+_MISSING = f"(?i)^(?:{MISSING})$"
 _VERSION = r"^[0-9]{1,3}\.[0-9]{1,2}$"
 _DOTTED, _ROUND = r"^[-+]?[1-9][0-9]{0,2}\.[0-9]{3}(?:[^0-9.,].*)?$", r"^[^.]*\.[0-9]00"
 

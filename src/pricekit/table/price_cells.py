@@ -21,7 +21,7 @@ from pricekit.table.price_words import (
 )
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
 from pricekit.text.normal import PlainCharacters
-from pricekit.text.numbers import marks_of
+from pricekit.text.numbers import MISSING, marks_of
 from pricekit.text.words import LETTERS
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -99,7 +99,7 @@ _BEFORE = re.compile(
     r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
     re.IGNORECASE,
 )
-_MISSING = re.compile(r"#?n/a|na|n\.a\.|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3}", re.IGNORECASE)
+_MISSING = re.compile(MISSING, re.IGNORECASE)
 _MONTH = re.compile(
     r"jan|janv|feb|febr|févr|fev|mar|mär|märz|mrz|mrt|mars|apr|avr|abr|kwi|mai|may|maj|mag|mei|jun|juni|juin|giu|cze|jul"
     r"|juli|juil|lug|lip|aug|août|ago|sie|sep|sept|wrz|oct|okt|ott|paź|nov|nov|lis|dec|dez|déc|dic|dzi|gru|sty|lut|ene|gen"

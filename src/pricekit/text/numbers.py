@@ -37,6 +37,9 @@ MOST_RUNS = 24
 _UNIT_BYTES = 16
 """A number and its unit may stand alone in a cell: at most this many bytes follow."""
 
+MISSING = r"#?n/?a|n\.a\.|nan|none|null|nil|unknown|tb[da]|-{1,3}|\?+|\.{1,3}"
+"""What is written, in any case, where a number is missing; a regular expression for RE2 and Python."""
+
 MOST_POWER_DIGITS = 2
 
 MOST_DIGITS = 15
