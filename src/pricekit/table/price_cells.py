@@ -86,6 +86,8 @@ _LETTER_BEHIND = re.compile(r"[OolIs](?![^\W_])")
 _DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
+_PRICE_OR_RANGE = re.compile(r"[€£$]\s?\d{1,3}-(?:99|95|49)\s*")
+"""Such as £12-99, which may be 12.99."""
 _FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
 _RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
@@ -113,8 +115,8 @@ _MEASURE = re.compile(
     r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2|(?:star|review|rating|vote|bid)s?|sold)",
     re.IGNORECASE,
 )
-_CODE = re.compile("(?![Pp]$)[A-Za-z]{1,2}")
-"""What may follow the number of a code, such as 7er, but of no price."""
+_CODE = re.compile(r"(?![Pp]$)[A-Za-z]{1,2}|\s[BT]")
+"""What may follow the number of a code, such as 7er, but of no price; and a size that may be another word: 12 B."""
 _RATIO = re.compile(r"\d+\s?/\s?\d+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
@@ -198,6 +200,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     bare = without_signs(before)
     if (
         _is_torn(plain, price)
+        or _PRICE_OR_RANGE.fullmatch(plain)
         or _TIMES.search(bare.rstrip())  # 12x $9
         or _UP_TO.fullmatch(bare)  # up to $50
         or _LETTER_IN_FRONT.search(before)  # $l2.50
@@ -297,7 +300,10 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         one = i and (_RANGE.fullmatch(gap) or (size and _AND.fullmatch(gap)))
         sign = gaps[i - 1] if one else gaps[i]  # ₹ 90 - 95 L, ₹1 Cr 20 L
         last = i == len(places) - 1
-        amount, end = _amount(place, gaps[i], gaps[i + 1], sign, first=i == 0, last=last)
+        after = gaps[i + 1]
+        if not last and _is_sign_of_next(gaps[i], after, gaps[i + 2]):
+            after = " "
+        amount, end = _amount(place, gaps[i], after, sign, first=i == 0, last=last)
         if amount is not None:
             amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
         before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
@@ -311,6 +317,16 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         amounts.append(amount)
         between.append(gap)
     return amounts, between[1:]
+
+
+def _is_sign_of_next(before: str, between: str, after: str) -> bool:
+    """Return whether a currency sign between two numbers belongs to the second: iPhone 12 $500, iPhone 12 USD 500."""
+    if without_signs(between).strip() or not between[:1].isspace():
+        return False
+    if find_currency(before, "") is not None or find_currency("", after) is not None:
+        return False
+    named = not all(map(_BEFORE.fullmatch, LETTERS.findall(before)))
+    return not between[-1:].isspace() or (named and not after.strip())
 
 
 def _joined(first: Cell, second: Cell, big: str, between: str, part: float) -> tuple[Cell | None] | None:

@@ -95,8 +95,17 @@ class PriceFormat:
         return cell.factor * (0.01 if cell.in_pence and self.currency in ("£", "GBP") else 1)
 
     def decimal_of(self, cell: Cell) -> str:
-        """Return the decimal mark of a cell that does not show it itself."""
-        return self.multiplied_decimal if abs(cell.factor) > 1 and not self.strict else self.decimal
+        """Return the decimal mark of a cell that does not show it itself; yen and their kin have no decimals."""
+        if self.strict:
+            return self.decimal
+        if abs(cell.factor) > 1:
+            return self.multiplied_decimal
+        has_no_decimals = self.currency and self.currency not in SHARED and not decimals_of(self.currency)
+        return (
+            {".": ",", ",": "."}[cell.ambiguous_mark]
+            if has_no_decimals and cell.ambiguous_mark
+            else self.decimal
+        )
 
     @property
     def others(self) -> int:

@@ -106,7 +106,7 @@ _ABBREVIATIONS = tuple(
         (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
         (r"\s?[mM][iI][lL](?![^\W_])", 1e3),
         (
-            r"[kK](?![^\W_]|\.\w)|\sk(?=\s*$)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            r"[kK](?![^\W_]|\.\w)|\s[kK](?=\s*$)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e3,
         ),
         (r"\s?т\.?(?=\s?р)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
