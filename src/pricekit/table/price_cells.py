@@ -49,30 +49,51 @@ _MAX_LETTERS_WITH_UNITS = 60
 _TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
 _PENCE = re.compile(r"p(?![^\W_])")
-_NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
+_NOW = re.compile(
+    r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас|зараз|nu|nå|nyt|nyní|teď|acum|şimdi|yerine|helyett)\b"
+    r"|เหลือ|现价|現價|特价|特價|판매가|할인가",
+    re.IGNORECASE,
+)
 _UP_TO_PRICE = re.compile(
     r"[\s:=!]*(?:\(?-?\d{1,2}\s?%\)?[\s:=!]*)?(?:(?:only|just|for|from|down|reduced|to|at|price|nur|noch|ab|für|solo|sólo|por|a"
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
-_OLD = "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше"
+_OLD = (
+    "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше|før|norm"
+    "|původně|pret vechi|原价|原價|定価|정가"
+)
 _WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)\b", re.IGNORECASE)
 _INSTEAD_OF = re.compile(rf"\b(?:{_OLD})\b\W*$", re.IGNORECASE)
 _STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
 _STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
 _UP_TO = re.compile(
-    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|jusqu'à|hasta|até|fino a"
-    r"|tot|do|до|<)\W*",
+    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|unter|jusqu'à|hasta|até|fino a"
+    r"|tot|do|до|upp till|op+ til|emi(?: from)?|<)\W*",
     re.IGNORECASE,
 )
-_TIMES = re.compile(r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@])\s?(?:(?:de|of)\s?)?$", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@]|(?:\S+ )?(?:payments|instal+ments|fois|raten|cuotas|msi|rate|rat"
+    r"|parcelas|taksit|платеж\w*))"
+    r"\s?(?:(?:sem juros|sin intereses)\s)?(?:(?:de|of|da|zu|по)\s?)?$",
+    re.IGNORECASE,
+)
+"""Instalments: what precedes one of several equal prices."""
+_EXTRA = (
+    r"(?:shipping|delivery|deposit|postage|versand|pfand|porto|frete|envío|доставка|送料|运费|運費|배송비"
+    r"|dont éco-part\w*)"
+)
+_EXTRA_BEFORE = re.compile(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
+_EXTRA_BEHIND = re.compile(rf"\s?{_EXTRA}\s*(?:[,;+]|$)", re.IGNORECASE)
+"""Costs that are not the price: $5 shipping, $20."""
 _AND = re.compile(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|và)\s?)?", re.IGNORECASE)
 _HALF = re.compile(
-    r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half)\b|半", re.IGNORECASE
+    r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half|و نیم|و نصف)\b|半",
+    re.IGNORECASE,
 )
 _AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
-_FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
+_FROM_TO = re.compile(r"\b(?:de|van)\W*$", re.IGNORECASE), re.compile(r"\W*(?:por|voor)\W*", re.IGNORECASE)
 _BETWEEN = re.compile(
     r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
     r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
@@ -98,7 +119,7 @@ _FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|�
 _NO_DIGIT = re.compile("[^0-9.,]")
 _BEFORE = re.compile(
     r"from|från|fra|vanaf|dès|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
-    r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
+    r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ|nu",
     re.IGNORECASE,
 )
 _MISSING = re.compile(MISSING, re.IGNORECASE)
@@ -117,7 +138,8 @@ _MEASURE = re.compile(
 )
 _CODE = re.compile(r"(?![Pp]$)[A-Za-z]{1,2}|\s[BT]")
 """What may follow the number of a code, such as 7er, but of no price; and a size that may be another word: 12 B."""
-_RATIO = re.compile(r"\d+\s?/\s?\d+")
+_RATIO = re.compile(r"[\d.,]+\s?/\s?\d+")
+_CROSSED_OUT = re.compile(r"<(del|s|strike)\b[^<>]{0,60}>[^<>]*</\1>", re.IGNORECASE)
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
 _PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
@@ -182,7 +204,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     if len(shown) > MAX_CHARS or "\0" in shown or _FRACTION.search(shown):
         return NOT_A_NUMBER
     if "<" in shown:
-        shown = _TAG.sub(" ", _RAISED_CENTS.sub(r",\1", shown))
+        shown = _TAG.sub(" ", _CROSSED_OUT.sub(" ", _RAISED_CENTS.sub(r",\1", shown)))
     plain = shown if shown.isascii() else shown.translate(_ASCII)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0")
@@ -192,7 +214,8 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     plain, units = without_units(normalize(plain))
     amounts, gaps = _amounts(plain, units)
-    chosen = _chosen([amount for amount in amounts if amount is not None], wanted)
+    prices = [price for price in amounts if price is not None]
+    chosen = _chosen([price for price in prices if not _is_extra(plain, price)] or prices, wanted)
     if not chosen or (not chosen[0].currency and not _bare_price(plain, gaps)):
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
@@ -229,6 +252,13 @@ def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
     if chosen and chosen[0].unit is not None and chosen[0].unit not in _PER_TIME:
         chosen = [price for price in chosen if price.unit is None] or chosen
     return chosen
+
+
+def _is_extra(text: str, price: Cell) -> bool:
+    """Return whether a price is that of the shipping or a deposit: $5 shipping, $20."""
+    before = without_signs(text[: price.start])
+    after = without_signs(text[price.start + price.length :])
+    return bool(_EXTRA_BEFORE.fullmatch(before) or _EXTRA_BEHIND.match(after))
 
 
 def _is_torn(text: str, price: Cell) -> bool:
@@ -323,7 +353,9 @@ def _is_sign_of_next(before: str, between: str, after: str) -> bool:
     """Return whether a currency sign between two numbers belongs to the second: iPhone 12 $500, iPhone 12 USD 500."""
     if without_signs(between).strip() or not between[:1].isspace():
         return False
-    if find_currency(before, "") is not None or find_currency("", after) is not None:
+    if own := find_currency(before, ""):
+        return not may_mean(own, currency_in(between))
+    if find_currency("", after) is not None:
         return False
     named = not all(map(_BEFORE.fullmatch, LETTERS.findall(before)))
     return not between[-1:].isspace() or (named and not after.strip())
@@ -392,7 +424,7 @@ def _amount(
     if factor == 1.0:
         factor, end = size_of(seen)
     end = min(end, len(after))
-    currency = find_currency(before, after[end:])
+    currency = find_currency(before, after[end:] if last or factor >= 1.0 else "")  # 12 ct $9
     in_word = _LETTER_BEFORE.search(before) and (first or not _AFTER_BIG.fullmatch(before))  # 2k5, but 2tr5
     if in_word and not first and before.isalpha() and find_currency(before, "") is None:
         currency = None  # that of another number: 4G64 $120
@@ -454,7 +486,8 @@ _SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?)
 _POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
-    r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
+    r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL|[Ee]uros?|dollars?|pounds?|reais|lei)\.?\s?(?:(?:and|und|et|y|e|și)\s)?(\d\d)"
+    r"\s?(?:gr|коп|ст|[Cc]ents?|ct|p|pence|kr|centavos|centimes|céntimos|centesimi|bani)\b"
     r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
 
