@@ -54,7 +54,7 @@ person  orang 人 명 คน شخص נפש
 """In each line a unit of prices and its spellings; a point stands for an optional point or space."""
 
 _ADVERBS = """
-month   pcm pm pppm p.c.m monthly monatlich mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
+month   pcm pm pppm p.c.m monthly monatlich monatl mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
 month   ежемесячно aylık شهريا ماهانه לחודש
 week    pw pppw p.w weekly wöchentlich לשבוע
 day     daily täglich ליום
@@ -74,7 +74,7 @@ TOTAL = "total"
 _HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "万": 1e4, "萬": 1e4, "만": 1e4}
 _HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8, "兆": 1e12, "조": 1e12}
 
-_WITHOUT_SPACES = re.compile("[\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
+_WITHOUT_SPACES = re.compile("[\u3005\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
 """Words that end in such a character may touch the next word."""
 
 
@@ -109,12 +109,16 @@ _ABBREVIATIONS = tuple(
             r"[kKк](?![^\W_]|\.\w)|\s[kK](?=\s*$)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e3,
         ),
-        (r"\s?т\.?(?=\s?р)|\s?(?:тыр|rebu)\b|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
+        (
+            r"\s?т\.?(?=\s?р)|\s?(?:тыр|тыщ\w*|rebu)\b|\sк(?=\s?[₽р])|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))",
+            1e3,
+        ),
         (
             r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)|\s?M(?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e6,
         ),
-        (r"\s?ลบ\.?|\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
+        (r"\s?ลบ\.?|\s?лям\w*|\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
+        (r"[wW](?=元)", 1e4),
         (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
     )
 )
@@ -152,16 +156,17 @@ _PER = re.compile(
     re.IGNORECASE,
 )
 _AHEAD = """
-month 月額 月給 月租 月 월세 월급 월
+month 月額 月給 月租 月々 月供 月 al.mes al.mese 월세 월급 월
 year  年収 年俸 年額 연봉
 day   日給 일당
 hour  時給 시급
 """
 """Words before a price; adverbs may be there, too: monthly $5."""
 
-_AHEAD_UNITS = _ADVERB_UNITS | {word: unit for unit, word in _words(_AHEAD)}
+_AHEAD_UNITS = _ADVERB_UNITS | {word.replace(".", ""): unit for unit, word in _words(_AHEAD)}
 _BEFORE_PRICE = re.compile(
-    rf"(?<![^\W_])(?P<word>{_any_of(_AHEAD_UNITS)})\.?(?=[\s:]{{0,2}}(?:[^\W\d_]{{1,3}}|[^\w\s])?\s?[0-9])",
+    rf"(?<![^\W_])(?P<word>{_any_of(word for _, word in _words(_AHEAD + _ADVERBS.strip()))})\.?"
+    r"(?=[\s:]{0,2}(?:[^\W\d_]{1,3}|[^\w\s])?\s?[0-9])",
     re.IGNORECASE,
 )
 _EQUALS = re.compile(
