@@ -60,9 +60,9 @@ _UP_TO_PRICE = re.compile(
     re.IGNORECASE,
 )
 _OLD = (
-    "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше|було|старая цена"
-    "|før|norm|původně|pret vechi|eski fiyat|früher|(?:preis)?empf|compare at|orig|originally|retail|ancien prix|prix barré"
-    "|pvp|pvpr|adviesprijs|كان|ปกติ|giá gốc|原价|原價|定価|通常価格|정가"
+    "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше|було"
+    "|старая цена|før|původně|pret vechi|eski fiyat|früher|(?:preis)?empf|compare at|orig|originally|retail|ancien prix"
+    "|prix barré|pvp|pvpr|adviesprijs|كان|ปกติ|giá gốc|原价|原價|定価|通常価格|정가"
 )
 _WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)(?!\w)", re.IGNORECASE)
 _INSTEAD_OF = re.compile(rf"\b(?:{_OLD})(?!\w)\W*$", re.IGNORECASE)
@@ -76,16 +76,16 @@ _UP_TO = re.compile(
 )
 _TIMES = re.compile(
     r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@]|(?:\S+ )?(?:payments|instal+ments|fois|raten|cuotas|msi|rate|rat"
-    r"|parcelas|taksit|plat\w*|splátek|платеж\w*)|回払い?|期|개월|เดือน)"
+    r"|parcelas|taksit|splátek|платеж\w*)|回払い?|期|개월|เดือน)"
     r"\s?(?:(?:sem juros|sin intereses)\s)?(?:(?:de|of|da|zu|po|по)\s?)?$",
     re.IGNORECASE,
 )
 """Instalments: what precedes one of several equal prices."""
 _EXTRA = (
     r"(?:shipping|delivery|deposit|postage|down payment|tax|tip|versand(?:kosten)?|pfand|porto|anzahlung|kaution"
-    r"|(?:frais de )?port|livraison|acompte|dont éco-part\w*|frete|envío|spedizione|verzendkosten|statiegeld|wysyłka"
-    r"|kaucja|доставка|рассрочка|kargo|frakt|fragt|pant|doprava|التوصيل|ค่าส่ง|phí ship|ongkir|dp|送料|頭金|运费|運費|定金"
-    r"|首付|배송비|보증금)"
+    r"|frais de port|livraison|acompte|dont éco-part\w*|frete|envío|spedizione|verzendkosten|statiegeld|wysyłka"
+    r"|kaucja|доставка|рассрочка|kargo|frakt|fragt|doprava|التوصيل|ค่าส่ง|phí ship|ongkir|dp|送料|頭金|运费|運費"
+    r"|定金|首付|배송비|보증금|налог|discount|coupon|rabatt|скидка|立减)"
 )
 _EXTRA_BEFORE = re.compile(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
 _EXTRA_BEHIND = re.compile(rf"\s?(?:{_EXTRA}\s*[,;+]|(?!deposit){_EXTRA}\s*$)", re.IGNORECASE)
@@ -113,10 +113,13 @@ _LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
 _LETTER_BEHIND = re.compile(r"[OolIsw](?![^\W_])")
 """Letters that are digits on paper; and mid $400s."""
 _DISCOUNT = re.compile(
-    r"\s*%|[^\w%]{0,3}(?:off|rebate|rabatt|de (?:remise|descuento|desconto)|zniżki|indirim|скидк\w+|تخفیف)\b"
+    r"\s*%|[^\w%]{0,3}(?:off|rebate|de (?:remise|descuento|desconto)|تخفیف)\b"
+    r"|[^\w%]{0,3}(?:rabatt|zniżki|indirim|скидк\w+)\b"
     r"|\s?[円元원]?\s?(?:割引|引き|할인(?!가))",
     re.IGNORECASE,
 )
+_OF_EITHER = re.compile(r"\d[^\d%]{0,8}\b(?:rabatt|zniżki|indirim|скидк\w+)\W*\d+(?!\d|\s?%)", re.IGNORECASE)
+"""A discount, which may be before or behind the word."""
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
 _PRICE_OR_RANGE = re.compile(r"[€£$]\s?\d{1,3}-(?:99|95|49)\s*")
@@ -237,6 +240,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     if (
         _is_torn(plain, price)
         or _PRICE_OR_RANGE.fullmatch(plain)
+        or _OF_EITHER.search(without_signs(plain))
         or _TIMES.search(bare.rstrip())  # 12x $9
         or _UP_TO.fullmatch(bare)  # up to $50
         or _NOT_THE_PRICE.match(without_signs(after))  # 1,000円以下

@@ -110,7 +110,7 @@ _ABBREVIATIONS = tuple(
             1e3,
         ),
         (
-            r"\s?т\.?(?=\s?р)|\s?(?:тыр|тыщ\w*|rebu)\b|\sк(?=\s?[₽р])|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))",
+            r"\s?т\.?(?=\s?р)|\s?(?:тыр|тыщ\w*|rebu)\b|\sк(?=\s?[₽р]|\s*$)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))",
             1e3,
         ),
         (
@@ -118,7 +118,7 @@ _ABBREVIATIONS = tuple(
             1e6,
         ),
         (r"\s?ลบ\.?|\s?лям\w*|\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
-        (r"[wW](?=元)", 1e4),
+        (r"[wW](?=[元起])", 1e4),
         (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
     )
 )
