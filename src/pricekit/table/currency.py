@@ -213,6 +213,7 @@ def currency_in(text: str) -> str | None:
     return None if sign is None or sign[0] == "R" else canonical(sign[0])
 
 
+@lru_cache(maxsize=4096)
 def without_signs(text: str) -> str:
     """Return a text without its currency signs and codes."""
     return sign_pattern().sub("", text)

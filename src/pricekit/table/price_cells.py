@@ -87,6 +87,7 @@ _EXTRA = (
     r"|kaucja|доставка|рассрочка|kargo|frakt|fragt|doprava|التوصيل|ค่าส่ง|phí ship|ongkir|dp|送料|頭金|运费|運費"
     r"|定金|首付|배송비|보증금|налог|discount|coupon|rabatt|скидка|立减)"
 )
+_ANY_EXTRA = re.compile(_EXTRA, re.IGNORECASE)
 _EXTRA_BEFORE = re.compile(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
 _EXTRA_BEHIND = re.compile(rf"\s?(?:{_EXTRA}\s*[,;+]|(?!deposit){_EXTRA}\s*$)", re.IGNORECASE)
 """Costs that are not the price: $5 shipping, $20."""
@@ -113,7 +114,7 @@ _LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
 _LETTER_BEHIND = re.compile(r"[OolIsw](?![^\W_])")
 """Letters that are digits on paper; and mid $400s."""
 _DISCOUNT = re.compile(
-    r"\s*%|[^\w%]{0,3}(?:off|rebate|de (?:remise|descuento|desconto)|تخفیف)\b"
+    r"\s*%|[^\w%]{0,3}(?:off|rebate|de (?:remise|descuento|desconto))\b|[^\d%]{0,10}تخفیف"
     r"|[^\w%]{0,3}(?:rabatt|zniżki|indirim|скидк\w+)\b"
     r"|\s?[円元원]?\s?(?:割引|引き|할인(?!가))",
     re.IGNORECASE,
@@ -240,7 +241,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     if (
         _is_torn(plain, price)
         or _PRICE_OR_RANGE.fullmatch(plain)
-        or _OF_EITHER.search(without_signs(plain))
+        or _OF_EITHER.search(plain)
         or _TIMES.search(bare.rstrip())  # 12x $9
         or _UP_TO.fullmatch(bare)  # up to $50
         or _NOT_THE_PRICE.match(without_signs(after))  # 1,000円以下
@@ -274,6 +275,8 @@ def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
 
 def _is_extra(text: str, price: Cell) -> bool:
     """Return whether a price is that of the shipping or a deposit: $5 shipping, $20."""
+    if not _ANY_EXTRA.search(text):
+        return False
     before = without_signs(text[: price.start])
     after = without_signs(text[price.start + price.length :])
     return bool(_EXTRA_BEFORE.fullmatch(before) or _EXTRA_BEHIND.match(after))
@@ -448,7 +451,7 @@ def _amount(
     in_word = _LETTER_BEFORE.search(before) and (first or not _AFTER_BIG.fullmatch(before))  # 2k5, but 2tr5
     if in_word and not first and before.isalpha() and find_currency(before, "") is None:
         currency = None  # that of another number: 4G64 $120
-    if _DISCOUNT.match(after) or _DISCOUNT.match(without_signs(after)) or (in_word and not currency):
+    if _DISCOUNT.match(after) or (in_word and not currency):
         return None, end
     if factor == 1.0 and is_strange_size(after):
         return None, end
