@@ -82,6 +82,38 @@ def read(
         ("$4.80 ($3.20/100g)", 4.8),
         ("25 zł/szt.", 25),
         ("12⹁345.50 NGN", 12_345.5),
+        ("19 Euro 99 Cent", 19.99),
+        ("149 reais e 90 centavos", 149.9),
+        ("12 ct $8.99", 8.99),
+        ("19 zł i 99 gr", 19.99),
+        ("1999 рублей 50 копеек", 1999.5),
+        ("19 Fr. 90", 19.9),
+        ("compare at $29.99 $19.99", 19.99),
+        ("Giá gốc 312.500đ còn 250.000đ", 250_000),
+        ("von 24,99 € auf 19,99 € reduziert", 19.99),
+        ("~~$29.99~~ $19.99", 19.99),
+        ("Tax $1.50 Total $21.49", 21.49),
+        ("$50 rebate $1,299", 1299),
+        ("Rp 250.000 s/d Rp 300.000", 250_000),
+        ("1.5w元", 15_000),
+        ("¥2w起", 20_000),
+        ("立减20元 ¥99", 99),
+        ("4 plates $20", 20),
+        ("1,5 ляма ₽", 1.5e6),
+        ("Før 349,00 kr. Nu 249,00 kr.", 249),
+        ("van € 29,99 voor € 19,99", 19.99),
+        ("1.299,00 TL yerine 999,00 TL", 999),
+        ("原价¥129 现价¥99", 99),
+        ("<del>$29.99</del> <ins>$19.99</ins>", 19.99),
+        ("$4.50 shipping, $19.99", 19.99),
+        ("送料550円 3,980円", 3980),
+        ("$100 deposit", 100),
+        ("15к ₽", 15_000),
+        ("15 тыр", 15_000),
+        ("1.25 ลบ.", 1.25e6),
+        ("¥1.5w", 15_000),
+        ("۲ میلیون و نیم تومان", 2.5e6),
+        ("19,99 €/τμχ", 19.99),
     ],
 )
 def test_sizes_sums_and_ranges_are_understood(cell: str, value: float) -> None:
@@ -94,7 +126,19 @@ def test_sizes_sums_and_ranges_are_understood(cell: str, value: float) -> None:
     "cell",
     [
         *("R 1.2 mil", "S$1.2 mil", "$1.2 gazillion", "€ 1,5 ton", "1/2 Million €", "2억5000"),
-        *("12x R$ 99,90", "24 Monate à 19,99 €", "up to $50", "max. 50 €", "Save $10"),
+        *("12x R$ 99,90", "24 Monate à 19,99 €", "up to $50", "max. 50 €", "Save $10", "unter 100 €"),
+        *("3 fois 33,33 €", "4 interest-free payments of $24.99", "12x sem juros de R$ 99,90"),
+        *("10 rat po 19,99 zł", "10回払い 3,980円", "3,980円×10回", "1,000円以下", "menos de 20 €"),
+        *("verzendkosten € 4,95", "$4.50 shipping", "頭金10万円", "100円引き", "500٬000 تومان تخفیف"),
+        *(
+            "1억 2천",
+            "2 میلیون و 500 تومان",
+            "$1.5w",
+            "EMI from ₹167",
+            "15 € Rabatt 99 €",
+            "1.000 TL altı",
+            "4.5/5",
+        ),
         *("1/2", "1 ,", "..12", "12..50", "$12.5O", "$l2.50", "9.99E", "12.50 kg", "150,000 km", "£99p"),
     ],
 )
@@ -116,6 +160,8 @@ def test_what_is_not_understood_is_rejected(cell: str) -> None:
         ("1.200 €/Monat", 1200, "month"),
         ("30 000 руб. в месяц", 30_000, "month"),
         ("月額 80,000円", 80_000, "month"),
+        ("mtl. 29,99 €", 29.99, "month"),
+        ("月々3,980円", 3980, "month"),
         ("2,500 ₪ לחודש", 2500, "month"),
         ("£300 p.w.", 300, "week"),
         ("$65/night", 65, "night"),
@@ -202,6 +248,17 @@ def test_a_chosen_currency_takes_its_price_in_the_cell(currency: str, value: flo
     values, flaws, _ = read("$ 30.00 / € 27.00 / £ 22.00", currency=currency)
     assert values == pytest.approx([value], nan_ok=True)
     assert flaws == ["other currency" if math.isnan(value) else ""]
+
+
+@pytest.mark.parametrize(("currency", "value"), [("EUR", 18.5), ("USD", 19.99)])
+def test_a_sign_that_touches_the_next_number_is_of_that_number(currency: str, value: float) -> None:
+    assert read("$19.99 €18.50", currency=currency)[0] == [value]
+    assert read("19.99 USD 18.50 EUR", currency=currency)[0] == [value]
+    assert read("$12.99 CAD 2 left", currency="CAD")[0] == [12.99]
+
+
+def test_four_decimals_behind_a_comma_are_none_in_a_column_with_points() -> None:
+    assert read("$12.50", "$1,299.99", "$1,2345")[1] == ["", "", "price not a number"]
 
 
 def test_the_currency_of_the_column_takes_its_price_in_the_cell() -> None:

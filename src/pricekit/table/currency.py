@@ -26,7 +26,7 @@ COP COL$ CO$
 NAD N$
 EUR euro euros Euro Euros EURO
 GBP £ pound pounds ₤
-CNY CN¥ RMB 元 圆 块 人民币
+CNY CN¥ RMB rmb 元 圆 块 人民币
 JPY ¥ 円 yen
 KRW ₩ 원 won
 VND đ Đ VNĐ vnđ đồng
@@ -108,7 +108,6 @@ DJF Fdj
 ERN Nfk
 STN Db
 CVE CV$
-BTN Nu
 MVR Rf MRf
 AZN man ман
 BBD Bds$
@@ -137,7 +136,7 @@ ECS Sucre
 
 _LOWER_CASE = (
     "usd eur gbp inr chf cad aud jpy cny rub pln czk sek nok dkk vnd brl uah kzt huf idr myr sgd hkd krw thb php aed "
-    "sar nzd mxn"
+    "sar nzd mxn twd ngn zar pkr bdt lkr egp qar kwd"
 )
 """Codes that are also read in lower case, because they are not words."""
 
@@ -214,6 +213,7 @@ def currency_in(text: str) -> str | None:
     return None if sign is None or sign[0] == "R" else canonical(sign[0])
 
 
+@lru_cache(maxsize=4096)
 def without_signs(text: str) -> str:
     """Return a text without its currency signs and codes."""
     return sign_pattern().sub("", text)

@@ -49,41 +49,78 @@ _MAX_LETTERS_WITH_UNITS = 60
 _TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
 _PENCE = re.compile(r"p(?![^\W_])")
-_NOW = re.compile(r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас)\b", re.IGNORECASE)
+_NOW = re.compile(
+    r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас|зараз|nu|nå|nyt|nyní|teď|acum|şimdi|yerine|helyett)\b"
+    r"|เหลือ|现价|現價|特价|特價|판매가|할인가",
+    re.IGNORECASE,
+)
 _UP_TO_PRICE = re.compile(
     r"[\s:=!]*(?:\(?-?\d{1,2}\s?%\)?[\s:=!]*)?(?:(?:only|just|for|from|down|reduced|to|at|price|nur|noch|ab|für|solo|sólo|por|a"
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
 )
-_OLD = "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше"
-_WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)\b", re.IGNORECASE)
-_INSTEAD_OF = re.compile(rf"\b(?:{_OLD})\b\W*$", re.IGNORECASE)
+_OLD = (
+    "was|were|statt|instead(?: of)?|rrp|mrp|msrp|uvp|list|old|before|antes|avant|prima|vorher|było|было|раньше|було"
+    "|старая цена|før|původně|pret vechi|eski fiyat|früher|(?:preis)?empf|compare at|orig|originally|retail|ancien prix"
+    "|prix barré|pvp|pvpr|adviesprijs|كان|ปกติ|giá gốc|原价|原價|定価|通常価格|정가"
+)
+_WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)(?!\w)", re.IGNORECASE)
+_INSTEAD_OF = re.compile(rf"\b(?:{_OLD})(?!\w)\W*$", re.IGNORECASE)
 _STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
 _STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
 _UP_TO = re.compile(
-    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|jusqu'à|hasta|até|fino a"
-    r"|tot|do|до|<)\W*",
+    r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|unter|jusqu'à|hasta|até"
+    r"|fino a|tot|do|до|upp till|op+ til|emi(?: from)?|moins de|menos de|meno di|minder dan|poniżej|mniej niż|меньше"
+    r"|дешевле|spar|<)\W*",
     re.IGNORECASE,
 )
-_TIMES = re.compile(r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@])\s?(?:(?:de|of)\s?)?$", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@]|(?:\S+ )?(?:payments|instal+ments|fois|raten|cuotas|msi|rate|rat"
+    r"|parcelas|taksit|splátek|платеж\w*)|回払い?|期|개월|เดือน)"
+    r"\s?(?:(?:sem juros|sin intereses)\s)?(?:(?:de|of|da|zu|po|по)\s?)?$",
+    re.IGNORECASE,
+)
+"""Instalments: what precedes one of several equal prices."""
+_EXTRA = (
+    r"(?:shipping|delivery|deposit|postage|down payment|tax|tip|versand(?:kosten)?|pfand|porto|anzahlung|kaution"
+    r"|frais de port|livraison|acompte|dont éco-part\w*|frete|envío|spedizione|verzendkosten|statiegeld|wysyłka"
+    r"|kaucja|доставка|рассрочка|kargo|frakt|fragt|doprava|التوصيل|ค่าส่ง|phí ship|ongkir|dp|送料|頭金|运费|運費"
+    r"|定金|首付|배송비|보증금|налог|discount|coupon|rabatt|скидка|立减)"
+)
+_ANY_EXTRA = re.compile(_EXTRA, re.IGNORECASE)
+_EXTRA_BEFORE = re.compile(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
+_EXTRA_BEHIND = re.compile(rf"\s?(?:{_EXTRA}\s*[,;+]|(?!deposit){_EXTRA}\s*$)", re.IGNORECASE)
+"""Costs that are not the price: $5 shipping, $20."""
 _AND = re.compile(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|và)\s?)?", re.IGNORECASE)
 _HALF = re.compile(
-    r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half)\b|半", re.IGNORECASE
+    r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half|و نیم|و نصف)\b|半",
+    re.IGNORECASE,
 )
 _AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
-_FROM_TO = re.compile(r"\bde\W*$", re.IGNORECASE), re.compile(r"\W*por\W*", re.IGNORECASE)
 _BETWEEN = re.compile(
     r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
     r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
     re.IGNORECASE,
 )
-_ARROW = re.compile(r"\s*(?:→|=>|->)\s*")
+_REDUCED_TO = re.compile(r"\s*(?:→|=>|->)\s*|\W*(?:por|voor|auf)\W*", re.IGNORECASE)
+_NOT_THE_PRICE = re.compile(
+    r"\s*[円元원]?\s?(?:以下|以内|未満|이하|미만|(?:altı|alatt|or less|or under)\b|[x×]\s?\d+\s?[期回])",
+    re.IGNORECASE,
+)
+"""Words behind a limit or an instalment: 1,000円以下."""
 _OVER = re.compile(r"\d\s?/\s?$")  # 1/2 million
 _LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
-_LETTER_BEHIND = re.compile(r"[OolIs](?![^\W_])")
+_LETTER_BEHIND = re.compile(r"[OolIsw](?![^\W_])")
 """Letters that are digits on paper; and mid $400s."""
-_DISCOUNT = re.compile(r"\s*%|[^\w%]{0,3}off\b", re.IGNORECASE)
+_DISCOUNT = re.compile(
+    r"\s*%|[^\w%]{0,3}(?:off|rebate|de (?:remise|descuento|desconto))\b|[^\d%]{0,10}تخفیف"
+    r"|[^\w%]{0,3}(?:rabatt|zniżki|indirim|скидк\w+)\b"
+    r"|\s?[円元원]?\s?(?:割引|引き|할인(?!가))",
+    re.IGNORECASE,
+)
+_OF_EITHER = re.compile(r"\d[^\d%]{0,8}\b(?:rabatt|zniżki|indirim|скидк\w+)\W*\d+(?!\d|\s?%)", re.IGNORECASE)
+"""A discount, which may be before or behind the word."""
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
 _PRICE_OR_RANGE = re.compile(r"[€£$]\s?\d{1,3}-(?:99|95|49)\s*")
@@ -98,7 +135,7 @@ _FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|�
 _NO_DIGIT = re.compile("[^0-9.,]")
 _BEFORE = re.compile(
     r"from|från|fra|vanaf|dès|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
-    r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ",
+    r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ|nu",
     re.IGNORECASE,
 )
 _MISSING = re.compile(MISSING, re.IGNORECASE)
@@ -117,7 +154,10 @@ _MEASURE = re.compile(
 )
 _CODE = re.compile(r"(?![Pp]$)[A-Za-z]{1,2}|\s[BT]")
 """What may follow the number of a code, such as 7er, but of no price; and a size that may be another word: 12 B."""
-_RATIO = re.compile(r"\d+\s?/\s?\d+")
+_RATIO = re.compile(r"[\d.,]+\s?/\s?\d+")
+_CROSSED_OUT = re.compile(
+    r"(?:<(?:del|s|strike)\b[^<>]{0,60}>|^)[^<>]*</(?:del|s|strike)>|~~[^~]+~~", re.IGNORECASE
+)
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
 _RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
 _PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
@@ -181,8 +221,8 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     shown = html.unescape(text)  # &#8377; 1,299
     if len(shown) > MAX_CHARS or "\0" in shown or _FRACTION.search(shown):
         return NOT_A_NUMBER
-    if "<" in shown:
-        shown = _TAG.sub(" ", _RAISED_CENTS.sub(r",\1", shown))
+    if "<" in shown or "~~" in shown:
+        shown = _TAG.sub(" ", _CROSSED_OUT.sub(" ", _RAISED_CENTS.sub(r",\1", shown)))
     plain = shown if shown.isascii() else shown.translate(_ASCII)
     if _FREE.fullmatch(plain.strip()):
         return Cell("0")
@@ -192,7 +232,7 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return NOT_A_NUMBER
     plain, units = without_units(normalize(plain))
     amounts, gaps = _amounts(plain, units)
-    chosen = _chosen([amount for amount in amounts if amount is not None], wanted)
+    chosen = _chosen([price for price in amounts if price and not _is_extra(plain, price)], wanted)
     if not chosen or (not chosen[0].currency and not _bare_price(plain, gaps)):
         return NOT_A_NUMBER
     price = _price_after_now(plain, chosen) or chosen[0]
@@ -201,10 +241,12 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     if (
         _is_torn(plain, price)
         or _PRICE_OR_RANGE.fullmatch(plain)
+        or _OF_EITHER.search(plain)
         or _TIMES.search(bare.rstrip())  # 12x $9
         or _UP_TO.fullmatch(bare)  # up to $50
+        or _NOT_THE_PRICE.match(without_signs(after))  # 1,000円以下
         or _LETTER_IN_FRONT.search(before)  # $l2.50
-        or _LETTER_BEHIND.match(after)  # 12.5O
+        or (price.factor == 1.0 and _LETTER_BEHIND.match(after))  # 12.5O
         or (price.currency in ("£", "GBP") and price.digits.isdigit() and _PENCE.match(after))  # £99p
         or any(_OVER.search(plain[: each.start]) for each in amounts if each and abs(each.factor) > 1)
     ):
@@ -229,6 +271,15 @@ def _chosen(prices: list[Cell], wanted: str | None) -> list[Cell]:
     if chosen and chosen[0].unit is not None and chosen[0].unit not in _PER_TIME:
         chosen = [price for price in chosen if price.unit is None] or chosen
     return chosen
+
+
+def _is_extra(text: str, price: Cell) -> bool:
+    """Return whether a price is that of the shipping or a deposit: $5 shipping, $20."""
+    if not _ANY_EXTRA.search(text):
+        return False
+    before = without_signs(text[: price.start])
+    after = without_signs(text[price.start + price.length :])
+    return bool(_EXTRA_BEFORE.fullmatch(before) or _EXTRA_BEHIND.match(after))
 
 
 def _is_torn(text: str, price: Cell) -> bool:
@@ -259,11 +310,8 @@ def _price_after_now(text: str, prices: list[Cell]) -> Cell | None:
     if len(prices) != 2:
         return None
     before = without_signs(text[: prices[0].start])
-    de, por = _FROM_TO
     between = without_signs(text[prices[0].start + prices[0].length : prices[1].start])
-    is_old = _INSTEAD_OF.search(before) or (de.search(before) and por.fullmatch(between))
-    is_old = is_old or _ARROW.fullmatch(between)
-    return prices[1] if is_old else None
+    return prices[1] if _INSTEAD_OF.search(before) or _REDUCED_TO.fullmatch(between) else None
 
 
 def _bare_price(text: str, gaps: list[str]) -> bool:
@@ -303,7 +351,10 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         after = gaps[i + 1]
         if not last and _is_sign_of_next(gaps[i], after, gaps[i + 2]):
             after = " "
-        amount, end = _amount(place, gaps[i], after, sign, first=i == 0, last=last)
+        ahead = gaps[i]
+        if i and not find_currency(gaps[i - 1], "") and find_currency("", ahead) and find_currency("", after):
+            ahead = sign = " "  # 20 USD 18 EUR
+        amount, end = _amount(place, ahead, after, sign, first=i == 0, last=last)
         if amount is not None:
             amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
         before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
@@ -321,9 +372,13 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
 
 def _is_sign_of_next(before: str, between: str, after: str) -> bool:
     """Return whether a currency sign between two numbers belongs to the second: iPhone 12 $500, iPhone 12 USD 500."""
-    if without_signs(between).strip() or not between[:1].isspace():
+    if without_signs(between).strip(" /|"):
         return False
-    if find_currency(before, "") is not None or find_currency("", after) is not None:
+    if own := find_currency(before, ""):
+        return not may_mean(own, currency_in(between))
+    if not between[:1].isspace() or without_signs(between).strip():
+        return False
+    if find_currency("", after) is not None:
         return False
     named = not all(map(_BEFORE.fullmatch, LETTERS.findall(before)))
     return not between[-1:].isspace() or (named and not after.strip())
@@ -349,11 +404,11 @@ def _joined(first: Cell, second: Cell, big: str, between: str, part: float) -> t
             tenths = replace(second, digits=f".{second.digits}", decimal_mark=".", factor=part)
             return (_sum(first, tenths),)
         if not second.ambiguous_mark and len(second.digits.partition(".")[0]) <= _PARTS:
-            return None  # ₹1.5 Cr 3 rooms
+            return (None,) if word[0].strip() else None  # ₹1.5 Cr 3 rooms
     if second.factor < 1.0 and not (word[0].strip() and first.factor == 1.0 and not first.decimal_mark):
         return None  # only $5 and 99 cents
-    if han and second.factor == 1.0 and part >= _LARGE_HAN:
-        return (None,)  # 2억5000 means 5000만, if it is not an exact number
+    if han and second.factor < 1e4 and part >= _LARGE_HAN:
+        return (None,)  # 2억5000 and 2억 5천 mean 5000만, if they are not exact numbers
     # After 万, "." is the decimal mark: 1万2800円.
     unclear = not han and (first.ambiguous_mark or second.ambiguous_mark)
     return (None if unclear else _sum(first, second),)
@@ -392,7 +447,7 @@ def _amount(
     if factor == 1.0:
         factor, end = size_of(seen)
     end = min(end, len(after))
-    currency = find_currency(before, after[end:])
+    currency = find_currency(before, after[end:] if last or factor >= 1.0 else "")  # 12 ct $9
     in_word = _LETTER_BEFORE.search(before) and (first or not _AFTER_BIG.fullmatch(before))  # 2k5, but 2tr5
     if in_word and not first and before.isalpha() and find_currency(before, "") is None:
         currency = None  # that of another number: 4G64 $120
@@ -444,17 +499,22 @@ def _sum(first: Cell, second: Cell) -> Cell:
 
 
 _SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
+_UNTIL = re.compile(r"\bs/d\b")
 _PER_ANNUM = re.compile(r"\bLPA\b")
 _SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
 _SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
 _APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
 _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_SPACED_SIGN = re.compile(r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(?:€|EUR|[Ee]uros?) ?(\d\d)\s*")
+_SPACED_SIGN = re.compile(
+    r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(€|EUR|[Ee]uros?|Fr\.?) ?(?:(?:e|et|und|y) )?(\d\d)\s*"
+)
 _POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
 _COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
 _SMALL_UNIT = re.compile(
-    r"(?<=\d)\s?(zł|руб|р|грн|лв|€|\$|£|TL)\.?\s?(\d\d)\s?(?:gr|коп|ст|cents?|ct|p|kr)\b"
+    r"(?<=\d)\s?(zł(?:ot\w+)?|руб(?:л\w+)?|р|грн|лв|€|\$|£|TL|[Ee]uros?|dollars?|pounds?|reais|lei|kronor)\.?"
+    r"\s?(?:(?:and|und|et|y|e|și|con|i|и|och)\s)?(\d\d)"
+    r"\s?(?:gr(?:oszy)?|коп\w*|ст|[Cc]ents?|ct|p|pence|kr|centavos|centimes|céntimos|centesimi|bani|kuruş|öre)\b"
     r"|(?<=\d)(元|块)(\d)(?!\d)角?"
 )
 
@@ -466,7 +526,7 @@ def normalize(text: str) -> str:
         >>> [normalize(text) for text in ("1  299 €", "22 ,91", "22'91", "268⁹⁹ €", "35€99", "12:50 kr", "12 zł 50 gr")]
         ['1 299 €', '22,91', '22,91', '268,99 €', '35,99 €', '12,50 kr', '12,50 zł']
     """
-    text = _PER_ANNUM.sub("L p.a", text)
+    text = _PER_ANNUM.sub("L p.a", _UNTIL.sub("-", text))
     text = _BETWEEN.sub(r"\1 - ", _APOSTROPHE_AS_MARK.sub(",", text))
     if not has_words_before(text):
         text = _SPACED_MARK.sub("", _SPACES.sub(" ", text))
@@ -474,7 +534,7 @@ def normalize(text: str) -> str:
         text = _SUPERSCRIPT.sub(lambda cents: "," + cents[0].translate(_FROM_SUPERSCRIPT), text)
     text = _POUNDS_AND_PENCE.sub(r"£\1.\2", text)
     if spaced := _SPACED_SIGN.fullmatch(text):
-        text = f"{spaced[1]}€{spaced[2]}"
+        text = f"{spaced[1]}{'.' if ',' in spaced[1] else ','}{spaced[3]} {spaced[2]}"
     text = _SIGN_AS_MARK.sub(r"\1.\3 \2" if "," in text else r"\1,\3 \2", text)
     return _SMALL_UNIT.sub(r",\2\4 \1\3", _COLON_AS_MARK.sub(",", text))
 

@@ -488,6 +488,8 @@ def _read(text: str, form: PriceFormat) -> tuple[float, str]:
         return np.nan, OTHER_UNIT
     if form.by_programs and not cell.currency and cell.digits.count(".") > 1:
         return np.nan, NOT_A_NUMBER
+    if cell.decimal_mark == "," != form.decimal and len(cell.digits.partition(",")[2]) > 3:
+        return np.nan, NOT_A_NUMBER  # $1,2345
     if form.strict and cell.decimal_mark not in (None, form.decimal):
         return np.nan, NOT_A_NUMBER
     return cell.number(form.decimal_of(cell)) * form.factor_of(cell), ""

@@ -14,7 +14,7 @@ _UNITS = """
 piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
 piece   stueck stk st apartment flat house car plot lot шт штуку штука ед szt sztuka sztukę ks kus kpl db
 piece   buc бр adet pièce pz pezzo pza pieza ud uds unidad unidade un und stuk stuks 個 个 件 台 套 枚 本 袋 瓶 盒
-piece   hộp gói chai lon thùng τεμ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
+piece   hộp gói chai lon thùng τεμ τμχ τεμάχιο 只 辆 개 대 ชิ้น buah chiếc cái căn bộ قطعة عدد יחידה
 m2      m2 m² m^2 ㎡ qm sqm sq.m sq.meter sq.metre square.meter square.metre mq mp кв.м м2 м² 平米 平方米 平方公尺
 m2      ตร.ม mkv kvm متر
 m3      m3 m³ cbm м3 м³ 立方米
@@ -54,7 +54,7 @@ person  orang 人 명 คน شخص נפש
 """In each line a unit of prices and its spellings; a point stands for an optional point or space."""
 
 _ADVERBS = """
-month   pcm pm pppm p.c.m monthly monatlich mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
+month   pcm pm pppm p.c.m monthly monatlich monatl mtl mensuel mensuels mensal mensual mensile miesięcznie měsíčně
 month   ежемесячно aylık شهريا ماهانه לחודש
 week    pw pppw p.w weekly wöchentlich לשבוע
 day     daily täglich ליום
@@ -74,7 +74,7 @@ TOTAL = "total"
 _HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "万": 1e4, "萬": 1e4, "만": 1e4}
 _HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8, "兆": 1e12, "조": 1e12}
 
-_WITHOUT_SPACES = re.compile("[\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
+_WITHOUT_SPACES = re.compile("[\u3005\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
 """Words that end in such a character may touch the next word."""
 
 
@@ -106,15 +106,19 @@ _ABBREVIATIONS = tuple(
         (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
         (r"\s?[mM][iI][lL](?![^\W_])", 1e3),
         (
-            r"[kK](?![^\W_]|\.\w)|\s[kK](?=\s*$)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
+            r"[kKк](?![^\W_]|\.\w)|\s[kK](?=\s*$)|\s?[kK](?=€|\$|£|EUR|kr\b)|\s?[tT](?=€|EUR|kr\b)|\s?T(?=\s(?:€|EUR))|\s?e(?=\s?Ft)|[kKtT](?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e3,
         ),
-        (r"\s?т\.?(?=\s?р)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))", 1e3),
+        (
+            r"\s?т\.?(?=\s?р)|\s?(?:тыр|тыщ\w*|rebu)\b|\sк(?=\s?[₽р]|\s*$)|\s?[bB][iİI][nN](?=\s?(?:TL|₺|lira|TRY|$))",
+            1e3,
+        ),
         (
             r"M(?![^\W_])|\s?M(?=€|\$|£|EUR)|m(?=€)|\s?[mM](?=Ft|kr\b)|\s?mn(?=kr\b)|\s?M(?=(?:NOK|SEK|DKK|USD|CHF)\b)",
             1e6,
         ),
-        (r"\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
+        (r"\s?ลบ\.?|\s?лям\w*|\s?[mM]ill(?=\.|\s?(?:kr|NOK|DKK))|\s?tr(?![^\W\d_])", 1e6),
+        (r"[wW](?=[元起])", 1e4),
         (r"B(?![^\W_])|\s?md(?=kr\b)", 1e9),
     )
 )
@@ -126,12 +130,13 @@ _STRANGE_SIZE = re.compile(
 
 # With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
 _LETTER = re.compile(
-    r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLT])|(?P<small>[mb]|mm(?=\W*$)))"
+    r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLTwW])|(?P<small>[mb]|mm(?=\W*$)))"
     r"(?![^\W_]|\.\w|(?<=T)\s?(?:€|EUR)|\s?[/-]\s?(?:[SML]|X+[SL])\b|-[^\W\d_])"
 )
 _LETTERS = {"k": 1e3, "m": 1e6, "mn": 1e6, "mm": 1e6, "b": 1e9, "tn": 1e12, "t": 1e12}
 _INDIA = {"k": 1e3, "l": 1e5}
 _LETTERS_OF = dict.fromkeys(("INR", "Rs", "PKR", "BDT", "NPR", "LKR"), _INDIA)
+_LETTERS_OF |= {"¥": _LETTERS | {"w": 1e4}, "CNY": _LETTERS | {"w": 1e4}}
 _LETTERS_OF |= {"IDR": _LETTERS | {"m": 1e9}, "BRL": _LETTERS | {"mi": 1e6, "bi": 1e9}}
 
 UNITS: dict[str, str] = {}
@@ -151,15 +156,19 @@ _PER = re.compile(
     re.IGNORECASE,
 )
 _AHEAD = """
-month 月額 月給 月租 月 월세 월급 월
+month 月額 月給 月租 月々 月供 月 al.mes al.mese 월세 월급 월
 year  年収 年俸 年額 연봉
 day   日給 일당
 hour  時給 시급
 """
-"""Words before a price."""
+"""Words before a price; adverbs may be there, too: monthly $5."""
 
-_AHEAD_UNITS = {word: unit for unit, word in _words(_AHEAD)}
-_BEFORE_PRICE = re.compile(rf"(?<![^\W_])(?P<word>{_any_of(_AHEAD_UNITS)})(?=\s?[0-9¥￥₩])")
+_AHEAD_UNITS = _ADVERB_UNITS | {word.replace(".", ""): unit for unit, word in _words(_AHEAD)}
+_BEFORE_PRICE = re.compile(
+    rf"(?<![^\W_])(?P<word>{_any_of(word for _, word in _words(_AHEAD + _ADVERBS.strip()))})\.?"
+    r"(?=[\s:]{0,2}(?:[^\W\d_]{1,3}|[^\w\s])?\s?[0-9])",
+    re.IGNORECASE,
+)
 _EQUALS = re.compile(
     rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?\s?(?:=|あたり|につき)\s?", re.IGNORECASE
 )
@@ -280,7 +289,7 @@ def without_units(text: str) -> tuple[str, Units]:
         before[match.end()] = _counted(match["count"], match["unit"])
         spans.append(match.span())
     for match in _BEFORE_PRICE.finditer(text):
-        before[match.end()] = _AHEAD_UNITS[match["word"]]
+        before[match.end()] = _AHEAD_UNITS[folded(re.sub("[. ]", "", match["word"]))]
         spans.append(match.span())
     for start, end in spans:
         text = text[:start] + " " * (end - start) + text[end:]
