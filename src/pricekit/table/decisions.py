@@ -267,12 +267,12 @@ def formatted(
     """
     if form.kind != "number":
         return cells
-    plain = pc.or_(pc.match_substring_regex(cells, _PLAIN), pc.equal(cells, ""))
+    blank = numpy_of(pc.equal(cells, "")).astype(bool)
+    is_plain = numpy_of(pc.match_substring_regex(cells, _PLAIN)).astype(bool) | blank
     if (form.decimal == "," or form.whole) and not typed:
-        plain = pc.and_(plain, pc.invert(pc.match_substring_regex(cells, r"\.")))
-    contradictions.filled += len(cells) - _count(cells, "^$")
-    is_plain = numpy_of(plain).astype(bool)
-    if form.unit and (bare := numpy_of(pc.and_(plain, pc.not_equal(cells, ""))).astype(bool)).any():
+        is_plain &= ~numpy_of(pc.match_substring(cells, ".")).astype(bool)
+    contradictions.filled += int(np.count_nonzero(~blank))
+    if form.unit and (bare := is_plain & ~blank).any():
         row = int(bare.argmax())
         contradictions.note(cells[row].as_py(), start + row, other_unit=int(bare.sum()))
     odd = np.flatnonzero(~is_plain)
