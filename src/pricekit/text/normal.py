@@ -79,6 +79,10 @@ def normal_text(text: str) -> str:
         for character in odd:
             text = text.replace(character, _CHARACTERS[ord(character)])
         text = unicodedata.normalize("NFC", text)
+    return _single_spaces(text)
+
+
+def _single_spaces(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join([" ".join(line.split()) for line in lines])
 
@@ -92,15 +96,19 @@ def normal_texts(texts: Strings) -> Strings:
         written = texts.to_pylist()
         plain = list(map(normal_text, written))
         return texts if plain == written else pa.array(plain, pa.large_string())
-    lengths, odd, start = numpy_of(pc.binary_length(texts)), np.zeros(0, np.int64), 0
+    lengths = numpy_of(pc.binary_length(texts))
+    blanks, characters = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
     for first, last in in_parts(lengths, _PART_BYTES):
         offset, data = bytes_of(texts.slice(first, last - first))
-        rows = _rows_of(offset, np.concatenate([_odd_blanks(data, offset), _odd_characters(data)]))
-        odd = np.concatenate([odd, start + rows]) if len(rows) else odd
-        start = last
+        blanks[first + _rows_of(offset, _odd_blanks(data, offset))] = True
+        characters[first + _rows_of(offset, _odd_characters(data))] = True
+    odd = np.flatnonzero(blanks | characters)
     if not len(odd):
         return texts
-    return with_texts(texts, odd, [normal_text(text) for text in texts.take(pa.array(odd)).to_pylist()])
+    changing = zip(texts.take(pa.array(odd)).to_pylist(), characters[odd].tolist(), strict=True)
+    return with_texts(
+        texts, odd, [normal_text(text) if is_odd else _single_spaces(text) for text, is_odd in changing]
+    )
 
 
 def with_texts(texts: Strings, rows: Ints, replacements: Sequence[str]) -> Strings:
@@ -111,8 +119,8 @@ def with_texts(texts: Strings, rows: Ints, replacements: Sequence[str]) -> Strin
 
 
 def _rows_of(offset: Ints, position: Ints) -> Ints:
-    """Return the texts in which some bytes are, ascending, of texts that begin and end at `offset`, (N + 1,)."""
-    return np.unique(np.searchsorted(offset, position, side="right") - 1)
+    """Return the texts in which some bytes are, of texts that begin and end at `offset`, (N + 1,)."""
+    return np.searchsorted(offset, position, side="right") - 1
 
 
 def _odd_blanks(data: Bytes, offset: Ints) -> Ints:
