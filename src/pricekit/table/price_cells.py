@@ -123,8 +123,6 @@ _OF_EITHER = re.compile(r"\d[^\d%]{0,8}\b(?:rabatt|zniżki|indirim|скидк\w+
 """A discount, which may be before or behind the word."""
 _PER_CENT = re.compile(r"\d+\s?%")
 _COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
-_PRICE_OR_RANGE = re.compile(r"[€£$]\s?\d{1,3}-(?:99|95|49)\s*")
-"""Such as £12-99, which may be 12.99."""
 _FRACTION = re.compile("[¼½¾⅓⅔]")
 _MINUS_BEHIND = re.compile(r"-\W*")
 _RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
@@ -240,7 +238,6 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
     bare = without_signs(before)
     if (
         _is_torn(plain, price)
-        or _PRICE_OR_RANGE.fullmatch(plain)
         or _OF_EITHER.search(plain)
         or _TIMES.search(bare.rstrip())  # 12x $9
         or _UP_TO.fullmatch(bare)  # up to $50

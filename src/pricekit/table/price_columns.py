@@ -394,7 +394,7 @@ def group_by_shape(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     Returns:
         The first cell of each group, and the group of each cell, int64 (N,).
     """
-    shape = pc.replace_substring_regex(cells, r"(^|[^0-9.,])0(\s?[.,])", "\\1\ue000\\2")
+    shape = pc.replace_substring_regex(cells, r"(^[.,]?|[^0-9.,][.,]?)0(\s?[.,])", "\\1\ue000\\2")
     coded = pc.replace_substring_regex(shape, "[0-9]", "5").dictionary_encode()
     if _matches(coded.dictionary, _UNIT_SHAPE).any():
         shape = pc.replace_substring_regex(shape, _UNIT_COUNT, "\\1\ue001\\2\\3")

@@ -503,7 +503,7 @@ def marks_of(digits: str) -> tuple[str, str] | None:
     if points + commas > 1:
         return ("," if points else ".", "") if _in_groups(digits, mark) else None
     whole, _, rest = digits.partition(mark)
-    either = len(rest) == 3 and 1 <= len(whole) <= 3 and whole[0] != "0"
+    either = len(rest) == 3 and 1 <= len(whole) <= 3 and whole != "0"
     return ("", mark) if either else (mark, "")
 
 
