@@ -424,8 +424,7 @@ def _names_measure(name: str) -> bool:
     words = words_of(name)
     unit = words[-1] if words else ""
     named_unit = unit != "in" and SPELLINGS.get(unit, (COUNT, 1.0))[0] in _UNITS_IN_NAMES
-    is_rate = "per" in words  # such as price per kg
-    return not is_rate and (named_unit or not MEASURES.isdisjoint(words))
+    return "per" not in words and (named_unit or not MEASURES.isdisjoint(words))
 
 
 def _read(text: str) -> tuple[float, float, bool, bool]:

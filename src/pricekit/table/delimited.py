@@ -173,10 +173,8 @@ def _quoted_lines(fields: list[str], width: int, delimiter: str) -> int:
     """Return how many lines of a cell look like rows, because stray quotes enclose them; 0 for prose."""
     for cell in fields if width > 2 else ():
         start = cell.find("\n")
-        if (
-            0 <= start < (end := cell.find("\n", start + 1))
-            and cell.count(delimiter, start, end) >= width - 1
-        ):
+        end = cell.find("\n", start + 1) if start >= 0 else -1
+        if end >= 0 and cell.count(delimiter, start, end) >= width - 1:
             inner = cell.splitlines()[1:-1]
             # A single such line may be an address.
             if len(inner) > 1 and all(line.count(delimiter) == width - 1 for line in inner):

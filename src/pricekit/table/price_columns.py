@@ -100,12 +100,10 @@ class PriceFormat:
             return self.decimal
         if abs(cell.factor) > 1:
             return self.multiplied_decimal
-        has_no_decimals = self.currency and self.currency not in SHARED and not decimals_of(self.currency)
-        return (
-            {".": ",", ",": "."}[cell.ambiguous_mark]
-            if has_no_decimals and cell.ambiguous_mark
-            else self.decimal
-        )
+        known = self.currency if self.currency not in SHARED else None
+        if cell.ambiguous_mark and known and not decimals_of(known):
+            return "," if cell.ambiguous_mark == "." else "."
+        return self.decimal
 
     @property
     def others(self) -> int:

@@ -120,11 +120,9 @@ def _no_number(rejected: pd.DataFrame, price: str | None) -> str:
 def _second_header(rejected: pd.DataFrame) -> list[str]:
     """Return the cells of the first row of a table if it was rejected as a second header, or []."""
     first = rejected[(rejected["row"] == 0) & (rejected["reason"] == HEADER)].drop(columns=["row", "reason"])
-    return (
-        []
-        if not len(first) or header_rows(first).all()
-        else [cell for cell in first.iloc[0].fillna("") if cell]
-    )
+    if not len(first) or header_rows(first).all():
+        return []
+    return [cell for cell in first.iloc[0].fillna("") if cell]
 
 
 def describe_currency_column(table: Table) -> str:
