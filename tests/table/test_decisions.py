@@ -104,7 +104,7 @@ def test_a_number_that_is_not_finite_is_missing_in_every_form(logged):
     rows = trained(weight=["1.5", "2.75"])
     for cells in ([math.inf, 2.0], ["inf", "2.0"]):
         assert texts(pd.DataFrame({"weight": cells}), rows) == ["", "2"]
-    assert logged().count("1 are no numbers") == 2
+    assert logged().count("1 are not numbers") == 2
 
 
 def test_words_that_many_rows_have_stay_and_others_are_missing(logged):

@@ -65,7 +65,7 @@ class Contradictions:
 
     Attributes:
         filled: cells that are not blank.
-        unreadable: cells that are no numbers, and count as missing.
+        unreadable: cells that are not numbers, and count as missing.
         other_mark: numbers that show the other decimal mark, and are read with it.
         other_unit: numbers with another unit than nearly all of the training table, or without one.
         decimals: numbers with three decimals in a column of whole numbers: 60.000 may be 60,000.
@@ -96,7 +96,7 @@ class Contradictions:
     def __str__(self) -> str:
         """Say how many cells of each kind there are, and where the first one is."""
         kinds = {
-            "are no numbers, and count as missing": self.unreadable,
+            "are not numbers, and count as missing": self.unreadable,
             "show another decimal mark, and are read with it": self.other_mark,
             "have another unit, or none, and are not converted": self.other_unit,
             "have three decimals, and may be thousands": self.decimals,

@@ -323,7 +323,7 @@ def check_formats(name: str, columns: Columns, read_warnings: ReadWarnings) -> N
     for column, cells in read_warnings.contradictions.items():
         if cells.count > max(FEW_CONTRADICTIONS, MOST_CONTRADICTIONS * cells.filled):
             raise DataError(
-                f"{name}: the column {shorten(column)!r} is written in another way than in the training table. Of "
+                f"{name}: the column {shorten(column)!r} is not written as in the training table. Of "
                 f"{cells.filled:,} cells, {cells}. Write them as in that table, or check the order of the columns",
                 parameters=("table",),
                 column=column,
