@@ -262,8 +262,8 @@ def _check_sheet(name: str, read_options: ReadOptions) -> None:
     """Raise ConfigError if a sheet is named for a table that is no workbook."""
     if read_options.sheet is not None:
         raise ConfigError(
-            f"the sheet {shorten(read_options.sheet)!r} is set, but {name} is not a workbook. Remove the sheet, or name "
-            "a workbook.",
+            f"the sheet {shorten(read_options.sheet)!r} is set, but {name} is not a workbook. Remove the sheet, or "
+            "name a workbook.",
             parameters=("sheet",),
             sheet=read_options.sheet,
         )
