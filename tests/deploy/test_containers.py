@@ -25,20 +25,17 @@ SERVER = "\n".join(
 USER = 10001
 
 
-def _pods():
-    """Return the specification of each pod, by the name of its resource."""
-    found = {}
+def _templates():
+    """Return the template of each pod, by the name of its resource."""
+    templates = {}
     for resource in RESOURCES:
-        spec = resource["spec"]
-        for key in ("jobTemplate", "template"):
-            if key in spec:
-                spec = spec[key]["spec"]
-        if "containers" in spec:
-            found[resource["metadata"]["name"]] = spec
-    return found
+        spec = resource["spec"].get("jobTemplate", resource)["spec"]
+        if "template" in spec:
+            templates[resource["metadata"]["name"]] = spec["template"]
+    return templates
 
 
-PODS = _pods()
+PODS = {name: template["spec"] for name, template in _templates().items()}
 
 
 def _arguments():
@@ -168,13 +165,53 @@ def test_a_load_balancer_notices_the_end_in_time():
     pod = PODS["pricekit"]
     (container,) = pod["containers"]
     drain = float(container["args"][container["args"].index("--drain") + 1])
-    assert container["readinessProbe"]["periodSeconds"] * 2 < drain
+    probe = container["readinessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"] < drain
     assert drain * 2 < pod["terminationGracePeriodSeconds"]
 
 
+def test_a_busy_second_takes_no_server_out_of_the_service():
+    (container,) = PODS["pricekit"]["containers"]
+    for kind in ("startup", "readiness", "liveness"):
+        probe = container[f"{kind}Probe"]
+        assert probe["timeoutSeconds"] > 1
+        assert probe["failureThreshold"] > 1
+
+
+def test_servers_stand_on_several_nodes_and_open_new_bundles():
+    pod = PODS["pricekit"]
+    keys = {rule["topologyKey"] for rule in pod["topologySpreadConstraints"]}
+    assert keys == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    assert "--watch" in pod["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_policy_limits_the_network_of_pods(name):
+    policies = {
+        each["metadata"]["name"]: each["spec"] for each in RESOURCES if each["kind"] == "NetworkPolicy"
+    }
+    policy = policies[name]
+    assert policy["podSelector"] == {"matchLabels": {"app": name}}
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert "egress" not in policy
+    assert all(rule["from"] and rule["ports"] for rule in policy.get("ingress", []))
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_have_the_label_that_policies_select(name):
+    assert _templates()[name]["metadata"]["labels"]["app"] == name
+
+
 def test_a_job_is_repeated_only_if_that_can_help():
-    (job,) = (each for each in RESOURCES if each["kind"] == "CronJob")
-    (rule,) = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    (job,) = (each["spec"] for each in RESOURCES if each["kind"] == "CronJob")
+    evicted, wrong = job["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
-    assert f"| {', '.join(map(str, rule['onExitCodes']['values']))} | call a person" in page
-    assert rule["action"] == "FailJob"
+    assert f"| {', '.join(map(str, wrong['onExitCodes']['values']))} | call a person" in page
+    assert wrong["action"] == "FailJob"
+    assert (evicted["action"], evicted["onPodConditions"]) == ("Ignore", [{"type": "DisruptionTarget"}])
+
+
+def test_a_job_that_hangs_ends_before_the_next_night():
+    (job,) = (each["spec"] for each in RESOURCES if each["kind"] == "CronJob")
+    last = job["startingDeadlineSeconds"] + job["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    assert last < 24 * 3600
