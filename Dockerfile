@@ -1,7 +1,10 @@
 # pricekit with its server, for serving and for batch jobs: docs/deployment.md#containers
 #
 #   docker build -t pricekit .
-#   docker run --read-only --tmpfs /tmp -v "$PWD/bundle:/bundle:ro" -p 127.0.0.1:8080:8080 pricekit
+#   export PRICEKIT_TOKEN=$(openssl rand -hex 32)
+#   docker run --read-only --tmpfs /tmp -e PRICEKIT_TOKEN -v "$PWD/bundle:/bundle:ro" -p 127.0.0.1:8080:8080 pricekit
+#
+# Without a token, the server does not start, because it listens on all addresses of the container.
 #
 # The digest is that of python:3.11.15-slim-bookworm for all platforms, as the repository docker-library/repo-info
 # records it for 2026-08-05. Renew it for security updates: docker buildx imagetools inspect python:3.11-slim-bookworm

@@ -3,10 +3,10 @@
     python deploy/rehearse.py
 
 Executes the steps of the Dockerfile with this Python, in a temporary folder below /var/tmp instead of `/`. Then the
-user 10001 runs its command with a read-only root, an empty `/tmp` and no capabilities: the health check passes, a
-request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. The bundle is signed, and
-both trust only its key. Prints the size of what would be added to the base image. Needs Linux, root for a mount
-namespace, openssl, and the port 8080. The base image itself is not tested.
+user 10001 runs its command with a read-only root, an empty `/tmp` and no capabilities: it needs a token, the health
+check passes, a request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. The bundle
+is signed, and both trust only its key. Prints the size of what would be added to the base image. Needs Linux, root
+for a mount namespace, openssl, and the port 8080. The base image itself is not tested.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ CONTEXT = Path(__file__).resolve().parents[1]
 BUNDLE = CONTEXT / "tests" / "golden" / "bundle"
 TEXTS = ["Item Name: Green Tea, 20 Count (Pack of 6)", "Item Name: Olive Oil, 500 ml"]
 TRUST = ["--trust", "/keys/key.pub"]
+TOKEN = "0123456789abcdef0123456789abcdef"
 MOST_MEGABYTES = 700
 BASE_MEGABYTES = 150
 """About the size of the base image on disk; compressed, it has 48 MB."""
@@ -105,10 +106,10 @@ class Image:
             else:
                 shutil.copy(source, target / source.name)
 
-    def start(self, words: Sequence[str], errors: int | None = None) -> subprocess.Popen[bytes]:
+    def start(self, words: Sequence[str], errors: int | None = None, **more: str) -> subprocess.Popen[bytes]:
         """Start a command as in a container: read-only root, user 10001, empty /tmp."""
         command = ["unshare", "--mount", "sh", "-ec", _READ_ONLY, str(self.root)]
-        environment = self.environment | {"HOME": "/"}
+        environment = self.environment | {"HOME": "/"} | more
         words = [self.moved(word) for word in words]
         return subprocess.Popen([*command, *words], env=environment, stderr=errors)
 
@@ -149,7 +150,10 @@ def sign(image: Image) -> None:
 
 def served_prices(image: Image) -> list[float]:
     """Return the prices of the server, after its health check; raises SystemExit if something fails."""
-    server = image.start([*image.words["ENTRYPOINT"], *image.words["CMD"], *TRUST])
+    command = [*image.words["ENTRYPOINT"], *image.words["CMD"], *TRUST]
+    if image.start(command, subprocess.DEVNULL).wait(60) != 2:
+        raise SystemExit("the server starts without a token")
+    server = image.start(command, PRICEKIT_TOKEN=TOKEN)
     try:
         for _ in range(120):
             if image.start(image.words["HEALTHCHECK"], subprocess.DEVNULL).wait(30) == 0:
@@ -158,7 +162,8 @@ def served_prices(image: Image) -> list[float]:
         else:
             raise SystemExit("the server did not become healthy")
         body = json.dumps({"rows": [{"catalog_content": text} for text in TEXTS]}).encode()
-        request = Request("http://127.0.0.1:8080/predict", body, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        request = Request("http://127.0.0.1:8080/predict", body, headers)
         rows: list[Mapping[str, float]] = json.load(urlopen(request, timeout=30))["rows"]
     finally:
         server.send_signal(signal.SIGTERM)

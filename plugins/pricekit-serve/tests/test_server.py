@@ -230,6 +230,12 @@ def test_what_cannot_be_served_is_one_paragraph(pricekit, served, tmp_path, monk
         for arguments, code, words in (
             ((tmp_path,), 1, "manifest.json"),
             ((served, "--token-file", token), 2, "chmod 600"),
+            (
+                (served, "--host", "0.0.0.0"),
+                2,
+                "there is no token, and everyone who reaches the host 0.0.0.0",
+            ),
+            ((served, "--host", "0.0.0.0"), 2, "Set --token-file, or add --without-token"),
             ((served, "--port", port), 2, f"cannot listen on 127.0.0.1:{port}"),
             ((served, "--queue-rows", 5), 2, "Check --queue-rows, or set --max-rows"),
             ((served, served), 2, "Two bundles have the name 'shop'"),
@@ -241,14 +247,24 @@ def test_what_cannot_be_served_is_one_paragraph(pricekit, served, tmp_path, monk
             assert (found, words in err) == (code, True), err
 
 
-def test_serve_says_if_everyone_may_ask(served, monkeypatch, logged, raises):
+def test_other_machines_need_a_token_or_permission(served, monkeypatch, logged, raises):
     monkeypatch.setattr("pricekit_serve.server._Run.until_stopped", lambda self, listening: None)
-    serve(served, host="0.0.0.0", port=0, engine="ort-cpu")
+    monkeypatch.delenv("PRICEKIT_TOKEN", raising=False)
+    for host in ("0.0.0.0", "::", "10.1.2.3", "shop.example"):
+        with raises(ConfigError, "token_file", "without_token"):
+            serve(served, host=host, port=0)
+    serve(served, host="0.0.0.0", port=0, engine="ort-cpu", without_token=True)
     assert "everyone who reaches http://0.0.0.0" in logged()
+    serve(served, host="127.0.0.2", port=0, engine="ort-cpu")
+    monkeypatch.setenv("PRICEKIT_TOKEN", "0123456789abcdef")
+    serve(served, host="0.0.0.0", port=0, engine="ort-cpu")
+    with raises(ConfigError, "token_file", "without_token"):
+        serve(served, port=0, without_token=True)
+    monkeypatch.delenv("PRICEKIT_TOKEN")
     serve(served, port=0, engine="ort-cpu")
     assert "everyone" not in logged()
     with raises(ConfigError, "host", "port"):
-        serve(served, host="host.invalid", port=0)
+        serve(served, host="host.invalid", port=0, without_token=True)
     with ThreadPoolExecutor(1) as pool, raises(ConfigError):
         pool.submit(serve, served, port=0).result()
 

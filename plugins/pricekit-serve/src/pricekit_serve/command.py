@@ -30,6 +30,11 @@ from pricekit.plugin.commands import FOLDER, OpenOptions, begin, options_of
     help="File with the token that clients must send; only its owner may read it.  [default: $PRICEKIT_TOKEN]",
 )
 @click.option(
+    "--without-token",
+    is_flag=True,
+    help="Answer everyone who reaches a host other than this machine.",
+)
+@click.option(
     "--watch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ipaddress
 import logging
 import math
 import signal
@@ -23,12 +24,11 @@ from pricekit import use_reporter
 from pricekit.plugin import ConfigError, describe_failure, logger
 from pricekit.plugin.runners import Keys, finish_first
 from pricekit_serve.access.connection import Connection
-from pricekit_serve.access.token import read_token
+from pricekit_serve.access.token import VARIABLE, read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app
 from pricekit_serve.limits import Limits
 from pricekit_serve.models.served import Models
 
-LOCAL = ("127.0.0.1", "::1", "localhost")
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: more than those of load balancers, so that they meet no closed one."""
 _MARGIN = 2
@@ -44,6 +44,7 @@ def serve(
     port: int = 8080,
     engine: str = "auto",
     token_file: str | Path | None = None,
+    without_token: bool = False,
     watch: float | None = None,
     sketches: str | Path | None = None,
     trust: Keys | None = None,
@@ -61,6 +62,7 @@ def serve(
         port: 0 is a free one, which the log names.
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
+        without_token: answer everyone who reaches a `host` that is not this machine alone.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
         sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
         trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
@@ -69,10 +71,12 @@ def serve(
 
     Raises:
         BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
-        ConfigError: a value cannot be used, the port is taken, or others can read the token file.
+        ConfigError: a value cannot be used, the port is taken, others can read the token file, or there is no token
+            for clients on other machines.
     """
     _require_main_thread()
     token = read_token(token_file)
+    _check_access(host, token, without_token)
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
         kept: dict[str, Any] = {"watch": watch, "sketches": sketches, "trust": trust}
@@ -94,8 +98,8 @@ def serve(
             timeout_graceful_shutdown=graceful_seconds(limits),
         )
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-        if token is None and host not in LOCAL:
-            logger.warning(f"everyone who reaches {address} can ask for prices; set a token")
+        if token is None and not _is_local(host):
+            logger.warning(f"everyone who reaches {address} can ask for prices")
         for part in (finish_first(), _own_log(), _quick_turns()):
             stack.enter_context(part)
         run = _Run(uvicorn.Server(config), application.state.models, drain, address)
@@ -106,6 +110,30 @@ def serve(
 def graceful_seconds(limits: Limits) -> int:
     """Return how long requests that have begun may take at the end: the time for a body, and that for its prices."""
     return math.ceil(2 * limits.timeout) + _MARGIN
+
+
+def _is_local(host: str) -> bool:
+    """Return whether only programs on this machine reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_access(host: str, token: str | None, without_token: bool) -> None:
+    """Raise ConfigError unless it is said who may ask a server that other machines reach."""
+    if token is None and not without_token and not _is_local(host):
+        raise ConfigError(
+            f"there is no token, and everyone who reaches the host {host} could ask for prices; expected a token, or "
+            "that everyone may",
+            parameters=("token_file", "without_token"),
+        )
+    if token is not None and without_token:
+        raise ConfigError(
+            f"there is a token, from a file or the environment variable {VARIABLE}, and the server is to answer "
+            "without one; expected one of the two",
+            parameters=("token_file", "without_token"),
+        )
 
 
 def _require_main_thread() -> None:
