@@ -11,6 +11,7 @@ from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk
+from conftest import TINY
 from pricekit.plugin.runners import Predictor
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -135,3 +136,39 @@ def test_every_address_is_described(client):
     for path, methods in described.items():
         assert {method.upper() for method in methods if method != "parameters"} <= paths[path]
     assert client.get("/openapi.json").json() == document()
+
+
+def test_a_model_is_described_with_the_fields_of_a_form(client, served, wide, catalog):
+    found = client.get("/models/shop").json()
+    assert found["columns"] == client.get("/models").json()["models"][0]["columns"]
+    (field,) = found["fields"]
+    assert field == {"name": "catalog_content", "kind": "long", "values": [], "required": True}
+    assert found["example"]["from"] == "product"
+    example = found["example"]["cells"]
+    table = pd.read_csv(catalog, dtype="str").set_index("sample_id")["catalog_content"]
+    assert table[example["sample_id"]].split() == example["catalog_content"].split()
+    priced = client.post("/predict", json={"rows": [example], "comparables": 5}).json()["rows"][0]
+    assert example["sample_id"] not in [each["id"] for each in priced["comparables"]]
+    assert client.get("/models/shops").status_code == 404
+
+
+def test_without_products_the_example_is_invented(wide):
+    with TestClient(app(wide, engine="ort-cpu")) as client:
+        found = client.get("/models/wide").json()
+    title, size = found["fields"]
+    assert (title["kind"], size["name"], size["kind"]) == ("short", "size", "number")
+    assert {f"{number} kg" for number in range(1, 10)} >= set(size["values"][:9]) != set()
+    assert found["example"]["from"] == "invented"
+    assert set(found["example"]["cells"]) == {"title", "size"}
+    assert found["example"]["cells"]["size"] == size["values"][0]
+    assert "Item Name" not in found["example"]["cells"]["title"]
+
+
+def test_columns_of_numbers_are_fields_of_numbers(tmp_path):
+    table = pk.make_catalog(200).assign(points=[f"{80 + n % 20}" for n in range(200)])
+    columns = {"text": ["catalog_content", "points"], "id": "sample_id"}
+    pk.train(table, **columns, config=TINY).export(tmp_path / "wine", with_comparables=table)
+    with TestClient(app(tmp_path / "wine", engine="ort-cpu")) as client:
+        found = client.get("/models/wine").json()
+    assert [field["kind"] for field in found["fields"]] == ["long", "number"]
+    assert found["example"]["cells"]["points"].isdigit()

@@ -19,6 +19,8 @@ from pricekit.insight.priced_rows import (
     add_when_free,
     check_priced_file,
 )
+from pricekit.insight.products import MOST_CHARACTERS as LONGEST_PRODUCT
+from pricekit.insight.products import Products
 from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_sketch
 from pricekit.io.interrupts import finish_first
 from pricekit.io.storage import Address, Location, fingerprints_below, location_of
@@ -38,6 +40,7 @@ from pricekit.wording import scheme_of
 
 __all__ = [
     "BOUNDS",
+    "LONGEST_PRODUCT",
     "MAX_TEXT_CHARS",
     "METRICS",
     "MOST_OTHER_COLUMNS",
@@ -57,6 +60,7 @@ __all__ = [
     "PathLike",
     "Predictor",
     "PricedRows",
+    "Products",
     "Runner",
     "Shipped",
     "Sketch",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +21,7 @@ from pricekit_serve.models.served import Models
 from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
 from pricekit_serve.requests.bodies import parse_json, parse_json_lines, parsed, read_body
 from pricekit_serve.requests.rows import Rows, rows_of_json
+from pricekit_serve.routes.description import describe, describe_in_full
 from pricekit_serve.routes.openapi import document
 from pricekit_serve.routes.page import PAGE, PAGE_POLICY
 from pricekit_serve.routes.protocol import (
@@ -45,6 +48,7 @@ class Routes:
 
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self._models, self._limits, self._metrics = models, limits, metrics
+        self._descriptions: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
 
     def all(self) -> list[Route]:
         """Return all routes."""
@@ -53,11 +57,12 @@ class Routes:
         return [
             Route("/predict", self.predict, methods=post),
             Route("/models", self.models, methods=get),
+            Route("/models/{name}", self.model, methods=get),
             Route("/models/{name}/predict", self.predict, methods=post),
             Route("/v2", self.server, methods=get),
             Route("/v2/health/live", self.live, methods=get),
             Route("/v2/health/ready", self.ready, methods=get),
-            *(Route(path, self.model, methods=get) for path in ("/v2/models/{name}", version)),
+            *(Route(path, self.metadata, methods=get) for path in ("/v2/models/{name}", version)),
             *(Route(f"{path}/ready", self.ready, methods=get) for path in ("/v2/models/{name}", version)),
             *(Route(f"{path}/infer", self.infer, methods=post) for path in ("/v2/models/{name}", version)),
             Route("/metrics", self.metrics, methods=get),
@@ -96,14 +101,21 @@ class Routes:
 
     async def models(self, request: Request) -> Response:
         """List the models with their columns."""
-        return _json({"models": [_about(model) for model in self._models.all()]})
+        return _json({"models": [describe(model) for model in self._models.all()]})
+
+    async def model(self, request: Request) -> Response:
+        """Describe a model with the fields of a form and an example."""
+        model = self._model(request)
+        if model not in self._descriptions:
+            self._descriptions[model] = await asyncio.to_thread(describe_in_full, model)
+        return _json(self._descriptions[model])
 
     async def server(self, request: Request) -> Response:
         """Describe the server."""
         return _json(server_metadata())
 
-    async def model(self, request: Request) -> Response:
-        """Describe a model."""
+    async def metadata(self, request: Request) -> Response:
+        """Describe a model's tensors."""
         return _json(model_metadata(self._model(request)))
 
     async def live(self, request: Request) -> Response:
@@ -185,23 +197,6 @@ def _value(key: str, text: str) -> Any:
         return parse_json(text.encode("utf-8", "replace"))
     except RequestError:
         raise invalid(key, "is neither a number nor true or false") from None
-
-
-def _about(model: Model) -> dict[str, Any]:
-    predictor = model.predictor
-    return {
-        "name": model.name,
-        "version": model.version,
-        "columns": {
-            "text": list(model.columns.text),
-            "id": model.columns.id,
-            "other": list(model.columns.others),
-        },
-        "currency": predictor.currency,
-        "highest_interval": None if predictor.intervals is None else float(predictor.intervals.levels[-1]),
-        "comparables": predictor.products is not None,
-        "engine": predictor.engine,
-    }
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -128,6 +128,7 @@ def document() -> dict[str, Any]:
         "/metrics": "Metrics in the format of Prometheus",
     }
     of_model = {
+        "/models/{name}": "Describe a model: its columns, how a form shows them, and an example",
         "/v2/models/{name}": "Describe a model",
         "/v2/models/{name}/ready": "Say whether a model is ready",
     }
