@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 
@@ -282,6 +283,13 @@ def test_the_documents_use_options_of_the_command():
         lines = [line for line in document.read_text("utf-8").splitlines() if "pricekit serve " in line]
         used = {flag for line in lines for flag in re.findall(r"(?<![\w-])--[a-z-]+", line)}
         assert used <= {*options, "--log-format", "--quiet"}, document
+
+
+def test_each_limit_is_an_option_and_an_attribute(pricekit):
+    _, out, _ = pricekit("serve", "--help")
+    for each in fields(Limits):
+        assert f"--{each.name.replace('_', '-')} " in out
+        assert f"        {each.name}: " in Limits.__doc__
 
 
 def test_the_help_needs_no_model(pricekit):

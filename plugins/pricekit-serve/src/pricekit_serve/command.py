@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,24 @@ from typing import Any
 import click
 
 from pricekit.plugin.commands import FOLDER, OpenOptions, begin, options_of
+from pricekit_serve.limits import Limits
+
+
+def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each limit."""
+    for each in reversed(fields(Limits)):
+        text = each.metadata["help"]
+        seconds = each.type == "float"
+        strict = not each.metadata["may_be_zero"]
+        command = click.option(
+            f"--{each.name.replace('_', '-')}",
+            type=click.FloatRange(min=0, min_open=strict) if seconds else click.IntRange(min=int(strict)),
+            metavar="SECONDS" if seconds else "N",
+            default=each.default,
+            show_default=True,
+            help=f"{text[:1].upper()}{text[1:]}.",
+        )(command)
+    return command
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")
@@ -54,39 +73,7 @@ from pricekit.plugin.commands import FOLDER, OpenOptions, begin, options_of
     metavar="SECONDS",
     help="After SIGTERM, be not ready for this long before connections are refused.",
 )
-@click.option(
-    "--max-bytes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Most bytes of a request.  [default: 10000000]",
-)
-@click.option(
-    "--max-rows", type=click.IntRange(min=1), metavar="N", help="Most rows of a request.  [default: 10000]"
-)
-@click.option(
-    "--batch-rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Most rows that are priced together.  [default: 256]",
-)
-@click.option(
-    "--batch-wait",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Longest time that a batch waits for rows of other requests, if several come at a time.  [default: 0.003]",
-)
-@click.option(
-    "--queue-rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Most rows that wait; more are answered with 503.  [default: 20000]",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time after which a request is given up.  [default: 30]",
-)
+@_limit_options
 def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     """Answer requests for prices over HTTP with one BUNDLE or several.
 
@@ -106,11 +93,9 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     its self-test is refused, and the old one stays.
     """
     begin(f"opening {', '.join(bundles)}", "pricekit.predict.predictor")
-    from pricekit_serve.limits import Limits
     from pricekit_serve.server import serve as run
 
-    given = {field.name: flags.pop(field.name) for field in fields(Limits)}
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    limits = Limits(**{each.name: flags.pop(each.name) for each in fields(Limits)})
     run(_by_name(bundles), engine=flags.pop("engine") or "auto", limits=limits, **flags)
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import textwrap
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from pricekit.plugin import ConfigError
+
+
+def _limit(default: float, text: str, *, may_be_zero: bool = False) -> Any:
+    """Return a field with what its attribute and the option of `pricekit serve` say about it."""
+    return field(default=default, metadata={"help": text, "may_be_zero": may_be_zero})
 
 
 @dataclass(frozen=True)
@@ -12,13 +19,7 @@ class Limits:
     """Limits of a server.
 
     Attributes:
-        max_bytes: the most bytes of a request's body.
-        max_rows: the most rows of a request.
-        batch_rows: the most rows that are priced together.
-        batch_wait: the most seconds that a batch waits for rows of other requests while several requests come at a
-            time. A row that comes alone never waits.
-        queue_rows: the most rows that wait to be priced; more are answered with 503.
-        timeout: seconds until a request that is not answered is given up.
+        ATTRIBUTES
 
     Raises:
         ConfigError: a limit is not above 0, or the queue has no room for the largest request.
@@ -28,19 +29,24 @@ class Limits:
         256
     """
 
-    max_bytes: int = 10_000_000
-    max_rows: int = 10_000
-    batch_rows: int = 256
-    batch_wait: float = 0.003
-    queue_rows: int = 20_000
-    timeout: float = 30.0
+    max_bytes: int = _limit(10_000_000, "most bytes of a request")
+    max_rows: int = _limit(10_000, "most rows of a request")
+    batch_rows: int = _limit(256, "most rows that are priced together")
+    batch_wait: float = _limit(
+        0.003,
+        "longest time that a batch waits for rows of other requests while several requests come at a time; a row that "
+        "comes alone never waits",
+        may_be_zero=True,
+    )
+    queue_rows: int = _limit(20_000, "most rows that wait to be priced; more are answered with 503")
+    timeout: float = _limit(30.0, "time until a request that is not answered is given up")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not value > 0 and not (field.name == "batch_wait" and value == 0):
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not value > 0 and not (each.metadata["may_be_zero"] and value == 0):
                 raise ConfigError(
-                    f"{field.name} is {value!r}; expected a number above 0", parameters=(field.name,)
+                    f"{each.name} is {value!r}; expected a number above 0", parameters=(each.name,)
                 )
         if self.queue_rows < self.max_rows:
             raise ConfigError(
@@ -48,6 +54,19 @@ class Limits:
                 "at least one such request",
                 parameters=("queue_rows", "max_rows"),
             )
+
+
+def _attributes() -> str:
+    lines = []
+    for each in fields(Limits):
+        unit = "; seconds" if each.type == "float" else ""
+        text = f"{each.name}: {each.metadata['help']}{unit}."
+        lines.append(textwrap.fill(text, 112, initial_indent=" " * 8, subsequent_indent=" " * 12))
+    return "\n".join(lines).lstrip()
+
+
+if Limits.__doc__:  # without `python -OO`
+    Limits.__doc__ = Limits.__doc__.replace("ATTRIBUTES", _attributes())
 
 
 EXPLAINED_ROWS = 16
