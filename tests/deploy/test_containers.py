@@ -145,6 +145,11 @@ def test_services_have_no_privileges_and_limits(service):
     found = COMPOSE["services"][service]
     assert (found["read_only"], found["cap_drop"], found["tmpfs"]) == (True, ["ALL"], ["/tmp"])
     assert found["mem_limit"]
+    assert found["cpus"]
+
+
+def test_the_server_comes_back_after_every_end_but_a_stop():
+    assert COMPOSE["services"]["serve"]["restart"] == "unless-stopped"
 
 
 def test_the_image_runs_as_the_user_of_the_manifests():
