@@ -137,7 +137,7 @@ class Routes:
         return _json(document())
 
     async def page(self, request: Request) -> Response:
-        """Return the page on which people try a product."""
+        """Return the page on which people price a product or a table."""
         return Response(PAGE, media_type="text/html; charset=utf-8", headers=PAGE_POLICY)
 
     def _model(self, request: Request) -> Model:

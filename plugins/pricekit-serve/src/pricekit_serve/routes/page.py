@@ -1,4 +1,4 @@
-"""The page on which people try a product: one HTML file that asks no other server for anything."""
+"""The page on which people price a product or a table: one HTML file that asks no other server for anything."""
 
 from __future__ import annotations
 
