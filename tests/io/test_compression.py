@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import zipfile
 from pathlib import Path
@@ -13,7 +12,15 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.io import compression
-from pricekit.io.compression import NAMES, compression_of, is_larger, open_bytes, open_packed, suffixes_of
+from pricekit.io.compression import (
+    NAMES,
+    TooMuchError,
+    compression_of,
+    is_larger,
+    open_bytes,
+    open_packed,
+    suffixes_of,
+)
 
 ROWS = "title,price\n" + "".join(f"Tea {n} g,{n % 97}.50\n" for n in range(5000))
 
@@ -75,25 +82,56 @@ def test_a_damaged_file_is_one_error(tmp_path, suffix, damage, raises):
         unpacked(path)
 
 
-@pytest.mark.parametrize("suffix", NAMES)
-def test_a_line_that_fills_the_memory_is_refused(tmp_path, suffix, raises):
-    path = tmp_path / f"x.csv{suffix}"
-    with open_packed(path, suffix, "x.csv") as file:
-        file.write(b"title,price\n")
-        for _ in range(65):
-            file.write(bytes(1 << 20))
-    with raises(DataError, "table"), open_bytes(path) as file:
-        io.TextIOWrapper(file).readlines()
+@pytest.mark.parametrize("suffix", ["", *NAMES])
+def test_more_bytes_than_expected_are_not_read(tmp_path, suffix):
+    path = packed(tmp_path / f"x.csv{suffix}", b"a,b\n" * (1 << 17))
+    with open_bytes(path) as file:
+        file.raw.expect(1 << 18)
+        assert len(file.read(1 << 17)) == 1 << 17
+        with pytest.raises(TooMuchError):
+            file.read(1 << 18)
+    with open_bytes(path) as file:
+        file.raw.expect(1 << 20, b",", 1 << 15)
+        with pytest.raises(TooMuchError):
+            file.read(1 << 18)
 
 
 @pytest.mark.parametrize("suffix", NAMES)
 def test_content_that_is_much_larger_than_the_file_is_refused(tmp_path, suffix, monkeypatch, raises):
     monkeypatch.setattr(compression, "FREE_BYTES", 1 << 20)
-    small = packed(tmp_path / f"small.csv{suffix}", b"0,0\n" * (1 << 17))
-    assert len(unpacked(small)) == 1 << 19  # any file may have so many bytes
-    large = packed(tmp_path / f"large.csv{suffix}", b"0,0\n" * (1 << 22))
+    small = packed(tmp_path / f"small.csv{suffix}", bytes(1 << 19) + b"\n")
+    assert len(unpacked(small)) == (1 << 19) + 1  # any file may have so many bytes
+    large = packed(tmp_path / f"large.csv{suffix}", bytes(1 << 24))
     with raises(DataError, "table"):
         unpacked(large)
+    rows = packed(tmp_path / f"rows.csv{suffix}", b"0\n" * (1 << 18))  # rows take memory, too
+    with raises(DataError, "table"):
+        unpacked(rows)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+)
+def test_many_empty_streams_are_read(tmp_path, suffix, compress):
+    path = tmp_path / f"x.csv{suffix}"
+    path.write_bytes(compress(b"") * 10_000 + compress(b"a,b\n"))
+    assert unpacked(path) == b"a,b\n"
+
+
+def test_the_name_in_a_gzip_header_may_be_long(tmp_path):
+    plain = gzip.compress(b"a,b\n")
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(plain[:3] + b"\x08" + plain[4:10] + b"x" * 1_000_000 + b"\0" + plain[10:])
+    assert unpacked(path) == b"a,b\n"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_uses_deflate(tmp_path, method, raises):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("x.csv", ROWS)
+    with raises(DataError, "table"):
+        unpacked(path)
 
 
 def test_the_memory_that_an_xz_file_asks_for_is_bounded(tmp_path, raises):

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricekit.errors import DataError
+from pricekit.io.compression import open_packed
 from pricekit.table import MAX_TEXT_CHARS, Columns, ReadOptions, Table, iter_table, read_table, split_usable
 
 DEFAULT = Columns()
@@ -290,8 +291,8 @@ def test_nul_bytes_are_removed_without_creating_a_price(tmp_path: Path, suffix: 
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_a_cell_of_50_mb_is_cut_and_reported(tmp_path: Path, suffix: str) -> None:
-    huge = "é" + "x" * (50 << 20)
+def test_a_cell_of_30_mb_is_cut_and_reported(tmp_path: Path, suffix: str) -> None:
+    huge = "é" + "x" * (30 << 20)
     path = tmp_path / f"t.{suffix}"
     if suffix == "csv":
         write(path, f'{HEADER}1,"{huge}",1\n2,{"y" * MAX_TEXT_CHARS},2\n')
@@ -315,13 +316,59 @@ def test_a_text_joined_from_long_columns_is_cut_too(tmp_path: Path) -> None:
 
 
 def test_an_oversized_cell_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises) -> None:
-    monkeypatch.setattr("pricekit.table.delimited._MAX_CELL_CHARS", 1000)
-    before = csv.field_size_limit(1000)
+    monkeypatch.setattr("pricekit.table.delimited._MAX_CELL_CHARS", 4000)
+    before = csv.field_size_limit(4000)
     try:
         with raises(DataError, "table", line=3):
             read_table(write(tmp_path / "t.csv", HEADER + '1,a,2\n2,"' + "x\n" * 5000), DEFAULT)
     finally:
         csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize("ends", ["\n", ""], ids=["lines", "one line"])
+def test_a_row_of_too_many_bytes_is_not_read(tmp_path: Path, suffix, ends, monkeypatch, raises) -> None:
+    monkeypatch.setattr("pricekit.table.delimited.MAX_CHUNK_CHARS", 1000)
+    monkeypatch.setattr("pricekit.table.delimited.MAX_ROW_BYTES", 1 << 20)
+    path = tmp_path / f"t.{suffix}"
+    with open_packed(path, path.suffix if suffix.endswith("gz") else "", "t.csv") as file:
+        file.write(f"{HEADER}1,a,2\n".encode() * 300 + b'2,"')  # rows before it do not count
+        for _ in range(1 << 10):
+            file.write((f"{'x' * 99}{ends}" * 40).encode())
+    with raises(DataError, "table", line=601):
+        read_table(path, DEFAULT)
+
+
+def test_a_row_of_too_many_fields_is_not_read(tmp_path: Path, monkeypatch, raises) -> None:
+    monkeypatch.setattr("pricekit.table.delimited._MAX_ROW_CELLS", 100_000)
+    monkeypatch.setattr("pricekit.table.delimited.MAX_CHUNK_CELLS", 3000)
+    path = write(tmp_path / "t.csv", HEADER + "1,a,2\n" * 100_000 + "," * 200_000)
+    with raises(DataError, "table", line=100_002):
+        read_table(path, DEFAULT)
+
+
+def test_blank_lines_are_not_a_row(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pricekit.table.delimited.MAX_CHUNK_CHARS", 1000)
+    monkeypatch.setattr("pricekit.table.delimited.MAX_ROW_BYTES", 1 << 17)
+    path = write(tmp_path / "t.csv", HEADER + "\n" * 500_000 + "1,a,2\n")
+    assert len(read_table(path, DEFAULT)) == 1
+
+
+def test_a_line_of_too_many_bytes_is_not_read(tmp_path: Path, monkeypatch, raises) -> None:
+    monkeypatch.setattr("pricekit.table.jsonlines.MAX_LINE_BYTES", 1 << 17)
+    row = '{"catalog_content": "a", "price": 1}\n'
+    path = write(tmp_path / "t.jsonl", row * 10_000 + '{"catalog_content": "' + "x" * 1_000_000)
+    with raises(DataError, "table", line=10_001):
+        read_table(path, DEFAULT)
+
+
+@pytest.mark.parametrize("values", ["[0,0,0,0,0,0,0]", '{"a":0,"b":"\\",","c":[],"d":1}'])
+def test_a_line_of_too_many_values_is_not_parsed(tmp_path: Path, values, monkeypatch, raises) -> None:
+    monkeypatch.setattr("pricekit.table.jsonlines.MAX_VALUES", 6)
+    row = '{"catalog_content": "a, b: c, \\"d, e: f, g, h\\"", "price": 1}\n'
+    path = write(tmp_path / "t.jsonl", row + f'{{"catalog_content": {values}}}')
+    with raises(DataError, "table", line=2):
+        read_table(path, DEFAULT)
 
 
 @pytest.mark.parametrize(

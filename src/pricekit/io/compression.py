@@ -1,4 +1,4 @@
-"""Compressed files, which are read as they are unpacked, and written.
+"""The bytes of files, those of compressed ones as they are unpacked, and compressed outputs.
 
 Nothing is unpacked to disk or as a whole, so what a file says about its size is never used.
 """
@@ -25,15 +25,19 @@ NAMES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstandard", ".zip
 PACKED = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
 """The suffixes of formats that are read and written compressed; all others are compressed inside."""
 
-MAX_LINE_BYTES = 64 << 20
-"""No line may have more bytes, because a line is read as a whole."""
 MAX_RATIO = 200
 """So many bytes a compressed byte may stand for; tables stand at 3 to 50."""
 FREE_BYTES = 64 << 20
 """So many bytes any file may contain, whatever its ratio."""
+ROW_BYTES = 64
+"""What a row takes besides its cells: a line counts so many bytes more."""
 
 _BLOCK = 1 << 16
-_XZ_MEMORY = 256 << 20
+_PACKED_BLOCK = 1 << 13
+"""Bytes that are unpacked at a time: what follows a stream in them is copied, and a file may have many tiny streams."""
+_XZ_MEMORY = 128 << 20
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Python unpacks those of others without a limit of memory."""
 _ZIP_DIRECTORY = 1 << 20
 _SHOWN = 5
 _MAGIC = {
@@ -92,11 +96,15 @@ def open_bytes(path: Path, compression: str | None = None) -> BinaryIO:
 
     Raises:
         OSError: the system refuses to open it.
-        DataError: now or while it is read: it is damaged, has not exactly one table, or is not what its suffix says; it
-            has a line of more than `MAX_LINE_BYTES`, or is more than `MAX_RATIO` times smaller than its content.
+        DataError: now or while it is read: it is damaged, has not exactly one table, is not what its suffix says, or is
+            more than `MAX_RATIO` times smaller than its content.
     """
     compression = suffixes_of(path)[1] if compression is None else compression
-    return io.BufferedReader(Unpacked(path, compression), _BLOCK) if compression else open(path, "rb")
+    return io.BufferedReader(Unpacked(path, compression), _BLOCK)
+
+
+class TooMuchError(Exception):
+    """More bytes than `Unpacked.expect` allows."""
 
 
 def member_of(path: Path) -> str:
@@ -114,22 +122,27 @@ def is_larger(path: Path, size: int) -> bool:
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes in a compressed file."""
+    """The bytes of a file, those of a compressed one as they are unpacked.
+
+    Args:
+        path: the file.
+        compression: a suffix in `NAMES`, or "".
+    """
 
     def __init__(self, path: Path, compression: str) -> None:
         self._path, self._compression = path, compression
-        self._size = self._line = 0
+        self._size = 0
+        self._left: int | None = None
+        self._mark, self._marks_left = b"", 0
         self._open = ExitStack()
         with ExitStack() as stack:
-            self._file = stack.enter_context(_Bounded(path))
+            self._file = stack.enter_context((_Bounded if compression else io.FileIO)(path))
             with _explained(path, compression):
                 self._read = self._opened(stack)
             self._open = stack.pop_all()
 
     def _opened(self, stack: ExitStack) -> Callable[[int], bytes]:
         """Return a function that returns at most so many of the next bytes, none at the end."""
-        if self._compression == ".gz":
-            return stack.enter_context(gzip.GzipFile(fileobj=self._file)).read
         if self._compression == ".zip":
             archive = stack.enter_context(zipfile.ZipFile(self._file))
             return stack.enter_context(archive.open(_table_in(self._path, archive))).read
@@ -138,32 +151,40 @@ class Unpacked(io.RawIOBase):
 
             stream: BinaryIO = stack.enter_context(pa.CompressedInputStream(self._file, "zstd"))
             return stream.read
-        new = bz2.BZ2Decompressor if self._compression == ".bz2" else _new_xz
-        return partial(_read, self._file, [new()], new)
+        new = {".gz": _Gzip, ".bz2": bz2.BZ2Decompressor, ".xz": _new_xz}.get(self._compression)
+        return self._file.read if new is None else partial(_read, self._file, [new()], new)
 
     def readable(self) -> bool:
         """Return True."""
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; return the number of bytes, 0 at the end; raises DataError."""
-        with _explained(self._path, self._compression):
-            block = self._read(len(buffer))
-        buffer[: len(block)] = block
-        self._size += len(block)
-        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
-        self._line = len(block) - end - 1 + (self._line if end < 0 else 0)
-        if self._line > MAX_LINE_BYTES:
-            self._refuse(f"it has a line of more than {MAX_LINE_BYTES >> 20} MB")
-        if self._size > FREE_BYTES + MAX_RATIO * self.position:
-            self._refuse(f"its content is more than {MAX_RATIO} times larger than the file")
-        return len(block)
+    def expect(self, size: int, mark: bytes = b"", marks: int = 0) -> None:
+        """Allow so many bytes, and so many `marks` of one byte, to be read until the next call.
 
-    def _refuse(self, why: str) -> None:
-        raise DataError(
-            f"{self._path}: {why}, as in files that are made to fill the memory. If you trust it, unpack it first.",
-            parameters=("table",),
-        )
+        Reading more raises `TooMuchError`: no record and no row may be so large.
+        """
+        self._left, self._mark, self._marks_left = size, mark, marks
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; return the number of bytes, 0 at the end; raises DataError, TooMuchError."""
+        if not self._compression:
+            size = cast(int, self._file.readinto(buffer))
+            block = buffer[:size]
+        else:
+            with _explained(self._path, self._compression):
+                block = self._read(len(buffer))
+            size = len(block)
+            buffer[:size] = block
+            self._size += size + ROW_BYTES * max(block.count(b"\n"), block.count(b"\r"))
+            if self._size > FREE_BYTES + MAX_RATIO * self.position:
+                raise too_packed(self._path)
+        if self._left is not None:
+            self._left -= size
+            if self._mark:
+                self._marks_left -= bytes(block).count(self._mark)
+            if self._left < 0 or self._marks_left < 0:
+                raise TooMuchError
+        return size
 
     @property
     def position(self) -> int:
@@ -176,21 +197,54 @@ class Unpacked(io.RawIOBase):
         self._open.close()
 
 
+def too_packed(path: Path) -> DataError:
+    """Return the error for a file whose content is much larger than the file."""
+    return DataError(
+        f"{path}: its content is more than {MAX_RATIO} times larger than the file, as in files that are made to fill "
+        "the memory. If you trust it, write it without compression.",
+        parameters=("table",),
+    )
+
+
 def _read(file: BinaryIO, current: list[Any], new: Callable[[], Any], size: int) -> bytes:
     """Return at most `size` bytes of a file of one or several streams, whose decompressor is `current[0]`."""
     while True:
         packed = b""
         if current[0].eof:  # zeros may follow, and another stream
             packed = current[0].unused_data.lstrip(b"\0")
-            while not packed and (block := file.read(_BLOCK)):
+            while not packed and (block := file.read(_PACKED_BLOCK)):
                 packed = block.lstrip(b"\0")
             if not packed:
                 return b""
             current[0] = new()
-        elif current[0].needs_input and not (packed := file.read(_BLOCK)):
+        elif current[0].needs_input and not (packed := file.read(_PACKED_BLOCK)):
             raise EOFError("it ends too early")
         if block := current[0].decompress(packed, size):
             return cast(bytes, block)
+
+
+class _Gzip:
+    """A stream of gzip, with the interface of `bz2.BZ2Decompressor`.
+
+    `gzip.GzipFile` reads the name in a header byte by byte, and a name may be as long as the file.
+    """
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, packed: bytes, size: int) -> bytes:
+        block = self._stream.decompress(self._stream.unconsumed_tail + packed, size)
+        self.needs_input = len(block) < size and not self._stream.unconsumed_tail
+        return block
 
 
 def _new_xz() -> lzma.LZMADecompressor:
@@ -230,6 +284,11 @@ def _table_in(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         )
     if tables[0].flag_bits & 1:
         raise DataError(f"{path} is encrypted. Unpack it with its password first.", parameters=("table",))
+    if tables[0].compress_type not in _ZIP_METHODS:
+        raise DataError(
+            f"{path} is packed with method {tables[0].compress_type} of zip; deflate is expected. Unpack it first.",
+            parameters=("table",),
+        )
     return tables[0]
 
 

@@ -31,6 +31,9 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _ZEROS = r"(\.[0-9]*[1-9])0+((?:Z|[+-][0-9]{4})?)$|\.0+((?:Z|[+-][0-9]{4})?)$"
 """Zeros behind the second of a time."""
 
+RAW_TEXT_CHARS = 4 * MAX_TEXT_CHARS
+"""Readers cut cells to so many characters, before anything is done with them; `clean` cuts to `MAX_TEXT_CHARS`."""
+
 NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 """The errors of values that Python or pandas cannot hold."""
 

@@ -19,13 +19,25 @@ import numpy as np
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import RawChunk, ReadWarnings, column_names_of, repeated, text_array
-from pricekit.table.encoding import Charset, bytes_read, open_text
+from pricekit.io.compression import TooMuchError
+from pricekit.table.columns import (
+    RAW_TEXT_CHARS,
+    RawChunk,
+    ReadWarnings,
+    column_names_of,
+    repeated,
+    text_array,
+)
+from pricekit.table.encoding import Charset, bytes_of, open_text
 from pricekit.table.table import Notices
 from pricekit.wording import shorten
 
-MAX_CHUNK_CHARS = 64 << 20
-_MAX_CELL_CHARS = 64 << 20
+MAX_CHUNK_CHARS = 4 << 20
+MAX_CHUNK_CELLS = 2 << 20
+MAX_ROW_BYTES = 64 << 20
+"""No row may have more bytes, because a row is read as a whole; a character takes up to four in memory."""
+_MAX_ROW_CELLS = 2 << 20
+_MAX_CELL_CHARS = 32 << 20
 _SAMPLE_CHARS = 1 << 18
 _SAMPLE_ROWS = 200
 _MIN_SHARE = 0.9  # of rows with equally many fields
@@ -100,14 +112,14 @@ class Layout:
 
 
 def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
-    """Yield chunks of at most `rows` rows or about `MAX_CHUNK_CHARS` characters, every column as text.
+    """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters, all text.
 
     A row with fewer fields than the header is filled with "", one with more is cut. Both are marked as ragged, except
     rows whose fields beyond the header are all empty, which are counted.
 
     Raises:
-        DataError: no header, data instead of a header, more names than fields, a different encoding, or a quote that is
-            never closed and so encloses the rows after it.
+        DataError: no header, data instead of a header, more names than fields, a different encoding, a row of more than
+            `MAX_ROW_BYTES`, or a quote that is never closed and so encloses the rows after it.
     """
     with open_text(path, layout.charset, newline="") as stream:
         records = _records(path, stream, layout.delimiter, read_warnings)
@@ -123,7 +135,7 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
             names = named_columns(path, layout.names, first[1])
             if column_names_of(first[1]) != names:
                 records = chain([first], records)
-        yield from _chunks(names, records, stream, rows, read_warnings)
+        yield from _chunks(path, names, records, stream, layout.delimiter, rows, read_warnings)
 
 
 def first_row(path: Path, layout: Layout) -> list[str]:
@@ -139,6 +151,7 @@ def _records(
     """Yield the rows that are not blank, without a first one that declares the delimiter."""
     # The limit applies to the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
+    begin_chunk(stream, delimiter)
     ended: list[bool] = []
     reader = csv.reader(chain(stream, _at_end(ended)), delimiter=delimiter)
     first_line = 1
@@ -153,14 +166,27 @@ def _records(
                     read_warnings.quoted_lines += lines
                     read_warnings.first_quoted_line = read_warnings.first_quoted_line or first_line
                 yield first_line, fields
+            elif not fields:
+                begin_chunk(stream, delimiter)
             first_line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(
-            f"{path}: the row that begins on line {first_line:,} cannot be read: {error}. Perhaps a quote opens "
-            "there and never closes. Fix the file.",
-            parameters=("table",),
-            line=first_line,
-        ) from None
+    except (TooMuchError, csv.Error):
+        raise _too_large(path, first_line) from None
+
+
+def _too_large(path: Path, line: int) -> DataError:
+    return DataError(
+        f"{path}: the row that begins on line {line:,} is too large: at most {MAX_ROW_BYTES >> 20} MB, "
+        f"{_MAX_ROW_CELLS:,} fields, and {_MAX_CELL_CHARS:,} characters in a cell are expected. Perhaps a quote opens "
+        "there and never closes. Fix or delete the row.",
+        parameters=("table",),
+        line=line,
+    )
+
+
+def begin_chunk(stream: TextIOWrapper, delimiter: str = "") -> None:
+    """Begin to count the bytes of a chunk, and of the row that completes it; more of them raise `TooMuchError`."""
+    mark = delimiter.encode() if delimiter.isascii() else b""
+    bytes_of(stream).expect(4 * MAX_CHUNK_CHARS + MAX_ROW_BYTES, mark, MAX_CHUNK_CELLS + _MAX_ROW_CELLS)
 
 
 def _at_end(ended: list[bool]) -> Iterator[str]:
@@ -236,9 +262,16 @@ def named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[
 
 
 def _chunks(
-    names: list[str], records: Iterator[Record], stream: TextIOWrapper, rows: int, read_warnings: ReadWarnings
+    path: Path,
+    names: list[str],
+    records: Iterator[Record],
+    stream: TextIOWrapper,
+    delimiter: str,
+    rows: int,
+    read_warnings: ReadWarnings,
 ) -> Iterator[RawChunk]:
     width = len(names)
+    rows = max(1, min(rows, MAX_CHUNK_CELLS // width))
     table: list[list[str]] = []
     ragged: list[int] = []
     chars = 0
@@ -248,24 +281,30 @@ def _chunks(
             read_warnings.ragged += 1
             read_warnings.first_ragged_line = read_warnings.first_ragged_line or line
             ragged.append(len(table))
+        size = sum(map(len, fields))
+        if size > RAW_TEXT_CHARS:
+            if size > MAX_ROW_BYTES:
+                raise _too_large(path, line)
+            fields = [cell[:RAW_TEXT_CHARS] for cell in fields]
         table.append(fields)
-        chars += sum(map(len, fields))
+        chars += size
         if len(table) >= rows or chars >= MAX_CHUNK_CHARS:
             yield _chunk(names, table, ragged, stream)
             table, ragged, chars = [], [], 0
+            begin_chunk(stream, delimiter)
     if table:
         yield _chunk(names, table, ragged, stream)
 
 
 def _fit(fields: list[str], width: int, read_warnings: ReadWarnings) -> bool:
     """Fill or cut a row to the width of the header; return whether only empty fields were cut."""
-    beyond = fields[width:]
+    is_wider = any(islice(fields, width, None))
     del fields[width:]
     missing = width - len(fields)
     fields.extend([""] * missing)
-    fits = missing <= 0 and not any(beyond)
+    fits = missing <= 0 and not is_wider
     read_warnings.extra_empty += fits
-    read_warnings.wider += any(beyond)
+    read_warnings.wider += is_wider
     return fits
 
 
@@ -274,4 +313,4 @@ def _chunk(names: list[str], table: list[list[str]], ragged: list[int], stream: 
     marks[ragged] = True
     cells = zip(names, zip(*table, strict=True), strict=True)
     columns = pa.table({name: text_array(column) for name, column in cells})
-    return RawChunk(columns, marks, bytes_read(stream))
+    return RawChunk(columns, marks, bytes_of(stream).position)

@@ -196,10 +196,9 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
             ) from None
 
 
-def bytes_read(stream: TextIOWrapper) -> int:
-    """Return the position in the file in bytes, up to a block ahead of the text."""
-    buffer = cast(Any, stream.buffer)
-    return cast(int, buffer.raw.position if isinstance(buffer.raw, Unpacked) else buffer.tell())
+def bytes_of(stream: TextIOWrapper) -> Unpacked:
+    """Return the bytes of a text that `open_text` opened; they are read up to a block ahead of the text."""
+    return cast(Unpacked, cast(Any, stream.buffer).raw)
 
 
 def _other_kind(head: bytes, kind: str) -> str | None:
@@ -295,15 +294,22 @@ def _non_ascii_lines(path: Path) -> bytes:
     """Return lines with bytes beyond ASCII from the whole file, without splitting a character."""
     sample: list[bytes] = []
     size = 0
-    with open_bytes(path) as file:
-        while size < _SAMPLE and (lines := file.readlines(_BLOCK)):
-            for line in lines:
-                if not line.isascii() and size < _SAMPLE:
-                    if len(line) > _SAMPLE:  # no encoding uses a space or a comma inside another character
-                        line = line[:_SAMPLE]
-                        line = line[: max(line.rfind(b" "), line.rfind(b",")) + 1] or line
-                    sample.append(line)
-                    size += len(line)
+    begun = b""
+    for block in _blocks(path):
+        end = block.rfind(b"\n") + 1
+        if block and not end and len(begun) <= _SAMPLE:
+            begun += block
+            continue
+        whole, begun = (begun + block[:end], block[end:]) if end else (begun, block)
+        for line in () if whole.isascii() else whole.split(b"\n"):
+            if not line.isascii() and size < _SAMPLE:
+                if len(line) > _SAMPLE:  # no encoding uses a space or a comma inside another character
+                    line = line[:_SAMPLE]
+                    line = line[: max(line.rfind(b" "), line.rfind(b",")) + 1] or line
+                sample.append(line + b"\n")
+                size += len(line)
+        if size >= _SAMPLE:
+            break
     return b"".join(sample)
 
 

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
-from pricekit.table.columns import RawChunk, ReadWarnings, check_names, column_names_of, text_array
-from pricekit.table.encoding import Charset, bytes_read, open_text
+from pricekit.io.compression import TooMuchError
+from pricekit.table.columns import (
+    RAW_TEXT_CHARS,
+    RawChunk,
+    ReadWarnings,
+    check_names,
+    column_names_of,
+    text_array,
+)
+from pricekit.table.encoding import Charset, bytes_of, open_text
 
-MAX_CHUNK_CHARS = 64 << 20
-MAX_CHUNK_CELLS = 4 << 20
+MAX_CHUNK_CHARS = 16 << 20
+MAX_CHUNK_CELLS = 2 << 20
+MAX_LINE_BYTES = 64 << 20
+"""No line may have more bytes, because a line is read as a whole; a character takes up to four in memory."""
+MAX_VALUES = 1 << 20
+"""No line may have more keys and values: a value takes a hundred bytes in memory."""
+_AHEAD = 1 << 17
+"""Bytes that are read ahead of a line, at most."""
+_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _CONSTANTS = {True: "true", False: "false", None: ""}
 
 
@@ -28,7 +45,8 @@ def read_json_lines(
     columns of JSON numbers with decimals, whose point is a decimal mark.
 
     Raises:
-        DataError: a line that is not a JSON object, an empty file, a different encoding.
+        DataError: a line that is not a JSON object, or has more than `MAX_LINE_BYTES` or `MAX_VALUES`; an empty
+            file, a different encoding.
     """
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
@@ -36,7 +54,7 @@ def read_json_lines(
     first = True
     # Only "\n" ends a line, because the other line ends may occur between two JSON tokens.
     with open_text(path, charset, newline="\n") as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in _lines(path, stream):
             if line.isspace():
                 continue
             row = _row(path, number, line)
@@ -46,18 +64,52 @@ def read_json_lines(
                 new = next(key for key in row if key not in names)
                 read_warnings.new_key_rows += 1
                 read_warnings.first_new_key = read_warnings.first_new_key or new
+            if len(line) > RAW_TEXT_CHARS:
+                row = {key: cell[:RAW_TEXT_CHARS] for key, cell in row.items()}
             chunk.append(row)
             chars += len(line)
             full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
             if full or chars >= MAX_CHUNK_CHARS:
-                yield _chunk(str(path), names, chunk, bytes_read(stream))
+                yield _chunk(str(path), names, chunk, bytes_of(stream).position)
                 chunk, chars, first = [], 0, False
         if chunk:
-            yield _chunk(str(path), names, chunk, bytes_read(stream))
+            yield _chunk(str(path), names, chunk, bytes_of(stream).position)
     if not names:
         raise NoRowsError(
             f"{path} has no rows: at least one JSON object with a key is expected.", parameters=("table",)
         )
+
+
+def _lines(path: Path, stream: TextIOWrapper) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, from 1; raises DataError for a line that is too large."""
+    source, number = bytes_of(stream), 1
+    source.expect(MAX_LINE_BYTES + _AHEAD)
+    try:
+        for number, line in enumerate(stream, start=1):
+            if (
+                len(line) > MAX_VALUES
+                and _counts(line) > MAX_VALUES
+                and _counts(_TEXT.sub("", line)) > MAX_VALUES
+            ):
+                raise _too_large(path, number)
+            yield number, line
+            source.expect(MAX_LINE_BYTES + _AHEAD)
+    except TooMuchError:
+        raise _too_large(path, number + 1) from None
+
+
+def _counts(text: str) -> int:
+    """Return about the number of keys and values; those inside quotes count, too."""
+    return text.count(",") + text.count(":")
+
+
+def _too_large(path: Path, number: int) -> DataError:
+    return DataError(
+        f"{path}: line {number:,} is too large: at most {MAX_LINE_BYTES >> 20} MB and {MAX_VALUES:,} values are "
+        "expected in a line. Fix or delete it.",
+        parameters=("table",),
+        line=number,
+    )
 
 
 class _Number(str):
