@@ -115,3 +115,10 @@ def test_tables_without_categories_are_grouped_by_unit(rows):
     kinds = replace(some, groups=pd.DataFrame({"kind": ["tea", "ink"] * 50}, dtype="str"))
     assert [grouping.by for grouping in groupings_of(kinds)] == ["price", "text length", "kind"]
     assert groupings_of(rows(9)) == []
+
+
+def test_spellings_of_a_value_are_one_group():
+    values = ["Reserva"] * 12 + ["reserva"] * 5 + [" RESERVA "] * 4 + ["Estate"] * 15
+    grouping = by_category(pd.Series(values, name="kind", dtype="str"), 10)
+    assert grouping.labels == ["Reserva", "Estate"]
+    assert np.bincount(grouping.codes).tolist() == [21, 15]

@@ -79,3 +79,14 @@ def test_a_report_of_errors(rows):
     assert report.share_of_worst(60) == pytest.approx(100)
     assert set(report.groups["by"]) == {"price", "kind"}
     assert set(find_errors(some, "kind").groups["by"]) == {"kind"}
+
+
+def test_groups_of_the_same_rows_are_twins(rows):
+    some = rows(60, taster=["Ann", "Bob"] * 30, handle=["@ann", "@bob"] * 30, other=["x", "y", "y"] * 20)
+    report = find_errors(some)
+    assert report.twins == {("handle", "@ann"): ("taster", "Ann"), ("handle", "@bob"): ("taster", "Bob")}
+    handle = ["@ann", "@bob"] * 30
+    handle[0] = "@bob"
+    assert len(find_errors(rows(60, taster=["Ann", "Bob"] * 30, handle=handle)).twins) == 2
+    handle[:10] = ["@bob"] * 10
+    assert find_errors(rows(60, taster=["Ann", "Bob"] * 30, handle=handle)).twins == {}

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import pricekit as pk
+from pricekit.report.page import Section, TableBlock, render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip(
@@ -67,9 +68,54 @@ def test_the_page_is_quiet_narrow_and_accessible(browser, pages, name, width, sc
     assert [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in violations] == []
 
 
+def _show_all(page, table):
+    tools = table.locator("xpath=../preceding-sibling::*[1]")
+    if (button := tools.locator("button")).count() and button.is_visible():
+        button.click()
+
+
+def test_a_long_table_shows_some_rows_and_finds_the_others(browser, tmp_path):
+    rows = [["shelf", f"group {n}", str(n)] for n in range(60)]
+    file = tmp_path / "long.html"
+    file.write_text(
+        render("t", [Section("Groups", [TableBlock("Groups", ["by", "group", "rows"], rows)])]), "utf-8"
+    )
+    page, said, _ = _open(browser, file)
+    visible, status = page.locator("tbody tr:visible"), page.locator(".tools [role=status]")
+    assert (visible.count(), status.inner_text()) == (15, "15 of 60 rows")
+    page.fill("input[type=search]", "GROUP 59")
+    assert visible.all_inner_texts() == ["shelf\tgroup 59\t59"]
+    page.fill("input[type=search]", "")
+    page.click("text=Show all 60")
+    assert visible.count() == 60
+    page.click("text=Show 15 rows")
+    page.locator("th button").nth(2).click()
+    page.locator("th button").nth(2).click()
+    assert visible.first.inner_text().endswith("59")
+    assert visible.count() == 15
+    assert said == []
+
+
+def test_the_three_sentences_are_visible_at_once(browser, pages):
+    page, _, _ = _open(browser, pages["run"], viewport={"width": 1200, "height": 800})
+    assert page.locator(".summary dd").count() == 3
+    assert page.locator(".summary dd").last.evaluate(
+        "one => one.getBoundingClientRect().bottom < innerHeight"
+    )
+
+
+def test_pictures_stand_side_by_side_if_there_is_room(browser, pages):
+    for width, beside in ((1200, True), (400, False)):
+        page, _, _ = _open(browser, pages["run"], viewport={"width": width, "height": 800})
+        figures = page.locator("section:has(figure) figure")
+        first, second = figures.nth(0).bounding_box(), figures.nth(1).bounding_box()
+        assert (first["y"] == second["y"]) == beside
+
+
 def test_a_click_sorts_a_table(browser, pages):
     page, _, _ = _open(browser, pages["run"])
     table = page.locator("table", has=page.locator("caption", has_text="Groups of rows"))
+    _show_all(page, table)
     column = table.locator("th").all_inner_texts().index("SMAPE")
     table.locator("th button").nth(column).click()
     cells = [row.locator("td").nth(column).inner_text() for row in table.locator("tbody tr").all()]
@@ -83,5 +129,6 @@ def test_a_click_sorts_a_table(browser, pages):
 def test_the_page_can_be_read_without_script(browser, pages):
     page, _, _ = _open(browser, pages["run"], java_script_enabled=False)
     assert page.locator("th button").count() == 0
-    assert page.locator("section").count() == 5
+    assert page.locator("section").count() == 6
+    assert page.locator("tbody tr").count() == page.locator("tbody tr:visible").count() > 15
     assert page.locator("figure img").count() >= 6

@@ -31,6 +31,7 @@ def table():
 def test_it_says_what_cannot_be_said_and_shows_the_predicted_prices(run, table):
     found = _sections(run, table)
     assert list(found) == [
+        "In short",
         "What was predicted",
         "Which prices to doubt",
         "The price intervals",
@@ -38,6 +39,9 @@ def test_it_says_what_cannot_be_said_and_shows_the_predicted_prices(run, table):
         "How to reproduce this",
     ]
     assert "The table has no prices" in found["What was predicted"][0].text
+    sentences = [sentence for _, sentence in found["In short"][0].sentences]
+    assert "on the held-out rows of the training, the SMAPE was" in sentences[0]
+    assert sentences[1].startswith("Without products with known prices")
     quantiles = next(block for block in found["What was predicted"] if block.block == "table").rows
     expected = pk.load(run).predict(table)
     assert float(quantiles[0][1]) == pytest.approx(expected.min(), rel=0.01)
@@ -58,7 +62,7 @@ def test_prices_far_from_similar_products_come_first(run, table):
     cheap["sample_id"] = [f"other{place}" for place in range(len(cheap))]
     copies = pd.concat([cheap.assign(sample_id=cheap["sample_id"] + str(copy)) for copy in range(3)])
     found = _sections(run, table, among=copies)["Which prices to doubt"]
-    assert found[0].text.startswith("Of 30 rows, 30 have a predicted price that is outside")
+    assert found[0].text.startswith("Of 30 rows, 30 have a predicted price that is far from")
     assert len(found[1].products) == 10
     assert found[1].products[0].similar
     assert "median of similar products 0.01" in found[1].products[0].facts

@@ -5,8 +5,9 @@ Each grouping contains every row once, so the mean of the groups' SMAPE, weighte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,16 @@ LENGTH_GROUPS = 5
 
 BUILT_IN = ("price", "text length", "unit", "quantity")
 """Groupings that need no column of the table."""
+TWINS = 0.95
+"""Two groups are the same if this share of the rows of either is in both."""
 OTHER = "(other)"
 BLANK = "(blank)"
 KINDS = ("none", "weight", "volume", "pieces", "length")
 """Names for the values of the feature `unit_type`."""
+
+
+Group = tuple[str, str]
+"""A grouping and one of its groups, by name."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,21 @@ def by_categories(held_out: HeldOut) -> list[Grouping]:
 
 
 def by_category(column: pd.Series, most: int) -> Grouping:
-    """Group rows by a column of texts, (N,); the `most` largest groups in descending order, the others merged."""
-    return _by_text(f"{column.name}_" if column.name in BUILT_IN else str(column.name), column, most)
+    """Group rows by a column of texts, (N,); the `most` largest groups in descending order, the others merged.
+
+    Values that differ in capitals and spaces alone are one group, named by the most frequent spelling.
+    """
+    by = f"{column.name}_" if column.name in BUILT_IN else str(column.name)
+    return _by_text(by, _in_one_spelling(column), most)
+
+
+def _in_one_spelling(column: pd.Series) -> pd.Series:
+    counts = column.value_counts().sort_index(ascending=False)
+    spellings = counts.sort_values(ascending=False, kind="stable").index
+    first: dict[str, str] = {}
+    for spelling in spellings:
+        first.setdefault(" ".join(str(spelling).split()).casefold(), spelling)
+    return column.map({each: first[" ".join(str(each).split()).casefold()] for each in spellings})
 
 
 def _by_text(by: str, column: pd.Series, most: int) -> Grouping:
@@ -204,10 +224,12 @@ class ErrorReport:
     Attributes:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `group_scores`.
+        twins: of groups that are the same rows as an earlier one, that group; see `twins_of`.
     """
 
     rows: pd.DataFrame
     groups: pd.DataFrame
+    twins: Mapping[Group, Group] = field(default_factory=dict)
 
     def share_of_worst(self, count: int) -> float:
         """Return the percentage of the total error in the `count` rows with the largest errors."""
@@ -229,7 +251,8 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
     """
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
-    return ErrorReport(error_table(held_out, quantities, metric), group_scores(groupings, held_out, metric))
+    groups = group_scores(groupings, held_out, metric)
+    return ErrorReport(error_table(held_out, quantities, metric), groups, twins_of(groupings))
 
 
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:
@@ -261,6 +284,25 @@ def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAP
     frame["text"] = held_out.text.array
     order = np.lexsort((held_out.rows, -frame["error"].to_numpy()))
     return frame.take(order).reset_index(drop=True)
+
+
+def twins_of(groupings: Sequence[Grouping]) -> dict[Group, Group]:
+    """Return the groups that are the same rows as a group of an earlier grouping, each with that group.
+
+    The same rows: of the rows that are in either group, at least 95% are in both.
+    """
+    twins: dict[Group, Group] = {}
+    for earlier, later in itertools.combinations(groupings, 2):
+        shape = len(earlier.labels), len(later.labels)
+        both = np.bincount(earlier.codes * shape[1] + later.codes, minlength=shape[0] * shape[1]).reshape(
+            shape
+        )
+        either = both.sum(1, keepdims=True) + both.sum(0, keepdims=True) - both
+        for one, other in zip(*np.nonzero(both >= TWINS * np.maximum(either, 1)), strict=True):
+            own, twin = (earlier.by, earlier.labels[one]), (later.by, later.labels[other])
+            if twin not in twins:
+                twins[twin] = twins.get(own, own)
+    return twins
 
 
 def groupings_of_errors(held_out: HeldOut, quantities: Quantities, by: str | None = None) -> list[Grouping]:

@@ -113,7 +113,7 @@ def _outliers(drift: Drift) -> Iterator[Block]:
         words = str(row["new_words"])
         factors = [f"words that training rows hardly had: {words}"] if words else []
         text, facts = Piece(str(row["text"])[:MOST_CHARACTERS]), [f"distance {row['distance']:.1f}"]
-        products.append(Product(f"row {row['row']}, {row['id']}", facts, [text], factors))
+        products.append(Product(f"row {row['row']}, {row['id']}", facts, [text], factors=factors))
     yield ProductList(products)
 
 

@@ -58,8 +58,17 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What a page says in a few sentences, each with its topic, and by which rules."""
+
+    sentences: Sequence[tuple[str, str]]
+    rules: str
+    block: str = "summary"
+
+
+@dataclass(frozen=True)
 class TableBlock:
-    """A table that readers can sort.
+    """A table that readers can sort and search; of a long one, the page first shows 15 rows.
 
     Attributes:
         caption: its title.
@@ -104,11 +113,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Product:
-    """A row with its prices, its text, the factors of its price, and similar products."""
+    """A row with its prices, its text, what explains them, its factors or words, and similar products."""
 
     title: str
     facts: Sequence[str]
     pieces: Sequence[Piece]
+    why: str = ""
     factors: Sequence[str] = ()
     similar: Sequence[str] = ()
 
@@ -121,7 +131,7 @@ class ProductList:
     block: str = "products"
 
 
-Block = Paragraph | Figures | TableBlock | Picture | ProductList
+Block = Summary | Paragraph | Figures | TableBlock | Picture | ProductList
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,7 @@ def write_page(out: Location, title: str, sections: Sequence[Section]) -> None:
 def render(title: str, sections: Sequence[Section]) -> str:
     """Return the page.
 
-    The policy in its head allows no request, and no script but the one that sorts tables, by its hash. jinja2 escapes
+    The policy in its head allows no request, and no script but the one of the tables, by its hash. jinja2 escapes
     every text of the table.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -209,7 +219,7 @@ def render(title: str, sections: Sequence[Section]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = ((TEMPLATE / name).read_text("utf-8") for name in ("report.css", "sort.js"))
+    style, script = ((TEMPLATE / name).read_text("utf-8") for name in ("report.css", "tables.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = environment.get_template("report.html")
     return str(page.render(title=title, sections=sections, style=style, script=script, digest=digest))

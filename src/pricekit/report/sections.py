@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from babel import Locale, UnknownLocaleError
 
 import pricekit
@@ -18,7 +19,7 @@ from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.answers.insight import comparables_of, explain_prices
 from pricekit.errors import ConfigError, DataError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
-from pricekit.evaluation.groups import ErrorReport, amount, find_errors
+from pricekit.evaluation.groups import OTHER, ErrorReport, Group, amount, find_errors
 from pricekit.evaluation.held_out import (
     HeldOut,
     count_shared_rows,
@@ -29,7 +30,7 @@ from pricekit.evaluation.held_out import (
 from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
-from pricekit.insight.comparables import FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
+from pricekit.insight.comparables import FAR, FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
 from pricekit.insight.explanations import Explanation, Factor, explain_rows, name_of
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
@@ -62,6 +63,7 @@ from pricekit.report.page import (
     Product,
     ProductList,
     Section,
+    Summary,
     TableBlock,
     picture,
     sections_from,
@@ -207,6 +209,21 @@ class Unpriced:
     products: Products | None
     note: str
 
+    @property
+    def compared(self) -> int:
+        """The number of rows that are compared with products."""
+        return len(some_rows(len(self.table), MOST_COMPARED))
+
+    @cached_property
+    def far(self) -> list[tuple[int, Comparables]]:
+        """The rows whose predicted prices are far from those of similar products, the most distant first."""
+        if self.products is None:
+            return []
+        some = some_rows(len(self.table), MOST_COMPARED)
+        comparables = comparables_of(self.predictor, self.table.take(some), among=self.products)
+        far = [(int(place), each) for place, each in zip(some, comparables, strict=True) if each.far]
+        return sorted(far, key=lambda pair: -pair[1].distance)
+
 
 def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> bool:
     """Return whether a table lacks the model's price column, and the user named no other one."""
@@ -256,6 +273,9 @@ def sampled(count: int) -> str:
     """Return the sentence for more than `MOST_ROWS` rows."""
     return f"A random sample of {MOST_ROWS:,} of the {count:,} rows is judged."
 
+
+SAME_PRICE = 0.005
+"""Prices that differ by less, relative to them, are the same prediction."""
 
 LEAST_EFFECT = 0.03
 """Words with a smaller contribution to the log price are not coloured."""
@@ -311,15 +331,156 @@ def sections_for(
 def sections_of(subject: Subject) -> list[Section]:
     """Return the sections of the report on prices and predictions."""
     errors = find_errors(subject.rows, None, subject.metric)
+    count = min(WORST, len(errors.rows))
+    compared = (
+        []
+        if subject.products is None
+        else compare_rows(errors.rows.head(count), subject.products, subject.currency)
+    )
     return sections_from(
         {
+            "In short": _summary(subject, errors, compared),
             "How good the prices are": _quality(subject),
-            "Where the prices fail": _failures(subject, errors),
+            "Where the prices fail": _failures(subject, errors, compared),
             "Whether the price intervals hold": _intervals(subject),
             "The data": data_blocks(subject.facts, subject.table, subject.rows.text.tolist()),
             "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
         }
     )
+
+
+GOOD, WEAK = 0.5, 0.2
+"""A model is called good if its error is at least this part below that of the best constant price, and weak if less."""
+WORSE = 1.25
+"""The prices of a group fail if its score is at least this many times that of all rows."""
+LEAST_GROUP = 20
+"""Smaller groups are not called weak: their scores are too uncertain."""
+DOUBTFUL_ROWS = 3
+"""Of the worst rows; if so many true prices are far from those of similar products, the prices may be wrong."""
+LARGE_SHARE = 25.0
+"""Percent of all error; if the worst rows have as much, they come first."""
+FEW_ROWS = 5_000
+"""Of the training; more rows help a model that has learned from fewer."""
+
+
+def _summary(subject: Subject, errors: ErrorReport, compared: Sequence[Comparables]) -> Iterator[Block]:
+    metric, weak = subject.metric, _weak_groups(subject, errors)
+    better = _is_better(subject)
+    yield Summary(
+        [
+            ("How good it is", _how_good(subject)),
+            ("Where it fails", _where_it_fails(subject, errors, weak)),
+            ("What to do next", _what_next(subject, errors, compared, weak) if better else CHECK_THE_TABLE),
+        ],
+        f"The rules: an error at least {GOOD:.0%} below that of the best constant price is good, less than {WEAK:.0%} "
+        f"below it is weak. A group fails if it has at least {LEAST_GROUP} rows and its {metric.title} is at least "
+        f"{WORSE:g} times that of all rows.",
+    )
+
+
+CHECK_THE_TABLE = (
+    "Check the table first: pricekit check finds mixed currencies, wrong columns and rejected rows. As they are, the "
+    "texts say little about the prices."
+)
+
+
+def _is_better(subject: Subject) -> bool:
+    """Return whether the model is better than a constant price, beyond chance."""
+    constant = constant_score(subject.rows, subject.rows, subject.metric)
+    worst = max(subject.scores.interval or (subject.scores.metrics[subject.metric.name],))
+    return bool(worst < constant)
+
+
+def _how_good(subject: Subject) -> str:
+    scores, metric = subject.scores, subject.metric
+    score, constant = scores.metrics[metric.name], constant_score(subject.rows, subject.rows, metric)
+    seen = (
+        "held-out rows" if subject.held_out else "rows of the table, if the model has not learned from them"
+    )
+    median = (
+        f"Half of the predictions are within {scores.metrics['mdape']:.0f}% of the true price, over "
+        f"{scores.rows:,} {seen}"
+    )
+    if not constant:
+        return f"{median}. All rows have the same price, so a constant one cannot be compared."
+    below = 1 - score / constant
+    if not _is_better(subject):
+        word = (
+            "it is not clearly better than a constant price"
+            if below > 0
+            else "it is no better than a constant price"
+        )
+    else:
+        word = "the model is " + ("good" if below >= GOOD else "usable" if below >= WEAK else "weak")
+    size = f"{abs(below):.0%} {'below' if below >= 0 else 'above'} that of the best constant price"
+    return f"{median}; the {metric.title} of {metric.write(score)} is {size} ({metric.write(constant)}), so {word}."
+
+
+def _weak_groups(subject: Subject, errors: ErrorReport) -> list[dict[str, Any]]:
+    """Return the worst range of true prices and the worst other group, as far as they fail."""
+    groups, name = errors.groups, subject.metric.name
+    twins = [pair in errors.twins for pair in zip(groups["by"], groups["group"], strict=True)]
+    least = WORSE * subject.scores.metrics[name]
+    weak = groups[
+        (groups["rows"] >= LEAST_GROUP)
+        & (groups[name] >= least)
+        & (groups["group"] != OTHER)
+        & ~np.array(twins, bool)
+    ].sort_values(name, ascending=False, kind="stable")
+    by_price = weak["by"] == "price"
+    worst = pd.concat([weak[by_price].head(1), weak[~by_price].head(1)])
+    return [{str(name): value for name, value in row.items()} for row in worst.to_dict("records")]
+
+
+def _where_it_fails(subject: Subject, errors: ErrorReport, weak: Sequence[Mapping[str, Any]]) -> str:
+    metric = subject.metric
+    if not weak:
+        if not (errors.groups["rows"] >= LEAST_GROUP).any():
+            return f"There are too few rows to tell: no group has {LEAST_GROUP}."
+        return (
+            f"No group of at least {LEAST_GROUP} rows has an {metric.title} of {WORSE:g} times that of all rows; the "
+            "largest single errors are below."
+        )
+    parts = []
+    for group in weak:
+        bias = float(group["bias"])
+        typical = (
+            f", typically {abs(bias):.0f}% too {'high' if bias > 0 else 'low'}" if abs(bias) >= 5 else ""
+        )
+        rows = counted(int(group["rows"]), "row")
+        parts.append(f"{_named(group)} ({metric.title} {metric.write(group[metric.name])}, {rows}{typical})")
+    return f"The prices are worst where {', and where '.join(parts)}."
+
+
+def _named(group: Mapping[str, Any]) -> str:
+    by = "the true price" if group["by"] == "price" else str(group["by"])
+    return f"{by} is {shorten(str(group['group']), 60)}"
+
+
+def _what_next(
+    subject: Subject, errors: ErrorReport, compared: Sequence[Comparables], weak: Sequence[Mapping[str, Any]]
+) -> str:
+    count = min(WORST, len(errors.rows))
+    worst = errors.rows.head(count)["price"]
+    far = sum(beside.is_far(float(price)) for beside, price in zip(compared, worst, strict=False))
+    share, trained = errors.share_of_worst(count), subject.facts.get("rows", {}).get("train")
+    if far >= DOUBTFUL_ROWS:
+        return (
+            f"Check the true prices of the rows with the largest errors below: {far} of {count} are far from those of "
+            "similar products, so they may be wrong."
+        )
+    if share >= LARGE_SHARE:
+        return f"Look at the {count} rows with the largest errors below: they have {share:.0f}% of all error."
+    if known := [group for group in weak if group["by"] != "price"]:
+        return (
+            f"Add training rows where {_named(known[0])}, or a column that tells these rows apart; for now, check "
+            "their prices by hand."
+        )
+    if isinstance(trained, int) and trained < FEW_ROWS:
+        return f"Train with more rows: the model has learned from {trained:,}, and more than {FEW_ROWS:,} usually help."
+    if kind_of(subject.path) != "ensemble":
+        return "No single weakness stands out: an ensemble, which the policy best trains, is the next step."
+    return "No single weakness stands out: rely on the price intervals where a wrong price is expensive."
 
 
 def _quality(subject: Subject) -> Iterator[Block]:
@@ -372,7 +533,7 @@ def _comparison_table(comparison: Comparison) -> Block:
     )
 
 
-def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
+def _failures(subject: Subject, errors: ErrorReport, compared: Sequence[Comparables]) -> Iterator[Block]:
     rows, metric = subject.rows, subject.metric
     yield from picture(
         lambda: DecileDisplay.from_predictions(
@@ -384,7 +545,9 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
         lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
         "Predicted divided by true price. Above 1 the prediction is too high.",
     )
-    own = errors.groups[errors.groups["by"].isin(rows.groups.columns)]
+    twins = [pair in errors.twins for pair in zip(errors.groups["by"], errors.groups["group"], strict=True)]
+    groups = errors.groups[~np.array(twins, bool)]
+    own = groups[groups["by"].isin(rows.groups.columns)]
     spread = own.groupby("by")[metric.name].std(ddof=0).sort_values(ascending=False)
     for name in map(str, spread.index[:COLUMNS_SHOWN]):
         yield from picture(
@@ -398,35 +561,39 @@ def _failures(subject: Subject, errors: ErrorReport) -> Iterator[Block]:
             ),
             f"The {metric.title} by {name}.",
         )
-    if len(errors.groups):
+    if len(groups):
+        also: dict[Group, list[str]] = {}
+        for (by, group), first in errors.twins.items():
+            also.setdefault(first, []).append(f"{by}: {shorten(group, 30)}")
         columns = ["by", "group", "rows", metric.name, "share", "bias"]
         cells = [
             [
                 str(by),
-                shorten(str(group), 60),
+                " = ".join([shorten(str(group), 60), *also.get((by, group), [])]),
                 f"{count:,}",
                 metric.write(score),
                 f"{share:.1f}",
                 f"{bias:+.1f}",
             ]
-            for by, group, count, score, share, bias in errors.groups[columns]
+            for by, group, count, score, share, bias in groups.assign(few=groups["rows"] < LEAST_GROUP)
+            .sort_values(["few", metric.name], ascending=[True, False], kind="stable")[columns]
             .head(MOST_LINES)
             .itertuples(index=False)
         ]
         heads = ["by", "group", "rows", metric.title, "% of all error", "typical deviation, %"]
-        yield TableBlock("Groups of rows", heads, cells)
+        yield TableBlock(
+            f"Groups of rows, the worst first; groups of fewer than {LEAST_GROUP} come last", heads, cells
+        )
     count = min(WORST, len(errors.rows))
     share = errors.share_of_worst(count)
     yield Paragraph(
         f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
     )
-    yield ProductList(list(_worst(subject, errors, count)))
+    yield ProductList(list(_worst(subject, errors.rows.head(count), compared)))
 
 
-def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Product]:
+def _worst(subject: Subject, worst: pd.DataFrame, compared: Sequence[Comparables]) -> Iterator[Product]:
     positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    worst = errors.rows.head(count)
-    compared = [] if subject.products is None else compare_rows(worst, subject.products, subject.currency)
     for place, row in enumerate(worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
         facts = [prices, f"error {row['error']:.3g}"]
@@ -434,7 +601,8 @@ def _worst(subject: Subject, errors: ErrorReport, count: int) -> Iterator[Produc
         if beside and (far := FAR_CELLS[beside.is_far(float(row["price"])), beside.far]):
             facts.append(f"far from similar products: {_FAR_WORDS[far]}")
         title = str(row["id"]) or f"row {row['row']}"
-        yield _product(title, facts, row["text"], _explain(subject, positions[int(row["row"])]), beside)
+        explanation = _explain(subject, positions[int(row["row"])])
+        yield _product(title, facts, row["text"], explanation, beside, float(row["predicted"]))
 
 
 def _explain(subject: Subject, place: int) -> Explanation | None:
@@ -468,12 +636,38 @@ def unpriced_sections(subject: Unpriced) -> list[Section]:
     """Return the sections of the report on a table without prices."""
     return sections_from(
         {
+            "In short": _summary_unpriced(subject),
             "What was predicted": _predicted(subject),
             "Which prices to doubt": _doubtful(subject),
             "The price intervals": _interval_widths(subject),
             "The data": data_blocks(subject.facts, subject.described, subject.table.text.tolist()),
             "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
         }
+    )
+
+
+def _summary_unpriced(subject: Unpriced) -> Iterator[Block]:
+    held_out = ""
+    if "metrics" in subject.facts:
+        goal = goal_of(subject.facts)
+        score = f"{goal.metric.title} was {goal.metric.write(goal.score)}"
+        held_out = f"; on the held-out rows of the training, the {score}"
+    good = f"The table has no prices, so nothing here shows how good the predictions are{held_out}."
+    rows = counted(subject.compared, "row")
+    if subject.products is None:
+        doubt = "Without products with known prices, nothing shows which predictions to doubt."
+        then = (
+            "Look at the highest and the lowest predictions below, or compare with products of known prices."
+        )
+    elif subject.far:
+        doubt = f"{len(subject.far):,} of {rows} are predicted far from the prices of similar products."
+        then = "Check these rows by hand before their prices are used; the most distant ones are below."
+    else:
+        doubt = f"None of {rows} is predicted far from the prices of similar products."
+        then = "Use the prices with their intervals; once true prices are known, make this report again."
+    yield Summary(
+        [("How good it is", good), ("Which prices to doubt", doubt), ("What to do next", then)],
+        f"Far: outside of the range of similar products, and over {FAR:g} times or under 1/{FAR:g} of their median.",
     )
 
 
@@ -511,13 +705,10 @@ def _doubtful(subject: Unpriced) -> Iterator[Block]:
         places = list(dict.fromkeys([*order[: WORST // 2].tolist(), *order[-WORST // 2 :].tolist()]))
         yield ProductList([_unpriced_row(subject, place, None) for place in places])
         return
-    some = some_rows(len(subject.table), MOST_COMPARED)
-    comparables = comparables_of(subject.predictor, subject.table.take(some), among=subject.products)
-    far = [(int(place), each) for place, each in zip(some, comparables, strict=True) if each.far]
-    far.sort(key=lambda pair: -pair[1].distance)
+    far = subject.far
     yield Paragraph(
-        f"Of {counted(len(some), 'row')}, {len(far):,} have a predicted price that is outside of the range of similar "
-        f"products, and over twice or under half of their median. {COLOURS if far else ''}"
+        f"Of {counted(subject.compared, 'row')}, {len(far):,} have a predicted price that is far from those of similar "
+        f"products. {COLOURS if far else ''}"
     )
     yield ProductList([_unpriced_row(subject, place, beside) for place, beside in far[:WORST]])
 
@@ -528,7 +719,7 @@ def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> 
     if beside is not None and beside.median is not None:
         facts.append(f"median of similar products {amount(beside.median)}")
     explanation = explain_prices(subject.predictor, row)[0]
-    return _product(str(row.ids[0]), facts, row.text[0], explanation, beside)
+    return _product(str(row.ids[0]), facts, row.text[0], explanation, beside, explanation.price)
 
 
 def _interval_widths(subject: Unpriced) -> Iterator[Block]:
@@ -540,7 +731,12 @@ def _interval_widths(subject: Unpriced) -> Iterator[Block]:
 
 
 def _product(
-    title: str, facts: Sequence[str], text: str, explanation: Explanation | None, beside: Comparables | None
+    title: str,
+    facts: Sequence[str],
+    text: str,
+    explanation: Explanation | None,
+    beside: Comparables | None,
+    predicted: float,
 ) -> Product:
     """Return a row on the page.
 
@@ -550,14 +746,22 @@ def _product(
         text: shown without colours if there is no explanation.
         explanation: of its price; None if the model cannot be opened.
         beside: its comparables; None without products.
+        predicted: its price in `facts`; the explained one differs after a refit, whose model has learned from the row.
     """
     similar = () if beside is None else beside.similar[:PRODUCTS_SHOWN]
     products = [f"{amount(each.price)}  {shorten(each.name, LONGEST_NAME)}" for each in similar]
     if explanation is None:
-        return Product(title, facts, [Piece(shorten(text, MOST_CHARACTERS))], (), products)
-    words = f"the words below: {amount(explanation.base)} × their factors = {amount(explanation.price)}"
-    factors = [f"× {each.factor:.2f}  {name_of(each)}" for each in explanation.phrases()[:5]]
-    return Product(title, [*facts, words], _pieces(explanation), factors, products)
+        return Product(title, facts, [Piece(shorten(text, MOST_CHARACTERS))], similar=products)
+    base = f"{amount(explanation.base)}, the price without a text, × the factors of its words"
+    why = f"{amount(explanation.price)} = {base}:"
+    if abs(explanation.price - predicted) > SAME_PRICE * predicted:
+        why = f"The final model, which has also learned from this row, predicts {why}"
+    several = len(explanation.cells) > 1
+    factors = [
+        f"× {each.factor:.2f}  {f'{each.column}: ' * (several and each.kind != 'column')}{name_of(each)}"
+        for each in explanation.phrases()[:5]
+    ]
+    return Product(title, facts, _pieces(explanation), why, factors, products)
 
 
 def _pieces(explanation: Explanation) -> list[Piece]:
