@@ -26,8 +26,9 @@ def copy(tmp_path):
     return shutil.copytree(GOLDEN, tmp_path / "copy")
 
 
-def charsmap(replacement=b"e"):
-    return base64.b64encode(struct.pack("<I", 4) + bytes(4) + replacement + b"\0").decode()
+def charsmap(replacement=b"e", *, trie=None):
+    units = bytes(1024) if trie is None else trie
+    return base64.b64encode(struct.pack("<I", len(units)) + units + replacement + b"\0").decode()
 
 
 def tokenizer(model=None, *, normalizer=None, pre_tokenizer=None, post_processor=None) -> Tokenizer:
@@ -118,7 +119,47 @@ def _fixed(length, **more):
     return {**padding, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]", **more}
 
 
+def _template(*pieces):
+    return {"type": "TemplateProcessing", "single": list(pieces), "pair": [], "special_tokens": {}}
+
+
+def _added(content, **more):
+    return [{"id": 1, "content": content, "normalized": True, **more}]
+
+
+def _units(value, at=0):
+    """A trie of a character map whose root, or whose value at a place, is a number."""
+    return b"".join(struct.pack("<I", value if place == at else 0) for place in range(256))
+
+
+PANICS = {
+    "special token": lambda t: t.update(post_processor=_template({"SpecialToken": {"id": "x", "type_id": 0}})),
+    "second text": lambda t: t.update(post_processor=_template({"Sequence": {"id": "B", "type_id": 0}})),
+    "prepended": lambda t: t.update(normalizer=_sequence({"type": "Prepend", "prepend": ""})),
+    "merge without prefix": lambda t: t["model"].update(
+        vocab={"a": 0, "b": 1, "ab": 2}, merges=[["a", "b"]], continuing_subword_prefix="##"
+    ),
+    "merge of a text without prefix": lambda t: t["model"].update(merges=["a b"], continuing_subword_prefix="é"),
+    "no trie": lambda t: t.update(normalizer=_precompiled(charsmap(trie=b""))),
+    "short trie": lambda t: t.update(normalizer=_precompiled(charsmap(trie=bytes(4)))),
+    "way out of the trie": lambda t: t.update(normalizer=_precompiled(charsmap(trie=_units(1 << 20)))),
+    "value beyond the replacements": lambda t: t.update(
+        normalizer=_precompiled(charsmap(trie=struct.pack("<II", 1 << 8 | 1 << 10, 99) + bytes(1016)))
+    ),
+    "value inside of a character": lambda t: t.update(
+        normalizer=_precompiled(charsmap("é".encode(), trie=struct.pack("<II", 1 << 8 | 1 << 10, 1) + bytes(1016)))
+    ),
+    "empty token": lambda t: t.update(added_tokens=_added("")),
+    "token that becomes empty": lambda t: t.update(
+        normalizer=_replace({"Regex": r"\s+"}, ""), added_tokens=_added(" ")
+    ),
+    "overlapping tokens": lambda t: t.update(added_tokens=[*_added(" ", lstrip=True), *_added("a", rstrip=True)]),
+}  # fmt: skip
+"""Tokenizers that panic for some texts, with a paragraph for each row, or that find tokens without end."""
+
+
 HOSTILE = {
+    **PANICS,
     "megabyte": lambda t: t.update(normalizer=_replace({"String": " "}, "x" * 1_000_000)),
     "doubling": lambda t: t.update(normalizer=_sequence(*[_replace({"String": "a"}, "aa")] * 30)),
     "prepending": lambda t: t.update(normalizer=_sequence(*[{"type": "Prepend", "prepend": "xx"}] * 3)),

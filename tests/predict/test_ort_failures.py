@@ -1,6 +1,9 @@
 """Graphs that fail: one error about the bundle."""
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +48,52 @@ ODD = {
     "not a number": priced_at_one([node("Identity", ["n"], ["extra"])], {"n": np.float32(np.nan)}),
     "one price": graph([node("Identity", ["x"], ["price"])], {"x": np.float32([1])}),
 }
+
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J"
+
+
+def test_the_runtime_writes_nothing_and_its_errors_are_escaped(tmp_path):
+    """A node's name reaches the log of ONNX Runtime; of a session that another package opens, too."""
+    copy = shutil.copytree(Path("tests/golden/bundle"), tmp_path / "copy")
+    steps = [
+        node("Gather", ["t", "input_ids"], ["g"], name=ESCAPES),
+        node("ReduceMax", ["g", "one"], ["price"], keepdims=0),
+    ]
+    put(copy, "model.onnx", graph(steps, {"t": np.ones(2, np.float32), **ONE}))
+    (tmp_path / "table.csv").write_text("sample_id,catalog_content\n1,green tea\n")
+    (tmp_path / "plugin.py").write_text(ENGINE)
+    for engine in ("ort-cpu", "plain"):
+        words = [
+            "predict",
+            copy,
+            tmp_path / "table.csv",
+            "--out",
+            tmp_path / "prices.csv",
+            "--log-format",
+            "json",
+        ]
+        words += ["--plugin", tmp_path / "plugin.py", "--engine", engine]
+        done = subprocess.run(
+            [sys.executable, "-m", "pricekit", *map(str, words)], capture_output=True, check=False
+        )
+        assert done.returncode in (1, 3), done.stderr
+        assert done.stdout == b""
+        lines = [json.loads(line) for line in done.stderr.splitlines()]  # nothing else is among them
+        assert "Gather" in lines[-1]["message"]
+        assert b"\x1b" not in done.stderr
+
+
+ENGINE = """
+import onnxruntime
+from pricekit import plugin
+
+@plugin.engine("plain")
+class Plain(plugin.Engine):
+    def load(self, graph):
+        session = onnxruntime.InferenceSession(graph.model, providers=["CPUExecutionProvider"])
+        return lambda batch: session.run(["price"], dict(batch))[0]
+"""
 
 
 @pytest.mark.parametrize("name", ODD)

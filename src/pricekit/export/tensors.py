@@ -15,6 +15,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 from pricekit.core.contracts import Batch
 from pricekit.export.priced_once import RowPrices, longest_forms
 from pricekit.io.cpus import usable_cpus
+from pricekit.io.log import RUNTIME_SEVERITY
 from pricekit.io.progress import tracked
 
 SMALL = 1024
@@ -210,7 +211,7 @@ def float_tensors(model: Stored) -> dict[str, int]:
 def _open(model: Stored, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str, np.ndarray]]:
     """Open a graph that returns these tensors, without fusing nodes."""
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = RUNTIME_SEVERITY
     options.intra_op_num_threads = usable_cpus()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

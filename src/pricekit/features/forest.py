@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricekit.io.locks import renewed_in_child
+from pricekit.io.log import onnx_runtime
 from pricekit.text.labelled_lines import Block, Floats, Ints
 
 LEAF = -1
@@ -91,11 +92,9 @@ class Forest:
 
     @cached_property
     def _session(self) -> Any:
-        import onnxruntime as ort
-
+        ort = onnx_runtime()
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        options.log_severity_level = 3
         graph = _graph(self)
         return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 

@@ -9,8 +9,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 logger = logging.getLogger("pricekit")
+
+RUNTIME_SEVERITY = 4
+"""What ONNX Runtime itself may log: only fatal errors.
+
+Its messages contain names from graphs, unescaped. All that it calls errors are also exceptions, which pricekit reports.
+"""
+
+
+def onnx_runtime() -> Any:
+    """Return the module of ONNX Runtime, which from now on writes to none of this process's streams.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(
+        RUNTIME_SEVERITY
+    )  # of sessions that choose none, and of its providers
+    return onnxruntime
 
 
 def silence() -> None:

@@ -29,7 +29,7 @@ from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.features.preprocess import Inputs
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.files import write_text
-from pricekit.io.log import logger
+from pricekit.io.log import logger, onnx_runtime
 from pricekit.io.progress import progress
 from pricekit.predict.loaded_engine import BATCH_SIZE, REFERENCE, Guard, LoadedEngine, agree, for_each
 from pricekit.text.tokens import Tokens
@@ -145,6 +145,8 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
 
 def _load(name: str, graph: Graph) -> LoadedEngine:
     entry, engine = registry().get("engine", name), registry().create("engine", name)
+    with suppress(ImportError):  # an engine of another package may run the graph in it, too
+        onnx_runtime()
     with plugin_call("engine", name, "loading the graph"):
         try:
             price = engine.load(graph)

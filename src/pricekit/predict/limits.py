@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 from typing import Any, TypeAlias
 
+import numpy as np
+from tokenizers import Tokenizer
+
 from pricekit.config.settings import MAX_LENGTH
 from pricekit.errors import BundleError
 from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
@@ -391,8 +394,7 @@ PATTERNS = frozenset(
 )
 """Regular expressions of `bag` and of common encoders (GPT-2, CLIP, Llama 3, Qwen 2). Others may take hours."""
 
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
-"""What the checks raise for values of unexpected types."""
+_EMPTY = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
 
 
 def check_tokenizer(content: bytes, where: str) -> None:
@@ -404,10 +406,12 @@ def check_tokenizer(content: bytes, where: str) -> None:
         parts = {part: list(check.components(part, record.get(part))) for part in COMPONENTS}
         check.growth([*parts["normalizer"], *parts["pre_tokenizer"]])
         check.model(record["model"])
-        check.added_tokens(record.get("added_tokens") or [])
+        check.added_tokens(record.get("added_tokens") or [], record.get("normalizer"))
         for name in ("padding", "truncation"):
             check.lengths(name, record.get(name) or {})
-    except _DAMAGE as error:
+    except BundleError:
+        raise
+    except Exception as error:  # values of unexpected types; the library raises bare Exceptions
         reason = shorten(f"{type(error).__name__}: {error}", 200)
         raise BundleError(f"{check.where} is damaged ({reason})") from None
 
@@ -464,19 +468,26 @@ class _Check:
         if isinstance(pattern, dict) and "Regex" in pattern and pattern["Regex"] not in PATTERNS:
             self.refuse(f"the regular expression {pattern['Regex']!r}", "a pattern of a common encoder")
         if kind == "TemplateProcessing":
-            repeated = sum("Sequence" in piece for piece in component["single"])
-            self.limit(repeated, 1, "copies of each text in its template")
+            self.template(component)
+        if kind == "Prepend" and not component["prepend"]:
+            raise ValueError("it prepends nothing, which is a panic")
+
+    def template(self, component: dict[str, Any]) -> None:
+        """Limit the texts in a template, which may name one text and listed special tokens: others are panics."""
+        sequences = [piece["Sequence"]["id"] for piece in component["single"] if "Sequence" in piece]
+        self.limit(len(sequences), 1, "copies of each text in its template")
+        tokens = {piece["SpecialToken"]["id"] for piece in component["single"] if "SpecialToken" in piece}
+        if {*sequences} - {"A"} or tokens - component["special_tokens"].keys():
+            raise ValueError("its template names a text or a special token that there is not")
 
     def growth(self, components: list[dict[str, Any]]) -> None:
         """Limit how much longer the tokenizer makes a text."""
         maps = [dict(component) for component in components if component["type"] == "Precompiled"]
         self.limit(len(maps), 1, "character maps")
         for component in maps:
-            self.limit(
-                _longest_replacement(component["precompiled_charsmap"]),
-                LONGEST_REPLACEMENT,
-                "bytes for a character",
-            )
+            trie, replacements = _character_map(component["precompiled_charsmap"])
+            self.limit(max(map(len, replacements.split(b"\0"))), LONGEST_REPLACEMENT, "bytes for a character")
+            _check_trie(trie, replacements)
         self.limit(prod(map(_growth, components)), MOST_GROWTH, "characters for one of a text")
 
     def model(self, model: dict[str, Any]) -> None:
@@ -494,12 +505,32 @@ class _Check:
             self.limit(sum(lengths), UNIGRAM_CHARACTERS, "characters in its vocabulary")
         self.settings({name: model[name] for name in model.keys() - {"vocab", "merges"}}, kind)
         self.limit(model.get("max_input_chars_per_word", 0), LONGEST_WORD, "characters in a word")
+        if prefix := model.get("continuing_subword_prefix") or "":
+            merges = (
+                pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges") or ()
+            )
+            if not all(second.startswith(prefix) for _, second in merges):
+                raise ValueError("a merged token does not begin with the prefix of its model")
 
-    def added_tokens(self, added: list[dict[str, Any]]) -> None:
+    def added_tokens(self, added: list[dict[str, Any]], normalizer: Any) -> None:
+        """Limit the added tokens.
+
+        One that is empty, or that the normalizer makes empty, would be found without end. One that takes the blanks
+        behind it would overlap with one that begins with a blank, which is a panic.
+        """
         self.limit(len(added), MOST_ADDED_TOKENS, "added tokens")
         for token in added:
             self.limit(len(token["content"]), LONGEST_TOKEN, "characters in a token")
             self.limit(token["id"], LARGEST_ID, "as the id of a token")
+        texts = [token["content"] for token in added]
+        if changed := [token["content"] for token in added if normalizer and token.get("normalized", True)]:
+            alone = {"version": "1.0", "normalizer": normalizer, "model": _EMPTY}
+            rewrite = Tokenizer.from_str(json.dumps(alone)).normalizer.normalize_str
+            texts += map(rewrite, changed)
+        if not all(texts):
+            raise ValueError("an added token is empty")
+        if any(text[0].isspace() for text in texts) and any(token.get("rstrip") for token in added):
+            raise ValueError("an added token takes the blanks with which another one begins")
 
     def lengths(self, name: str, settings: dict[str, Any]) -> None:
         numbers = [leaf for key in settings.keys() - {"pad_id"} for leaf in _leaves(settings[key])]
@@ -535,11 +566,29 @@ def _growth(component: dict[str, Any]) -> int:
     return 1
 
 
-def _longest_replacement(encoded: str) -> int:
-    """Return the bytes of the longest replacement of a character map of SentencePiece.
+def _character_map(encoded: str) -> tuple[np.ndarray, bytes]:
+    """Return the trie of a character map of SentencePiece, uint32 (U,), and its replacements, each with a zero byte.
 
-    The map is the size of a trie in 4 bytes, the trie, and the replacements, each with a final zero byte.
+    The map is the size of the trie in bytes, the trie, and the replacements.
     """
     content = base64.b64decode(encoded, validate=True)
-    (trie,) = struct.unpack_from("<I", content)
-    return max(map(len, content[4 + trie :].split(b"\0")))
+    (size,) = struct.unpack_from("<I", content)
+    return np.frombuffer(content[4 : 4 + size], "<u4"), content[4 + size :]
+
+
+def _check_trie(trie: np.ndarray, replacements: bytes) -> None:
+    """Raise ValueError unless every way through a trie stays inside of it and ends at a replacement: others are panics.
+
+    It is a double array, as darts-clone writes it. The children of the unit at p are at p ^ offset ^ byte, and its
+    value, if it has one, is at p ^ offset. A unit with the highest bit is a value.
+    """
+    place = np.arange(len(trie), dtype=np.int64)
+    inner = (trie >> 31 == 0) | (place == 0)
+    unit = trie[inner].astype(np.int64)
+    below = place[inner] ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
+    if not len(trie) or (below | 0xFF).max() >= len(trie):
+        raise ValueError("the trie of its character map leads out of it")
+    value = trie[below[unit >> 8 & 1 == 1]] & 0x7FFFFFFF
+    starts = np.frombuffer(replacements.decode("utf-8").encode() + b"\0", np.uint8) & 0xC0 != 0x80
+    if value.max(initial=0) >= len(starts) or not starts[value].all():
+        raise ValueError("a value of its character map is not that of a replacement")

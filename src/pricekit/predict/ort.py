@@ -18,7 +18,7 @@ from pricekit.core.contracts import Batch, Engine, Graph, PriceBatch
 from pricekit.errors import BundleError, PluginError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import usable_cpus
-from pricekit.io.log import logger
+from pricekit.io.log import logger, onnx_runtime
 from pricekit.predict.loaded_engine import BATCH_SIZE
 from pricekit.wording import shorten
 
@@ -255,8 +255,6 @@ def _session(model: bytes | Path, provider: str, settings: Mapping[str, str]) ->
     ort = _check_provider(provider)
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1 if provider == "CPUExecutionProvider" else usable_cpus()
-    # 3 are errors and 4 fatal ones. A graph that cannot be recorded is no error: it is opened again without.
-    options.log_severity_level = 4 if settings.get("enable_cuda_graph") == "1" else 3
     # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
@@ -310,7 +308,7 @@ def _check_provider(provider: str) -> Any:
     """Return the module of ONNX Runtime; raises PluginError if it is missing or lacks the provider."""
     extra = "cpu" if provider == "CPUExecutionProvider" else "gpu"
     try:
-        import onnxruntime as ort
+        ort = onnx_runtime()
     except ImportError:
         raise PluginError(
             f"prediction from a bundle needs onnxruntime, which is not installed: pip install 'pricekit[{extra}]'"

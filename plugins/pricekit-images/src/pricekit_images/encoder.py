@@ -115,5 +115,7 @@ def open_session(graph: bytes) -> Any:
         ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = (
+        4  # errors are exceptions, too; names in a graph would reach the terminal unescaped
+    )
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
