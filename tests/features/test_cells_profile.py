@@ -6,11 +6,12 @@ import pandas as pd
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from pricekit.features.cells import (
     Categories,
     Column,
-    from_json,
+    StoredColumns,
     profile_columns,
     to_json,
     values_of,
@@ -70,7 +71,8 @@ def test_the_column_decides_what_separates_thousands() -> None:
 
 def test_categories_tell_missing_known_and_others_apart() -> None:
     def column(label: str, cells: list[str], words: list[str]) -> Column:
-        return Column(label, 1.0, False, False, 0, False, cells, words, False)
+        facts = dict.fromkeys(("dot_groups", "comma_groups", "measured", "long"), False)
+        return Column(label=label, share=1.0, places=0, cells=cells, words=words, **facts)
 
     columns = [column("colour", ["blue", "red"], []), column("size", [], ["big", "red", "big"])]
     texts = ["", "colour: RED\nsize: red wine", "size: big one\ncolour: blue", "colour: green\nsize: blue"]
@@ -86,7 +88,7 @@ def test_categories_tell_missing_known_and_others_apart() -> None:
 
 def test_a_profile_survives_json() -> None:
     columns = profile_columns(TEXTS)
-    assert from_json(to_json(columns)) == columns
+    assert TypeAdapter(StoredColumns).validate_python(to_json(columns)) == columns
 
 
 @settings(max_examples=40)

@@ -115,14 +115,12 @@ def test_another_state_replaces_the_opened_one():
     ],
 )
 def test_a_damaged_state_is_one_paragraph(change, raises):
-    plugin = neighbours()
-    state = fitted(plugin)
-    for damaged in (state | change, {name: value for name, value in state.items() if name not in change}, []):
+    (record,) = fit_features(["neighbours"], {}, replace(TABLE, price=PRICE))[0].to_json()
+    state = record["state"]
+    for damaged in (state | change, {name: value for name, value in state.items() if name not in change}):
         with raises(BundleError) as error:
-            plugin.transform(TABLE, damaged)
+            FittedFeatures.from_json([record | {"state": damaged}])
         assert "\n" not in str(error.value)
-    with raises(BundleError):
-        plugin.transform(TABLE, state | change)
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"power": -1}, {"terms": 0}, {"rows": 0}, {"rows": 10**7}])

@@ -97,6 +97,12 @@ class Feature:
     A warm start on new rows alone calls it with these rows, their prices and the state; without it the state stays.
     """
 
+    def check_state(self, state: State) -> None:
+        """Raise an error unless `transform` can use a state; by default any passes.
+
+        A model is opened with it: its state may be a stranger's.
+        """
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows; by default there is nothing to learn.
 

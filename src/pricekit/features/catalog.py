@@ -25,17 +25,19 @@ All values are finite and bounded for any text. Only the first 32,768 characters
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from pydantic import Field
 
 from pricekit.core.contracts import Feature, State
 from pricekit.features import brand_category
-from pricekit.features.cells import cut, find_labels, fit_texts
+from pricekit.features.cells import LABEL_BYTES, MOST_LABELS, cut, find_labels, fit_texts
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
+from pricekit.io.packing import Strict
 from pricekit.table import Table
 from pricekit.text.labelled_lines import Block, Strings, as_strings, batches, kinds_of, shared
 from pricekit.text.quantity import states_sizes
@@ -43,6 +45,30 @@ from pricekit.text.units import COUNT
 from pricekit.text.words import Words, words_of
 
 Column = npt.NDArray[Any]
+
+_Label = Annotated[str, Field(max_length=LABEL_BYTES)]
+_Counts = Annotated[
+    dict[
+        Annotated[str, Field(max_length=brand_category.NAME_CHARACTERS)],
+        Annotated[int, Field(ge=0, le=1 << 53)],
+    ],
+    Field(max_length=brand_category.MAX_NAMES),
+]
+
+
+class Labels(Strict):
+    """The label that begins most texts, and those of sizes."""
+
+    label: _Label
+    sizes: list[_Label] = Field(max_length=MOST_LABELS + 1)
+
+
+class Names(Labels):
+    """The state of a feature set: also the training rows of each brand and category."""
+
+    brand: _Counts
+    category: _Counts
+
 
 LARGE_PACK = 12
 # Upper edges of the bins of quantity_category: for pieces, and for grams, millilitres and millimetres.
@@ -126,6 +152,10 @@ class Fast15(Feature):
             unknown one that begins most texts, usually "". The others are those of columns that state sizes.
         """
         return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
+
+    def check_state(self, state: State) -> None:
+        """Raise ValueError unless a state is one of `Names`."""
+        Names.model_validate(state)
 
     def transform(self, table: Table, state: State) -> Block:
         """Return the columns of N rows in the order of `names`, float32 (N, K), finite.

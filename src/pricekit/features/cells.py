@@ -6,18 +6,19 @@ One description serves all readers of numbers, amounts and categories, among the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from pricekit.config import Section
 from pricekit.core.contracts import Feature
+from pricekit.io.packing import Strict
 from pricekit.table import Table
 from pricekit.text.labelled_lines import (
     Block,
@@ -203,8 +204,10 @@ LONG_BYTES = 30
 """Cells that are longer on average have their length as a column."""
 
 
-@dataclass(frozen=True)
-class Column:
+_Category = Annotated[str, Field(max_length=FIRST_BYTES)]
+
+
+class Column(Strict):
     """What the cells of one label yield.
 
     Attributes:
@@ -218,14 +221,14 @@ class Column:
         long: cells are prose; their length is a column.
     """
 
-    label: str
-    share: float
+    label: str = Field(max_length=LABEL_BYTES)
+    share: float = Field(ge=0, le=1)
     dot_groups: bool
     comma_groups: bool
-    places: int
+    places: int = Field(ge=0, le=PLACES)
     measured: bool
-    cells: list[str]
-    words: list[str]
+    cells: list[_Category] = Field(max_length=MOST_CATEGORIES)
+    words: list[_Category] = Field(max_length=MOST_CATEGORIES)
     long: bool
 
     def describe(self) -> str:
@@ -426,12 +429,19 @@ def _separators(cells: Strings) -> tuple[bool, bool]:
 
 def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Return columns as plain JSON values."""
-    return [asdict(column) for column in columns]
+    return [column.model_dump() for column in columns]
 
 
-def from_json(columns: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the columns that `to_json` described."""
-    return [Column(**column) for column in columns]
+def _have_labels_of_their_own(columns: list[Column]) -> list[Column]:
+    if len({column.label for column in columns}) < len(columns):
+        raise ValueError("two columns have one label")
+    return columns
+
+
+StoredColumns = Annotated[
+    list[Column], Field(max_length=MOST_LABELS + 1), AfterValidator(_have_labels_of_their_own)
+]
+"""What `to_json` returned, in a declared state."""
 
 
 MIN_DISTINCT = 3
@@ -441,6 +451,19 @@ BOUND = 1e12
 
 TOTAL, PACK = PLACES, PLACES + 1
 """Places of the amount and of the packs of a cell, behind those of its numbers."""
+
+
+class ChosenCells(Strict):
+    """The state of `columns`: what each label yields, and label and place of each chosen value."""
+
+    columns: StoredColumns
+    chosen: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> ChosenCells:
+        if any(label >= len(self.columns) or place > PACK for label, place in self.chosen):
+            raise ValueError("a chosen value has no column or no place")
+        return self
 
 
 class CellNumbers(Feature):
@@ -457,7 +480,12 @@ class CellNumbers(Feature):
 
     def __init__(self, options: Options) -> None:
         self.names = tuple(f"column_{n}" for n in range(1, options.columns + 1))
-        self._open = LastOpened(lambda state: from_json(state["columns"]))
+        self._open = LastOpened(ChosenCells.model_validate)
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Raise ValueError unless a state is one of `ChosenCells` with at most as many values as there are columns."""
+        if len(self._open(state).chosen) > len(self.names):
+            raise ValueError(f"it has more than {len(self.names)} values")
 
     def fit(self, table: Table) -> dict[str, Any]:
         """Choose the values: {"columns": see `to_json`, "chosen": [[label, place], ...]}."""
@@ -470,8 +498,9 @@ class CellNumbers(Feature):
     def transform(self, table: Table, state: dict[str, Any]) -> Block:
         """Return the values, float32 (N, `columns`); a row does not depend on other rows."""
         block = np.zeros((len(table), len(self.names)))
-        values = values_of(table.text, self._open(state))
-        for number, (label, place) in enumerate(state["chosen"]):
+        opened = self._open(state)
+        values = values_of(table.text, opened.columns)
+        for number, (label, place) in enumerate(opened.chosen):
             block[:, number] = _value(values, label, place)
         return np.clip(np.nan_to_num(block), -BOUND, BOUND).astype(np.float32)
 

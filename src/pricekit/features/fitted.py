@@ -16,7 +16,13 @@ from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
 from pricekit.features.assets import check_assets, file_of, read_assets, split_state
-from pricekit.features.fitted_feature import FittedFeature, check_declared, guard_of, transformed
+from pricekit.features.fitted_feature import (
+    FittedFeature,
+    check_declared,
+    check_state,
+    guard_of,
+    transformed,
+)
 from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.table.table import parts_of
@@ -162,27 +168,27 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
     """Restore a feature; warn if its version differs.
 
     Raises:
-        PluginError: its columns differ, or another version does not take its options and its state.
-        BundleError: the same version does not take its options.
+        BundleError: a built-in feature does not take its options or its state, or has other columns.
+        PluginError: so does another one, or it is not installed.
     """
     name, made_with = record["name"], shorten(f"{record['package']} {record['version']}")
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
     here = f"{entry.package} {entry.version}"
     assets = read_assets(name, record.get("assets") or {}, files)
+    own: type[PricekitError] = BundleError if entry.package == "pricekit" else PluginError
     try:
-        part = make(name, record["options"], record["state"] | assets if assets else record["state"])
+        part = make(name, record["options"], record["state"] | assets)
+        check_state(part)
     except PricekitError as error:
         if here != made_with:
-            raise PluginError(
-                f"{error} (the model was made with {made_with}; {here} is installed)"
-            ) from error
+            raise own(f"{error} (the model was made with {made_with}; {here} is installed)") from error
         if isinstance(error, ConfigError):
             raise BundleError(f"the model is damaged, its features cannot be restored: {error}") from error
         raise
     columns = record["columns"]
     if list(part.plugin.names) != columns:
-        raise PluginError(
+        raise own(
             f"the feature '{name}' of {here} has the columns {', '.join(part.plugin.names)}; the model was made with "
             f"{made_with}, which has {shorten(', '.join(columns), 300)}. Install that version, or train again"
         )

@@ -14,8 +14,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -27,7 +27,15 @@ from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import Feature, State
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE
-from pricekit.errors import DataError, PluginError
+from pricekit.errors import (
+    BundleError,
+    DataError,
+    PluginError,
+    PricekitError,
+    first_invalid_field,
+    is_panic,
+)
+from pricekit.io.causes import raise_outside_cause
 from pricekit.io.log import logger
 from pricekit.table import Table
 from pricekit.wording import did_you_mean, nearest, shorten
@@ -57,6 +65,8 @@ _DEPENDS = (
 """Advice about values that differ."""
 
 _SHOWN_TEXT = 60
+
+_AGAIN = "train or export the model again, and do not trust it if it is a stranger's"
 
 
 @dataclass
@@ -257,6 +267,12 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
     if not finite.all():
         place, column = (int(place) for place in np.argwhere(~finite)[0])
         row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
+        if part.guard is None:
+            raise BundleError(
+                f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
+                f"{row_of(table, row)}, so the model's state of it is damaged; {_AGAIN}",
+                feature=part.name,
+            )
         raise PluginError(
             f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
             f"{row_of(table, row)}, expected finite float32; {repair('feature', part.name)}",
@@ -265,6 +281,36 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
             row=row,
         )
     return block
+
+
+@contextmanager
+def reading_state(part: FittedFeature, action: str) -> Iterator[None]:
+    """Turn exceptions of a feature into an error about the model's state if it is built in, otherwise about its plugin.
+
+    Args:
+        part: the feature.
+        action: of it in the block.
+    """
+    if part.guard is not None:
+        with plugin_call("feature", part.name, action):
+            yield
+        return
+    try:
+        yield
+    except PricekitError:
+        raise
+    except BaseException as error:
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
+        raise_outside_cause(error)
+        reason = first_invalid_field(error) or f" ({type(error).__name__}: {shorten(str(error), 300)})"
+        raise BundleError(f"the state of the feature '{part.name}' is damaged{reason}; {_AGAIN}") from error
+
+
+def check_state(part: FittedFeature) -> None:
+    """Raise BundleError unless a built-in feature can use its stored state; PluginError if another one cannot."""
+    with reading_state(part, "reading its stored state"):
+        part.plugin.check_state(part.state)
 
 
 def learned(part: FittedFeature, table: Table, action: str, learn: Callable[[Table], Any]) -> Any:
@@ -415,6 +461,6 @@ def transformed(part: FittedFeature, table: Table) -> np.ndarray:
     """
     if part.guard is not None:
         return transform_guarded(part, part.guard, table)
-    with plugin_call("feature", part.name, "computing its columns"):
+    with reading_state(part, "computing its columns"):
         block = part.plugin.transform(table, part.state)
     return checked(part, table, block)

@@ -28,6 +28,8 @@ LEAF = -1
 MOST_NODES, MOST_DEPTH, MOST_COLUMNS = 1 << 20, 500, 1 << 16
 """ONNX Runtime descends recursively when it loads a tree, so the depth must be bounded."""
 _LARGEST = float(np.finfo(np.float32).max)
+MOST_LOG_PRICE = 1e6
+"""Limit of a stored log price and of its parts: what is computed of them stays finite."""
 EXACT = 1 << 24
 """Integers up to here are exact in float32."""
 
@@ -82,8 +84,11 @@ class Forest:
         forest = cls(columns, feature, value.astype(np.float32), offset, unit)
         leaf = value[feature == LEAF]
         largest = np.maximum.reduceat(np.abs(leaf), forest._links.first_leaf) if len(leaf) else leaf
-        if np.any(leaf != np.rint(leaf)) or largest.sum(dtype=np.float64) >= EXACT:
+        total = largest.sum(dtype=np.float64)
+        if np.any(leaf != np.rint(leaf)) or total >= EXACT:
             raise ValueError("expected integers as leaves, with an exact sum in float32")
+        if abs(offset) + unit * total > MOST_LOG_PRICE:
+            raise ValueError(f"expected log prices of at most {MOST_LOG_PRICE:,.0f}")
         return forest
 
     @cached_property

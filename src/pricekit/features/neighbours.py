@@ -27,7 +27,6 @@ from pydantic import Field
 
 from pricekit.config import Search, Section
 from pricekit.core.contracts import Feature, State
-from pricekit.errors import BundleError
 from pricekit.io.packing import pack, unpack
 from pricekit.table import Table
 from pricekit.text.labelled_lines import Block, Bools, Floats, Ints, LastOpened, as_list, distinct, evenly
@@ -294,8 +293,12 @@ class Neighbours(Feature):
             "mean": float(every.mean()) if len(every) else 0.0,
         }
 
+    def check_state(self, state: State) -> None:
+        """Raise an error of Python's if a state is damaged; it is kept open for `transform`."""
+        self._open(state)
+
     def transform(self, table: Table, state: State) -> Block:
-        """Return the columns, float32 (N, 3); raise BundleError if the state is damaged."""
+        """Return the columns, float32 (N, 3)."""
         priced = self._open(state)
         block = np.empty((len(table), len(self.names)), np.float32)
         texts = as_list(table.text)
@@ -318,16 +321,10 @@ class _Priced:
     """An index whose rows have prices."""
 
     def __init__(self, state: State) -> None:
-        try:
-            self.index: Index = open_index(state["index"])
-            self.log_price = unpack(state["log_price"], np.float32, most=MOST_ROWS).astype(np.float64)
-            self.mean = float(state["mean"])
-            if len(self.log_price) != len(self.index):
-                raise ValueError(f"it has {len(self.log_price):,} prices for {len(self.index):,} rows")
-            if not (np.abs([*self.log_price, self.mean]) < _HIGHEST).all():
-                raise ValueError("a price is not positive and finite")
-        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
-            raise BundleError(
-                "the state of the feature 'neighbours' is damaged "
-                f"({type(error).__name__}: {shorten(str(error), 300)}); train or export the model again"
-            ) from None
+        self.index: Index = open_index(state["index"])
+        self.log_price = unpack(state["log_price"], np.float32, most=MOST_ROWS).astype(np.float64)
+        self.mean = float(state["mean"])
+        if len(self.log_price) != len(self.index):
+            raise ValueError(f"it has {len(self.log_price):,} prices for {len(self.index):,} rows")
+        if not (np.abs([*self.log_price, self.mean]) < _HIGHEST).all():
+            raise ValueError("a price is not positive and finite")

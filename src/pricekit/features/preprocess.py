@@ -199,7 +199,7 @@ class _Feature(BaseModel):
     version: _Name
     columns: list[_Name] = Field(max_length=MOST_FEATURE_COLUMNS)
     options: dict[str, Any]
-    state: Any
+    state: dict[str, Any]
     assets: dict[str, str] = Field({}, max_length=MOST_ASSETS, description="the file of each asset")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +16,21 @@ from pricekit.core.contracts import Feature, State
 from pricekit.errors import DataError, PluginError
 from pricekit.features.catalog import Optimized22
 from pricekit.features.cells import (
+    MOST_CATEGORIES,
     PLACES,
     Categories,
     Column,
+    StoredColumns,
     Values,
     columns_of,
-    from_json,
     to_json,
     values_of,
 )
 from pricekit.features.fit import folds_of
-from pricekit.features.forest import MOST_NODES, Forest, from_lightgbm, joined
+from pricekit.features.forest import MOST_LOG_PRICE, MOST_NODES, Forest, from_lightgbm, joined
 from pricekit.features.neighbours import Neighbours
 from pricekit.io.locks import renewed_in_child
-from pricekit.io.packing import pack, unpack
+from pricekit.io.packing import Strict, pack, unpack
 from pricekit.table import Table
 from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly
 from pricekit.text.units import KINDS
@@ -175,8 +175,8 @@ class Linear:
         if len(bucket) and (step.min() < 0 or (step[1:] == 0).any() or bucket[-1] >= 1 << BITS):
             raise ValueError(f"expected rising buckets below {1 << BITS:,}")
         small = (np.abs(weight) < _MOST_WEIGHT) & (square >= 0) & (square < _MOST_SQUARE)
-        if not small.all() or not math.isfinite(offset + unit):
-            raise ValueError("expected finite numbers, and squares within their limits")
+        if not small.all() or not (abs(offset) <= MOST_LOG_PRICE and abs(unit) <= MOST_LOG_PRICE):
+            raise ValueError("expected log prices, weights and squares within their limits")
         return cls(bucket, weight, square, offset, unit)
 
 
@@ -271,16 +271,35 @@ class Inputs:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
-        """Return what `to_json` described."""
-        learned = state["learned"]
-        return cls(
-            columns=from_json(state["columns"]),
+        """Check and return what `to_json` described; an error of Python's says what is damaged."""
+        stored, learned = _StoredInputs.model_validate(state), state["learned"]
+        CATALOG.check_state(state["catalog"])
+        inputs = cls(
+            columns=stored.columns,
             catalog=state["catalog"],
-            ranks=state["ranks"],
+            ranks=stored.ranks,
             linear=Linear.from_json(learned["linear"]),
             neighbours=learned["neighbours"],
-            words=state["words"],
+            words=stored.words,
         )
+        if inputs.neighbours is not None:
+            inputs._neighbours.check_state(inputs.neighbours)
+        if [len(ranks) for ranks in inputs.ranks] != [
+            each.categories for each in inputs._cells if each.categories
+        ]:
+            raise ValueError("the ranks do not fit the categories of the columns")
+        assert inputs._table is not None  # checks the words
+        return inputs
+
+    @property
+    def width(self) -> int:
+        """The number D of dense inputs."""
+        learned = 1 if self.neighbours is None else 1 + len(Neighbours.names)
+        return learned + len(self._cells) + len(CATALOG.names)
+
+    @cached_property
+    def _cells(self) -> list[Input]:
+        return list(inputs_among(self.columns, self._known))
 
     def dense(self, table: Table, price: Floats | None = None) -> Block:
         """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite.
@@ -353,6 +372,59 @@ def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = N
     return ranks
 
 
+@dataclass(frozen=True)
+class Input:
+    """An input of trees.
+
+    Attributes:
+        what: the texts yield.
+        place: of the column; for codes, the position in `Categories.counts`.
+        nth: number of a cell.
+        categories: their number, 0 for numbers.
+    """
+
+    what: Literal["number", "unit", "amount", "pack", "kind", "code", "length"]
+    place: int
+    nth: int = 0
+    categories: int = 0
+
+    def read(self, values: Values, codes: Mapping[int, Ints]) -> npt.NDArray[Any]:
+        """Return the values of N texts, (N,); codes as of `Categories.codes`."""
+        of = slice(self.place, None, values.number.shape[1])
+        match self.what:
+            case "number":
+                return values.number[:, self.place, self.nth]
+            case "unit":
+                return values.unit[:, self.place, self.nth]
+            case "amount":
+                return values.total.amount[of]
+            case "pack":
+                return values.total.pack[of]
+            case "kind":
+                return values.total.kind[of]
+            case "code":
+                return codes[self.place]
+            case "length":
+                return values.cells.end[:, self.place] - values.cells.start[:, self.place]
+
+
+def inputs_among(columns: Sequence[Column], known: Categories) -> Iterator[Input]:
+    """Yield the inputs of trees; `known` are the categories of the columns."""
+    for place, column in enumerate(columns):
+        for nth in range(min(column.places, PLACES)):
+            yield Input("number", place, nth)
+            yield Input("unit", place, nth, len(KINDS))
+        if column.measured:
+            yield Input("amount", place)
+            yield Input("pack", place)
+            yield Input("kind", place, categories=len(KINDS))
+        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
+            if known.counts[position]:
+                yield Input("code", position, categories=known.counts[position] + 2)
+        if column.long:
+            yield Input("length", place)
+
+
 def inputs_of(
     values: Values, columns: Sequence[Column], known: Categories | None = None
 ) -> Iterator[tuple[npt.NDArray[Any], int]]:
@@ -363,22 +435,10 @@ def inputs_of(
         columns: of the texts.
         known: the categories of the columns; None: they are made here.
     """
-    labels, total = len(columns), values.total
     known = known or Categories(columns)
     codes = known.codes(values.cells)
-    for place, column in enumerate(columns):
-        for nth in range(min(column.places, PLACES)):
-            yield values.number[:, place, nth], 0
-            yield values.unit[:, place, nth], len(KINDS)
-        if column.measured:
-            yield total.amount[place::labels], 0
-            yield total.pack[place::labels], 0
-            yield total.kind[place::labels], len(KINDS)
-        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
-            if known.counts[position]:
-                yield codes[position], known.counts[position] + 2
-        if column.long:
-            yield values.cells.end[:, place] - values.cells.start[:, place], 0
+    for each in inputs_among(columns, known):
+        yield each.read(values, codes), each.categories
 
 
 THREADS = 1
@@ -390,6 +450,30 @@ BATCH_ROWS = 256
 
 MORE = 3
 """`update` adds one tree for this number of trees of a fit."""
+
+
+def _open(state: State) -> tuple[Inputs, Forest]:
+    """Return the inputs and the trees of a state; raise ValueError and the like if it is damaged."""
+    inputs, forest, dense = (
+        Inputs.from_json(state["inputs"]),
+        Forest.from_json(state["forest"]),
+        state["dense"],
+    )
+    if not all(type(column) is int and 0 <= column < inputs.width for column in dense):
+        raise ValueError(f"expected numbers of the {inputs.width} inputs")
+    if forest.columns != max(1, len(dense) + len(inputs.words)):
+        raise ValueError(
+            f"the trees have {forest.columns:,} columns for {len(dense) + len(inputs.words):,} inputs"
+        )
+    return inputs, forest
+
+
+class _StoredInputs(Strict):
+    """What `Inputs.to_json` returns, as far as nothing else checks it."""
+
+    columns: StoredColumns
+    ranks: list[list[Annotated[int, Field(ge=0, le=MOST_CATEGORIES + 1)]]]
+    words: list[str] = Field(max_length=MOST_WORDS)
 
 
 class Trees(Feature):
@@ -442,9 +526,11 @@ class Trees(Feature):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.holds_training_rows = options.neighbours
-        self._open = LastOpened(
-            lambda state: (Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"]))
-        )
+        self._open = LastOpened(_open)
+
+    def check_state(self, state: State) -> None:
+        """Raise an error of Python's if a state is damaged; it is kept open for `transform`."""
+        self._open(state)
 
     def fit(self, table: Table, price: np.ndarray) -> State:  # type: ignore[override]
         """Fit the trees to N rows with prices, float64 (N,).

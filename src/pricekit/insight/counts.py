@@ -27,12 +27,12 @@ from pricekit.insight.sketch import (
     Count,
     Name,
     Sketch,
-    Strict,
     Value,
     check_counts,
     three_digits,
 )
 from pricekit.insight.training_sketch import MOST_ROWS, SEED, is_unknown
+from pricekit.io.packing import Strict
 from pricekit.io.progress import progress
 from pricekit.io.storage import Address
 from pricekit.table import (

@@ -16,9 +16,10 @@ from pricekit.errors import ConfigError, DataError, PricekitError, first_invalid
 from pricekit.features.preprocess import Inputs, Preprocessor
 from pricekit.insight.counts import ComparedRows, Counts, Priced, count, see
 from pricekit.insight.domain import Domain
-from pricekit.insight.sketch import Sketch, Strict
+from pricekit.insight.sketch import Sketch
 from pricekit.io.files import describe_failure, temporary_path, write_text
 from pricekit.io.locks import existing, owned
+from pricekit.io.packing import Strict
 from pricekit.io.storage import Address, Location, location_of
 from pricekit.table import Table
 

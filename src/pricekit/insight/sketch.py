@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from pricekit.errors import BundleError, first_invalid_field
+from pricekit.io.packing import Strict
 
 SKETCH = "sketch.json"
 
@@ -36,12 +37,6 @@ Count = Annotated[int, Field(ge=0, le=1 << 53)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Value = Annotated[str, Field(max_length=LONGEST_VALUE)]
-
-
-class Strict(BaseModel):
-    """Exact types, finite numbers; later versions may add names."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
 
 
 class Distribution(Strict):

@@ -1,4 +1,4 @@
-"""Arrays as text, for JSON: many numbers in a quarter of their bytes, and limits for those of a stranger."""
+"""Values in JSON that a stranger may have written: their types, and arrays as text in a quarter of the bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+
+class Strict(BaseModel):
+    """Exact types and finite numbers; names that it does not know are ignored, because later versions may add some."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+
 
 _LEVEL = 6
 """Higher levels of zlib take several times as long and save a few percent."""
