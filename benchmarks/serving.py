@@ -49,7 +49,7 @@ def requests_of(texts: list[str]) -> list[bytes]:
     found = []
     for text in texts:
         body = json.dumps({"rows": [{"catalog_content": text}]}).encode()
-        lines = ["POST /predict HTTP/1.1", "Host: x", "Content-Type: application/json"]
+        lines = ["POST /predict HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
         head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
         found.append(head.encode() + body)
     return found

@@ -1,4 +1,4 @@
-"""Loads for `pricekit serve`: batching, rows, overload, stop, reload, soak, hostile.
+"""Loads for `pricekit serve`: batching, rows, overload, stop, reload, soak, hostile, silent.
 
     python benchmarks/serving_load.py batching BUNDLE TABLE    requests/s of 64 clients, with and without batches (wrk)
     python benchmarks/serving_load.py rows BUNDLE TABLE        rows/s of requests of 1,000 rows, and of predict
@@ -7,6 +7,7 @@
     python benchmarks/serving_load.py reload BUNDLE TABLE --other BUNDLE2    the same for SIGHUP
     python benchmarks/serving_load.py soak BUNDLE TABLE        mixed sizes for 20 minutes: growth of memory
     python benchmarks/serving_load.py hostile BUNDLE TABLE     1,000 hostile requests
+    python benchmarks/serving_load.py silent BUNDLE TABLE      1,000 silent and 1,000 trickling clients beside 20 others
 
 BUNDLE is a bundle from `pricekit export` that reads the column `catalog_content`, TABLE a CSV file with that column.
 Clients and server share this machine. `batching` needs wrk (Debian's package of that name). Exit code 1: an answer
@@ -21,7 +22,7 @@ import sys
 from collections import Counter
 
 import pandas as pd
-from load import hostile, restarts, speed_of_answers
+from load import hostile, restarts, silent, speed_of_answers
 from load.server import serving
 
 
@@ -44,13 +45,16 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = ("batching", "rows", "overload", "stop", "reload", "soak", "hostile")
+    commands = ("batching", "rows", "overload", "stop", "reload", "soak", "hostile", "silent")
     parser.add_argument("what", choices=commands)
     parser.add_argument("bundle")
     parser.add_argument("table")
     parser.add_argument("--other", help="another bundle, for reload")
     parser.add_argument("--clients", type=int, default=64, help="of batching")
-    parser.add_argument("--seconds", type=float, help="of each round of batching [10], or of overload [60]")
+    parser.add_argument(
+        "--seconds", type=float, help="of each round of batching [10], or of overload and silent [60]"
+    )
+    parser.add_argument("--files", type=int, help="that the server may open, of silent")
     parser.add_argument("--rounds", type=int, default=5, help="of batching and rows")
     parser.add_argument("--size", type=int, default=1000, help="rows of a request, of rows and overload")
     parser.add_argument("--times", type=float, help="restarts [20], or times the capacity, of overload [10]")
@@ -80,6 +84,10 @@ def main() -> int:
         speed_of_answers.overload(bundle, texts, seconds=seconds or 60.0, times=given.times or 10.0, **how)
     elif given.what == "soak":
         restarts.soak(bundle, texts, minutes=given.minutes, seed=given.seed)
+    elif given.what == "silent":
+        result = silent.beside(bundle, texts[:2000], seconds=seconds or 60.0, files=given.files)
+        print(result)
+        return min(1, len(result.problems))
     elif given.what == "hostile":
         return min(1, attack(bundle, given.count, given.seed))
     else:

@@ -119,7 +119,9 @@ def _sizes(rng: random.Random) -> Attack:
     long = _json({"rows": [{"catalog_content": "x" * 50_001}]})
     large = _post(b" " * rng.randrange(MAX_BYTES + 1, 2 * MAX_BYTES))
     claimed = (
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * rng.randrange(7, 30) + b"\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+        + b"9" * rng.randrange(7, 30)
+        + b"\r\n\r\n",
     )
     return rng.choice(
         [
@@ -143,7 +145,9 @@ def _types(rng: random.Random) -> Attack:
             "multipart/form-data",
         ]
     )
-    packed = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: " + rng.choice([b"gzip", b"br", b"x"])
+    packed = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: " + rng.choice(
+        [b"gzip", b"br", b"x"]
+    )
     packed += b"\r\nContent-Length: 5\r\n\r\n" + bytes(rng.randrange(256) for _ in range(5))
     arrow = _post(rng.randbytes(rng.randrange(400)), "application/vnd.apache.arrow.stream")
     return rng.choice(
@@ -169,15 +173,16 @@ def _framing(rng: random.Random) -> Attack:
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET " + b"/" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000 + b"\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde",
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n"
+        b"0\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(50),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-        b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\nX: \x00\x01\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        b"GET http://elsewhere/ HTTP/1.1\r\nHost: localhost\r\nX: \x00\x01\r\n\r\n",
     )
     return Attack("framing", (rng.choice(starts),), (100, *_ANY), answers=None)
 
@@ -208,7 +213,7 @@ def _addresses(rng: random.Random) -> Attack:
     ]
     path = rng.choice(paths)
     method = rng.choice(["GET", "PUT", "DELETE", "TRACE", "PATCH", "OPTIONS", "HEAD"])
-    other = f"{method} /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    other = f"{method} /predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
     if rng.random() < 0.3:
         return Attack("method", (other,), (405,))
     return Attack("address", _post(b"{}", JSON, path), (404,))
@@ -216,7 +221,7 @@ def _addresses(rng: random.Random) -> Attack:
 
 def _slow(rng: random.Random) -> Attack:
     """A body whose end never comes, or comes byte by byte beyond the time limit."""
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n"
     drips = (b"{", *(b" " for _ in range(rng.randrange(3, 9))))
     return Attack("slow body", (head, *drips), (408,), pause=1.3 * TIMEOUT / 3)
 

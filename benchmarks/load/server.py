@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,11 +28,13 @@ class Server:
 
     Attributes:
         process: its process.
-        lines: of its log.
+        lines: of its log, without those of answers.
+        answers: numbers of lines with answers, by status.
     """
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
+    answers: Counter[int] = field(default_factory=Counter)
 
     @property
     def port(self) -> int:
@@ -53,18 +56,25 @@ class Server:
         """Return its resident memory in bytes."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
+    def connections(self) -> int:
+        """Return how many sockets it holds."""
+        return len(psutil.Process(self.process.pid).net_connections("tcp"))
+
     def read(self) -> None:
         """Collect the log until its end."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if not re.match(r"\S+ \S* ?[2345]\d\d [\d.]+ ms( [\d,]+ rows?)?$", line):  # an answer
+            if found := re.match(r"\S+ \S* ?([2345]\d\d) [\d.]+ ms( [\d,]+ rows?)?$", line):
+                self.answers[int(found[1])] += 1
+            else:
                 self.lines.append(line.rstrip())
 
 
 @contextmanager
-def serving(bundle: str, options: str = "") -> Iterator[Server]:
-    """Run `pricekit serve` on a free port while the block runs."""
-    words = [sys.executable, "-m", "pricekit", "serve", bundle, "--port", "0", "--engine", "ort-cpu"]
+def serving(bundle: str, options: str = "", files: int | None = None) -> Iterator[Server]:
+    """Run `pricekit serve` on a free port while the block runs; it may open so many files."""
+    words = [] if files is None else ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"]
+    words += [sys.executable, "-m", "pricekit", "serve", bundle, "--port", "0", "--engine", "ort-cpu"]
     process = subprocess.Popen([*words, *shlex.split(options)], stderr=subprocess.PIPE, text=True)
     server = Server(process)
     reader = threading.Thread(target=server.read, daemon=True)
@@ -92,7 +102,7 @@ class Answer:
 
 def request(body: bytes, kind: str = JSON, path: str = "/predict") -> bytes:
     """Return a whole request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

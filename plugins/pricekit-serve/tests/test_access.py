@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.access.token import read_token
+from pricekit_serve.access.permission import read_token
 from pricekit_serve.models.queue import PriceQueue
 from starlette.testclient import TestClient
 
@@ -50,6 +50,73 @@ def test_the_token_opens_and_health_needs_none(guarded):
     )
     for path in ("/v2/health/live", "/v2/health/ready", "/"):
         assert guarded.get(path).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def local(served):
+    """A server without a token that knows one name."""
+    with TestClient(app(served, engine="ort-cpu", hosts=["localhost", "Shop.example"])) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("localhost.:8080", True),
+        ("shop.example", True),
+        ("127.0.0.1:8080", True),
+        ("10.1.2.3", True),
+        ("[::1]:8080", True),
+        ("evil.example", False),
+        ("evil.example:8080", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("[evil.example]", False),
+        ("evil@localhost", False),
+        ("localhost:8080:evil", False),
+        ("2130706433", False),
+        ("", False),
+    ],
+)
+def test_a_page_cannot_read_a_server_under_its_own_name(local, host, known):
+    """With DNS rebinding, the name of the page leads to this machine."""
+    for method, path in (("POST", "/predict"), ("GET", "/models"), ("GET", "/metrics"), ("GET", "/nothing")):
+        answer = local.request(method, path, headers={"host": host})
+        assert (answer.status_code == 421) == (not known)
+    for path in ("/v2/health/live", "/v2/health/ready", "/"):
+        assert local.get(path, headers={"host": host}).status_code == 200
+
+
+def test_each_host_of_a_request_must_be_known(local):
+    headers = [("host", "localhost"), ("host", "evil.example")]
+    assert local.get("/models", headers=headers).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "same"),
+    [
+        ("http://localhost:8080", True),
+        ("https://shop.example", True),
+        ("http://localhost:3000", False),
+        ("http://localhost", False),
+        ("http://127.0.0.1:8080", False),
+        ("http://evil.example", False),
+        ("http://evil.example:8080", False),
+        ("https://shop.example.evil.example", False),
+        ("null", False),
+        ("", False),
+    ],
+)
+def test_a_page_of_another_site_cannot_send_a_request(local, origin, same):
+    headers = {"host": "localhost:8080", "origin": origin}
+    assert local.post("/predict", json=ROWS, headers=headers).status_code == (200 if same else 403)
+
+
+def test_a_server_with_a_token_has_any_name(guarded):
+    headers = {"host": "evil.example", "origin": "http://evil.example", "authorization": f"Bearer {TOKEN}"}
+    assert guarded.post("/predict", json=ROWS, headers=headers).status_code == 200
 
 
 def test_a_token_comes_from_a_private_file_or_the_environment(tmp_path, monkeypatch, raises):
@@ -179,7 +246,7 @@ def test_a_full_queue_says_when_to_come_back(served):
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
-def asked(application, messages, headers=()):
+async def talked(application, messages, headers=()):
     """Call the app with the messages of a client, and return what it sends."""
     scope = {
         "type": "http",
@@ -199,8 +266,12 @@ def asked(application, messages, headers=()):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(application(scope, receive, send))
+    await application(scope, receive, send)
     return sent
+
+
+def asked(*request):
+    return asyncio.run(talked(*request))
 
 
 def test_a_body_that_does_not_come_is_given_up(served):
@@ -215,6 +286,48 @@ def test_a_client_that_goes_away_gets_nothing(served, caplog):
     caplog.set_level(logging.INFO, "pricekit")
     assert asked(app(served, engine="ort-cpu"), [{"type": "http.disconnect"}]) == []
     assert [record.facts["status"] for record in caplog.records if hasattr(record, "facts")] == [499]
+
+
+def test_an_answer_before_the_body_ends_the_connection(guarded, client):
+    known = {"authorization": f"Bearer {TOKEN}"}
+    for method, path, headers in (
+        ("POST", "/predict", {}),
+        ("PUT", "/predict", known),
+        ("POST", "/nothing", known),
+        ("GET", "/v2", known),
+        ("POST", "/predict", known | {"content-type": "text/plain"}),
+        ("POST", "/predict", known | {"content-encoding": "gzip"}),
+        ("POST", "/predict", known | {"content-length": "9" * 15}),
+    ):
+        for content in (b"{}", iter([b"{}"])):
+            answer = guarded.request(method, path, headers=headers, content=content)
+            assert answer.headers["connection"] == "close", path
+    assert "connection" not in guarded.get("/predict").headers
+    assert "connection" not in client.post("/predict", content=b"{}").headers
+
+
+def test_requests_that_never_come_share_a_line(served, caplog):
+    caplog.set_level(logging.INFO, "pricekit")
+    application = app(served, engine="ort-cpu")
+    record = application.state.record
+
+    async def gone():
+        for _ in range(30):
+            await talked(application, [{"type": "http.disconnect"}])
+        record.refused(408, "the head is not complete", 3.0, "order-7")
+        record.refused(408, "the head is not complete", 3.0, "order-8")
+        for _ in range(600):
+            record.closed("room", "there are 5 connections")
+        record.tell()
+        record.tell()
+
+    asyncio.run(gone())
+    lines = [each.getMessage() for each in caplog.records if "self-test" not in each.getMessage()]
+    assert [line for line in lines if " 499 " in line] == [next(line for line in lines if " 499 " in line)]
+    assert "incomplete requests (499, the client went away): 29 more in 10 seconds" in lines
+    assert "incomplete requests (408, Request Timeout): 1 more in 10 seconds" in lines
+    assert "connections closed (room): 599 more in 10 seconds" in lines
+    assert len(lines) == 6
 
 
 def test_answers_end_their_connections_while_the_server_stops(client):

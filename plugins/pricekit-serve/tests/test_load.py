@@ -6,6 +6,7 @@ import pytest
 from load.hostile import OPTIONS, Attack, attacks, run
 from load.restarts import reloads, stops
 from load.server import request, rows_body, serving
+from load.silent import beside
 
 GOOD = Attack("afterwards", (request(rows_body(["tea"])),), (200,))
 
@@ -32,6 +33,20 @@ def test_hostile_requests_get_the_right_statuses(served, count):
         assert run(server.port, [GOOD]) == []
         assert server.process.poll() is None
         assert not [line for line in server.lines if "Traceback" in line]
+
+
+@pytest.mark.parametrize(
+    ("files", "silent", "seconds"),
+    [(128, 80, 1), pytest.param(128, 1000, 10, marks=pytest.mark.slow)],
+)
+def test_silent_clients_keep_nobody_out(served, texts, files, silent, seconds):
+    sizes = {"silent": silent, "trickling": silent, "clients": 5}
+    found = beside(str(served), texts[:100], seconds=seconds, files=files, **sizes)
+    assert found.problems == {}
+    assert len(found.seconds) > 5
+    assert found.health
+    assert found.most < files
+    assert found.log < 100
 
 
 @pytest.mark.slow

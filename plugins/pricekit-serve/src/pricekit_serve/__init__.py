@@ -3,7 +3,7 @@
 command.py      `pricekit serve`
 server.py       serve: the socket, signals, and an orderly end
 application.py  app: models and routes as an ASGI app
-access/         what surrounds every request: its id, the token, the log, the metrics, and answers to errors
+access/         connections with limits, who may ask, what is kept of each request, and answers to errors
 routes/         what answers at each address: the own interface, the Open Inference Protocol, its description, a page
 requests/       bodies of requests: read within limits, parsed without trust, and turned into checked rows
 models/         open bundles by name, replaced by newer ones; the queues that price their rows; answers

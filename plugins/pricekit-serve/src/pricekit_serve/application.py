@@ -14,6 +14,8 @@ from starlette.middleware import Middleware
 
 from pricekit.plugin.runners import Keys, read_trust
 from pricekit_serve.access.middleware import Access, refuse
+from pricekit_serve.access.permission import Permission
+from pricekit_serve.access.record import Record
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
 from pricekit_serve.models.served import Models, named
@@ -29,6 +31,7 @@ def app(
     *,
     engine: str = "auto",
     token: str | None = None,
+    hosts: Iterable[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     watch: float | None = None,
     sketches: str | Path | None = None,
@@ -40,13 +43,15 @@ def app(
         bundles: the folder or the address of a bundle, or several by name; the first one answers `/predict`.
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token: that clients must send as `Authorization: Bearer TOKEN`; None: all may ask.
-        limits: of requests, batches and the queue.
+        hosts: names by which clients may call a server without a token, besides its IP addresses, so that no page on
+            the web can do so with DNS rebinding, such as `["localhost"]`; None: any.
+        limits: of requests, batches and the queue; `max_connections` is that of `serve` alone.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
         sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
         trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
 
     Returns:
-        The app; `app.state.models` has its `Models`.
+        The app; `app.state.models` has its `Models`, `app.state.record` what counts and logs.
 
     Raises:
         BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
@@ -60,6 +65,7 @@ def app(
         ['bundle']
     """
     metrics = Metrics()
+    record = Record(metrics)
     kept = None if sketches is None else Sketches(Path(sketches), metrics)
     models = Models(named(bundles), engine, limits, metrics, kept, read_trust(trust))
 
@@ -71,6 +77,7 @@ def app(
             async with _meanwhile(work):
                 yield
         finally:
+            record.tell()
             if kept is not None:
                 await asyncio.to_thread(kept.finish)
 
@@ -79,8 +86,8 @@ def app(
         middleware=[
             Middleware(
                 Access,
-                token=token,
-                metrics=metrics,
+                permission=Permission(token, hosts),
+                record=record,
                 tracing=Tracing(),
                 stopping=lambda: models.stopping,
             )
@@ -89,7 +96,7 @@ def app(
         lifespan=lifespan,
     )
     found.router.redirect_slashes = False
-    found.state.models = models
+    found.state.models, found.state.record = models, record
     return found
 
 

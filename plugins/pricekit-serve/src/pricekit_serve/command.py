@@ -54,6 +54,14 @@ def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Answer everyone who reaches a host other than this machine.",
 )
 @click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Without a token, also answer clients that call the server by this name; localhost and IP addresses always "
+    "work. May be repeated.",
+)
+@click.option(
     "--watch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",

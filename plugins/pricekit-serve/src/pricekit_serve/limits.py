@@ -9,7 +9,7 @@ from typing import Any
 from pricekit.plugin import ConfigError
 
 
-def _limit(default: float, text: str, *, may_be_zero: bool = False) -> Any:
+def _limit(default: float | None, text: str, *, may_be_zero: bool = False) -> Any:
     """Return a field with what its attribute and the option of `pricekit serve` say about it."""
     return field(default=default, metadata={"help": text, "may_be_zero": may_be_zero})
 
@@ -39,12 +39,21 @@ class Limits:
         may_be_zero=True,
     )
     queue_rows: int = _limit(20_000, "most rows that wait to be priced; more are answered with 503")
-    timeout: float = _limit(30.0, "time until a request that is not answered is given up")
+    max_connections: int | None = _limit(
+        None,
+        "most open connections; if there are more, those that wait the longest are closed; default: 1,000, or fewer if "
+        "the process may open fewer files",
+    )
+    timeout: float = _limit(
+        30.0,
+        "time for each step of a request: until it begins on a new connection, until its head is complete, then its "
+        "body, then the prices, and until the client has read enough of the answer",
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if not value > 0 and not (each.metadata["may_be_zero"] and value == 0):
+            if value is not None and not value > 0 and not (each.metadata["may_be_zero"] and value == 0):
                 raise ConfigError(
                     f"{each.name} is {value!r}; expected a number above 0", parameters=(each.name,)
                 )

@@ -51,6 +51,10 @@ class Metrics:
             "pricekit_model", "1 for the model that is served.", ["model", "digest", "engine"]
         )
 
+        self._connections = gauge("pricekit_connections", "Open connections.")
+        self._closed = counter(
+            "pricekit_closed_connections", "Connections that the server closed without an answer.", ["reason"]
+        )
         self._drift = {
             name: counter(f"pricekit_drift_{name}", text, ["model"]) for name, text in DRIFT.items()
         }
@@ -59,6 +63,14 @@ class Metrics:
         """Count an answered request."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def connections(self, number: int) -> None:
+        """Show how many connections are open."""
+        self._connections.set(number)
+
+    def closed(self, reason: str) -> None:
+        """Count a connection that was closed without an answer."""
+        self._closed.labels(reason).inc()
 
     def reloaded(self, model: str, result: str) -> None:
         """Count a reload: "replaced", "unchanged" or "refused"."""

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import math
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.datastructures import State
 
 from pricekit import use_reporter
-from pricekit.plugin import ConfigError, describe_failure, logger
+from pricekit.plugin import ConfigError, describe_failure, logger, shorten
 from pricekit.plugin.runners import Keys, finish_first
-from pricekit_serve.access.connection import Connection
-from pricekit_serve.access.token import VARIABLE, read_token
+from pricekit_serve.access.connection import Connection, Connections, Listener, most_connections
+from pricekit_serve.access.permission import VARIABLE, is_local, read_token
+from pricekit_serve.access.record import Record
 from pricekit_serve.application import DEFAULT_LIMITS, app
 from pricekit_serve.limits import Limits
 from pricekit_serve.models.served import Models
@@ -45,6 +45,7 @@ def serve(
     engine: str = "auto",
     token_file: str | Path | None = None,
     without_token: bool = False,
+    allow_hosts: Sequence[str] = (),
     watch: float | None = None,
     sketches: str | Path | None = None,
     trust: Keys | None = None,
@@ -63,6 +64,8 @@ def serve(
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
         without_token: answer everyone who reaches a `host` that is not this machine alone.
+        allow_hosts: names by which clients may call a server without a token, such as that of a proxy; localhost, the
+            name in `host` and IP addresses always work.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
         sketches: a folder for sketches of what is priced, which `pricekit.drift` reads; None: keep none.
         trust: a PEM file with a public key, or several: open only bundles that one of them has signed.
@@ -80,7 +83,8 @@ def serve(
     with ExitStack() as stack:
         stack.enter_context(use_reporter(None))
         kept: dict[str, Any] = {"watch": watch, "sketches": sketches, "trust": trust}
-        application = app(bundle, engine=engine, token=token, limits=limits, **kept)
+        hosts = ("localhost", host, *allow_hosts)
+        application = app(bundle, engine=engine, token=token, hosts=hosts, limits=limits, **kept)
         gc.collect()
         gc.freeze()  # the models' objects stay, and no collection needs to look at them
         stack.callback(gc.unfreeze)
@@ -94,15 +98,14 @@ def serve(
             lifespan="on",
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE,
-            http=partial(Connection, limits.timeout),  # type: ignore[arg-type]  # uvicorn calls it
             timeout_graceful_shutdown=graceful_seconds(limits),
         )
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-        if token is None and not _is_local(host):
+        if token is None and not is_local(host):
             logger.warning(f"everyone who reaches {address} can ask for prices")
         for part in (finish_first(), _own_log(), _quick_turns()):
             stack.enter_context(part)
-        run = _Run(uvicorn.Server(config), application.state.models, drain, address)
+        run = _Run(uvicorn.Server(config), application.state, limits, drain, address)
         run.until_stopped(listening)
     logger.info("the server ends")
 
@@ -112,17 +115,9 @@ def graceful_seconds(limits: Limits) -> int:
     return math.ceil(2 * limits.timeout) + _MARGIN
 
 
-def _is_local(host: str) -> bool:
-    """Return whether only programs on this machine reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _check_access(host: str, token: str | None, without_token: bool) -> None:
     """Raise ConfigError unless it is said who may ask a server that other machines reach."""
-    if token is None and not without_token and not _is_local(host):
+    if token is None and not without_token and not is_local(host):
         raise ConfigError(
             f"there is no token, and everyone who reaches the host {host} could ask for prices; expected a token, or "
             "that everyone may",
@@ -147,18 +142,34 @@ def _require_main_thread() -> None:
 class _Run:
     """A running server, and what it does at signals."""
 
-    def __init__(self, server: uvicorn.Server, models: Models, drain: float, address: str) -> None:
-        self._server, self._models, self._drain, self._address = server, models, drain, address
+    def __init__(
+        self, server: uvicorn.Server, state: State, limits: Limits, drain: float, address: str
+    ) -> None:
+        self._server, self._limits, self._drain, self._address = server, limits, drain, address
+        self._models: Models = state.models
+        self._record: Record = state.record
+        self._most = most_connections(limits)
 
     def until_stopped(self, listening: socket.socket) -> None:
         """Answer requests until a signal."""
         asyncio.run(self._main(listening))
 
     async def _main(self, listening: socket.socket) -> None:
-        serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._report)
+        serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
-        loop = asyncio.get_running_loop()
+        connections = Connections(self._most, self._record)
+
+        def connection() -> Connection:
+            server = self._server
+            uvicorns = {"config": server.config, "server_state": server.server_state}
+            app_state = server.lifespan.state
+            return Connection(self._limits, connections, self._record, app_state=app_state, **uvicorns)
+
+        listener = Listener(listening, connections, connection, self._record)
+        self._server.servers.append(listener)  # type: ignore[arg-type]  # uvicorn closes it
         handlers = {signal.SIGTERM: self._stop, signal.SIGINT: self._stop}
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = self._reload
@@ -166,6 +177,13 @@ class _Run:
             names = ", ".join(f"{model.name} {model.version}" for model in self._models.all())
             logger.info(f"serving {names} at {self._address}")
             await serving
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what asyncio could not do, instead of a traceback each time."""
+        del loop
+        cause = context.get("exception")
+        message = f"{context['message']}: {cause!r}" if cause else context["message"]
+        self._record.rarely("failures of connections", shorten(message, 1000), {}, logging.ERROR)
 
     def _stop(self, number: int) -> None:
         """Say that the server is not ready, and end it after a while; at the second signal, at once."""

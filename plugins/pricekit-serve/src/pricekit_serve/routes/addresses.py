@@ -22,7 +22,7 @@ from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
 from pricekit_serve.requests.bodies import parse_json, parse_json_lines, parsed, read_body
 from pricekit_serve.requests.rows import Rows, rows_of_json
 from pricekit_serve.routes.description import describe, describe_in_full
-from pricekit_serve.routes.openapi import document
+from pricekit_serve.routes.openapi import document_json
 from pricekit_serve.routes.page import PAGE, PAGE_POLICY
 from pricekit_serve.routes.protocol import (
     inference,
@@ -134,7 +134,7 @@ class Routes:
 
     async def openapi(self, request: Request) -> Response:
         """Describe this interface."""
-        return _json(document())
+        return Response(document_json(), media_type=JSON)
 
     async def page(self, request: Request) -> Response:
         """Return the page on which people price a product or a table."""

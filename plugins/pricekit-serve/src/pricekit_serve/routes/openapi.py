@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pricekit import __version__
 from pricekit_serve.limits import COMPARABLES
+from pricekit_serve.models.answers import as_json
 from pricekit_serve.requests.arrow import CONTENT_TYPE
 
 _ERRORS = {
     400: "the body is not in its format",
     401: "the token is missing or wrong",
+    403: "a page of another site has sent the request",
     404: "there is no such model, version or address",
     408: "the body did not come in time",
     413: "there are too many bytes or rows",
     415: "the format or encoding is not supported",
+    421: "the server does not know the name in the header `Host`",
     422: "a value is wrong; `field` names it",
     500: "the server or the model failed",
     503: "too many rows wait; try again after `Retry-After` seconds",
@@ -105,6 +109,12 @@ SCHEMAS: dict[str, Any] = {
         {"model_name": _TEXT, "model_version": _TEXT, "outputs": _list(_ref("Tensor"))}, {"id": _TEXT}
     ),
 }
+
+
+@cache
+def document_json() -> bytes:
+    """Return the description as JSON."""
+    return as_json(document())
 
 
 def document() -> dict[str, Any]:
