@@ -5,11 +5,14 @@ import random
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather, orc
 
 from pricekit.errors import DataError
-from pricekit.table import Columns, check_columns, iter_files, iter_table, read_table
+from pricekit.table import Columns, arrow, check_columns, iter_files, iter_table, read_table
+from pricekit.table.arrow import written_bytes
+from pricekit.table.columns import ReadWarnings
 from pricekit.table.many_files import ids_without_rows
 from pricekit.table.source import DEFAULT_READ_OPTIONS, is_large, open_table
 
@@ -95,3 +98,55 @@ def test_damage_is_an_error_or_harmless(tmp_path, suffix):
             problems.append(str(error))
     assert len(problems) > 50
     assert all(str(path) in problem for problem in problems)
+
+
+LONG = "x" * 1000
+SHARED = {
+    "dictionary": pa.array(["", LONG, None]).dictionary_encode(),
+    "dictionary of views": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None]), pa.array(["", LONG], pa.string_view())
+    ),
+    "view": pa.array(["", LONG, None], pa.string_view()),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), pa.array(["", LONG, None])),
+    "list": pa.array([[], [LONG], None]),
+    "list view": pa.array([[], [LONG], None], pa.list_view(pa.string())),
+    "map": pa.array([[], [("k", LONG)], None], pa.map_(pa.string(), pa.string())),
+    "struct": pa.array([{"a": ""}, {"a": LONG}, None]),
+    "fixed list": pa.array([[""], [LONG], None], pa.list_(pa.string(), 1)),
+}
+
+
+@pytest.mark.parametrize("column", SHARED.values(), ids=SHARED)
+def test_the_bytes_of_cells_that_share_values_are_counted(column):
+    for part, place in ((column, 1), (column.slice(1), 0), (column.slice(1, 1), 0)):
+        sizes = written_bytes(part)
+        assert len(sizes) == len(part)
+        assert 1000 <= sizes[place] <= 1300
+        assert all(size < 300 for number, size in enumerate(sizes) if number != place)
+
+
+def test_columns_that_share_nothing_are_not_counted():
+    assert written_bytes(pa.array(["a", "b"])) is None
+    assert written_bytes(pa.array([1, 2])) is None
+
+
+def test_rows_that_share_a_long_text_are_read_few_at_a_time(tmp_path, monkeypatch, raises):
+    monkeypatch.setattr(arrow, "MAX_CELL_BYTES", 10_000)
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 50), pa.array(["short", "x" * 4000]))
+    path = tmp_path / "t.feather"
+    feather.write_feather(pa.table({"n": list(range(100)), "t": texts}), path)
+    chunks = list(arrow.read_columnar(path, "feather", 8192, ReadWarnings()))
+    assert [number for chunk in chunks for number in chunk.columns["n"].to_pylist()] == list(range(100))
+    monkeypatch.setattr(arrow, "MAX_CELL_BYTES", 3000)
+    with raises(DataError, "table", column="t", row=1):
+        list(arrow.read_columnar(path, "feather", 8192, ReadWarnings()))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_rows_that_take_nothing_in_the_file_are_not_read_for_ever(tmp_path, suffix, monkeypatch, raises):
+    monkeypatch.setattr(arrow, "FREE_BYTES", 1 << 20)
+    table, path = pa.table({"n": pa.nulls(1_000_000)}), tmp_path / f"t.{suffix}"
+    write = pq.write_table if suffix == "parquet" else feather.write_feather
+    write(table, path)
+    with raises(DataError, "table"):
+        list(arrow.read_columnar(path, suffix, 8192, ReadWarnings()))

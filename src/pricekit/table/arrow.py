@@ -9,17 +9,40 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
-from pricekit.table.columns import RawChunk, ReadWarnings, check_names, column_names_of, is_text, text_array
+from pricekit.io import sandbox
+from pricekit.io.compression import FREE_BYTES, MAX_RATIO, ROW_BYTES, too_packed
+from pricekit.io.cpus import available_memory
+from pricekit.io.sandbox import in_sandbox
+from pricekit.table.columns import (
+    RAW_TEXT_CHARS,
+    RawChunk,
+    ReadWarnings,
+    check_names,
+    column_names_of,
+    is_text,
+    text_array,
+)
+from pricekit.table.feather_buffers import batch_bytes
+from pricekit.table.parquet_pages import MAX_OPEN_BYTES, rows_at_once
+from pricekit.wording import shorten
 
-MAX_CHUNK_BYTES = 64 << 20
+MAX_CHUNK_BYTES = 16 << 20
 _ROWS_AT_ONCE = 256
 """Rows per batch. Their size is unknown until dictionary-encoded values are decoded."""
+_BUFFER_BYTES = 1 << 18
+"""As much of a column is read ahead."""
+MAX_CELL_BYTES = 64 << 20
+"""A row may take so many bytes in columns whose cells share values, or are lists."""
+_VALUE_BYTES = 64
+"""What a value of a list takes in Python."""
+_ORC_SECONDS, _ORC_BYTES_PER_SECOND, _ORC_MEMORY = 60, 10 << 20, 704 << 20
 _PACKED = 3
 """How many times larger the cells of a file may be whose format does not tell it."""
 
@@ -102,15 +125,16 @@ class _Columnar:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[_Columnar]:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
         facts = file.metadata
         size = sum(facts.row_group(group).total_byte_size for group in range(facts.num_row_groups))
 
         def batches(rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
             done, rows = 0, _rows_at_once(rows, size, facts.num_rows)
-            for batch in file.iter_batches(batch_size=rows):
-                done += len(batch)
-                yield batch, done / facts.num_rows
+            for group in range(facts.num_row_groups):
+                for batch in file.iter_batches(rows_at_once(path, file, group, rows), [group]):
+                    done += len(batch)
+                    yield batch, done / facts.num_rows
             if done != facts.num_rows:
                 raise OSError(f"{done:,} rows were read, but its footer counts {facts.num_rows:,}")
 
@@ -119,7 +143,9 @@ def _parquet(path: Path) -> Iterator[_Columnar]:
 
 @contextmanager
 def _feather(path: Path) -> Iterator[_Columnar]:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+    largest = batch_bytes(path)
+    new = pa.memory_map if largest > MAX_OPEN_BYTES else pa.OSFile  # nothing of it is compressed
+    with new(str(path)) as file, pa.ipc.open_file(file) as reader:
         yield _Columnar(
             reader.schema,
             lambda: any(len(reader.get_batch(number)) for number in range(reader.num_record_batches)),
@@ -134,12 +160,47 @@ def _orc(path: Path) -> Iterator[_Columnar]:
 
     with pa.OSFile(str(path)) as stream:
         file = ORCFile(stream)
-        yield _Columnar(
-            file.schema,
-            lambda: file.nrows > 0,
-            _PACKED * stream.size(),
-            lambda rows: _sliced(file.read_stripe, file.nstripes, rows),
+
+        def batches(rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+            state = path.stat()
+            _try_stripes(path.absolute(), state.st_size, state.st_mtime_ns)
+            yield from _sliced(file.read_stripe, file.nstripes, rows)
+
+        yield _Columnar(file.schema, lambda: file.nrows > 0, _PACKED * stream.size(), batches)
+
+
+@lru_cache
+def _try_stripes(path: Path, size: int, _changed: int) -> None:
+    """Raise DataError if a part of an ORC file, which tells no sizes, takes too much memory: read it in a sandbox."""
+    outcome = in_sandbox(
+        "pricekit.table.arrow:load_orc",
+        "pricekit.table.arrow:read_stripes",
+        [str(path)],
+        seconds=max(_ORC_SECONDS, size // _ORC_BYTES_PER_SECOND),
+        memory=int(min(_ORC_MEMORY, available_memory())),
+    )
+    if outcome.failure in (sandbox.MEMORY, sandbox.TIME):
+        raise DataError(
+            f"{path} was opened in a sandbox, and cannot be read: {outcome.message}. Write it with smaller stripes.",
+            parameters=("table",),
         )
+    if outcome.failure:
+        raise OSError(outcome.message)
+
+
+def load_orc() -> None:
+    """Load the library for ORC before the limits begin; called in the sandbox."""
+    import pyarrow.orc  # noqa: F401
+
+
+def read_stripes(path: str) -> tuple[None, bytes]:
+    """Read the parts of an ORC file one by one; called in the sandbox."""
+    from pyarrow.orc import ORCFile
+
+    file = ORCFile(path)
+    for number in range(file.nstripes):
+        file.read_stripe(number)
+    return None, b""
 
 
 def _sliced(
@@ -165,23 +226,103 @@ COLUMNAR = {"parquet": _parquet, "feather": _feather, "orc": _orc}
 
 def _chunks(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
     size = path.stat().st_size
+    left = FREE_BYTES + MAX_RATIO * size
     with COLUMNAR[kind](path) as file:
         names = column_names_of(file.schema.names)
         check_names(str(path), names)
-        position = 0
+        position = done = 0
         parts: list[pa.Table] = []
         for batch, read in file.batches(rows):
-            full = (
-                sum(map(len, parts)) + len(batch) > rows
-                or sum(part.nbytes for part in parts) >= MAX_CHUNK_BYTES
-            )
-            if parts and full:
-                yield RawChunk(pa.concat_tables(parts), None, position)
-                parts = []
-            parts.append(plain_columns(batch.rename_columns(names), read_warnings))
+            for some in _small(path, batch.rename_columns(names), done):
+                full = (
+                    sum(map(len, parts)) + len(some) > rows
+                    or sum(part.nbytes for part in parts) >= MAX_CHUNK_BYTES
+                )
+                if parts and full:
+                    yield RawChunk(pa.concat_tables(parts), None, position)
+                    parts = []
+                parts.append(plain_columns(some, read_warnings))
+                left -= ROW_BYTES * len(some) + parts[-1].nbytes
+                if left < 0:
+                    raise too_packed(path)
+            done += len(batch)
             position = int(size * read)
         if parts:
             yield RawChunk(pa.concat_tables(parts), None, size)
+
+
+def _small(path: Path, batch: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
+    """Yield consecutive rows that fit into memory when their cells are written out; raises DataError for one row."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    written = {name: sizes for name, column in columns if (sizes := written_bytes(column)) is not None}
+    ends = np.cumsum(sum(written.values()) if written else np.zeros(len(batch), np.int64))
+    start = 0
+    while len(ends) and ends[-1] - (before := ends[start - 1] if start else 0) > MAX_CELL_BYTES:
+        stop = int(np.searchsorted(ends, before + MAX_CELL_BYTES, side="right"))
+        if stop == start:
+            widest = max(written, key=lambda name: written[name][start])
+            raise DataError(
+                f"{path}: row {first + start:,}, counted from 0, takes more than {MAX_CELL_BYTES >> 20} MB, most of "
+                f"them in the column {shorten(widest)!r}. Shorten its cells, or leave the row out.",
+                parameters=("table",),
+                column=widest,
+                row=first + start,
+            )
+        yield batch.slice(start, stop - start)
+        start = stop
+    yield batch.slice(start) if start else batch
+
+
+def written_bytes(column: pa.Array) -> np.ndarray | None:
+    """Return about how many bytes each cell takes when it is written out, int64 (N,); None if no more than it is."""
+    kind, types = column.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return written_bytes(column.storage)
+    shares = types.is_dictionary(kind) or types.is_run_end_encoded(kind) or types.is_nested(kind)
+    return _bytes_of(column) if shares or types.is_string_view(kind) or types.is_binary_view(kind) else None
+
+
+def _bytes_of(column: Any) -> np.ndarray:
+    kind, types, rows = column.type, pa.types, len(column)
+    sizes: Any
+    if isinstance(kind, pa.BaseExtensionType):
+        sizes = _bytes_of(column.storage)
+    elif types.is_dictionary(kind):
+        values = np.append(_bytes_of(column.dictionary), 0)
+        sizes = values[_whole(column.indices, len(values) - 1)]
+    elif types.is_run_end_encoded(kind):
+        ends = np.asarray(column.run_ends)
+        sizes = _bytes_of(column.values)[np.searchsorted(ends, column.offset + np.arange(rows), side="right")]
+    elif types.is_struct(kind):
+        sizes = sum(map(_bytes_of, column.flatten()), np.full(rows, _VALUE_BYTES))
+    elif types.is_union(kind):
+        fields = [_bytes_of(column.field(number)).max(initial=0) for number in range(kind.num_fields)]
+        sizes = np.full(rows, _VALUE_BYTES + max(fields, default=0))
+    elif types.is_nested(kind):  # lists and maps
+        lists = (
+            column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+            if types.is_map(kind)
+            else column
+        )
+        counts = _whole(pc.list_value_length(lists), 0)
+        sizes = counts * _VALUE_BYTES
+        if sizes.sum() <= MAX_OPEN_BYTES:  # writing the values of list views out may be too much
+            ends = np.cumsum(np.append(0, _VALUE_BYTES + _bytes_of(lists.flatten())))
+            places = np.cumsum(np.append(0, counts))
+            sizes = ends[places[1:]] - ends[places[:-1]]
+    elif types.is_string_view(kind) or types.is_binary_view(kind):
+        lengths = np.frombuffer(column.buffers()[1], np.int32)[4 * column.offset :: 4][:rows]
+        sizes = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
+    elif is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        sizes = _whole(pc.binary_length(column), 0)
+    else:
+        sizes = np.full(rows, kind.byte_width if types.is_fixed_size_binary(kind) else 8)
+    return np.asarray(sizes, np.int64)
+
+
+def _whole(numbers: pa.Array, default: int) -> np.ndarray:
+    """Return whole numbers, int64 (N,), with a default for those that are missing."""
+    return np.asarray(pc.fill_null(numbers.cast(pa.int64()), default))
 
 
 def plain_columns(batch: pa.RecordBatch, read_warnings: ReadWarnings) -> pa.Table:
@@ -220,10 +361,13 @@ def _is_known(zone: str | None) -> bool:
 def _utf8(column: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
     try:
         column.validate(full=True)
-        return column.cast(pa.large_string())
+        column = column.cast(pa.large_string())
+        if column.nbytes > RAW_TEXT_CHARS and pc.max(pc.binary_length(column)).as_py() > RAW_TEXT_CHARS:
+            column = pc.utf8_slice_codeunits(column, 0, RAW_TEXT_CHARS)
+        return column
     except pa.ArrowInvalid:
         raw = column.cast(pa.large_binary()).to_pylist()
-        cells = [(cell or b"").decode("utf-8", "replace") for cell in raw]
+        cells = [(cell or b"")[: 4 * RAW_TEXT_CHARS].decode("utf-8", "replace") for cell in raw]
         read_warnings.not_utf8 += sum("\ufffd" in cell for cell in cells)
         return text_array(cells)
 
