@@ -35,3 +35,16 @@ def test_large_and_small_units_compare() -> None:
     )
     found = FEATURE.transform(table, FEATURE.fit(table))
     assert np.allclose(found[:, 0], np.arange(1, 60))
+
+
+def test_each_value_says_which_number_of_which_column_it_is() -> None:
+    texts = [f"tea {n} and {n * 3}\nsize: {n + 1} kg\npoints: {n % 20}" for n in range(60)]
+    feature = CellNumbers(CellNumbers.Options(columns=8))
+    words = feature.describe(feature.fit(table_of_texts(texts)))
+    assert set(words.values()) == {
+        "number 1 in the text",
+        "number 2 in the text",
+        "number in size",
+        "number in points",
+    }
+    assert set(words) <= set(feature.names)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
-from pricekit.errors import BundleError
+from pricekit.errors import BundleError, PluginError
 from pricekit.features.fit import fit_features
 from pricekit.features.fitted import LOCAL, FittedFeatures
 from pricekit.features.fitted_feature import FittedFeature
@@ -91,3 +91,22 @@ def test_hostile_options_and_columns_of_a_built_in_feature_are_the_bundles_fault
         for version in (record["version"], "0.0.1"):
             with raises(BundleError):
                 FittedFeatures.from_json([record | change | {"version": version}])
+
+
+def test_words_stand_for_names_of_columns_and_a_failing_plugin_is_named(raises):
+    table = make_catalog(50)["catalog_content"].tolist()
+    features, _ = fit_features(["fast15"], {}, table_of_texts(table))
+    assert set(features.words) == set(features.names)
+    (part,) = features.parts
+
+    class Silent(type(part.plugin)):
+        def describe(self, state):
+            return {"nowhere": "x", "value": 1}
+
+    class Failing(type(part.plugin)):
+        def describe(self, state):
+            return state["nowhere"]
+
+    assert FittedFeatures((replace(part, plugin=Silent()),)).words == {"value": "1"}
+    with raises(PluginError):
+        _ = FittedFeatures((replace(part, plugin=Failing()),)).words

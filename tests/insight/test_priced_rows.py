@@ -183,6 +183,6 @@ def test_changed_values_are_errors_or_valid(some, model, names, value):
     except ValueError:
         return
     try:
-        assert isinstance(compare_priced(model.sketch, found, {}).alarms, tuple)
+        assert isinstance(compare_priced(model.sketch, found, {}, {}).alarms, tuple)
     except DataError:
         return

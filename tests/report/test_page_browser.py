@@ -41,7 +41,13 @@ def pages(run, bundle, catalog, tmp_path_factory):
     return {
         "run": pk.load(run).report(catalog, out=folder / "run.html", against=[run]),
         "hostile": pk.load(bundle).report(table, out=folder / "hostile.html"),
+        "drift": _drift_page(bundle, table, folder / "drift.html"),
     }
+
+
+def _drift_page(bundle, table, out):
+    pk.load(bundle).drift(table, out=out)
+    return out
 
 
 def _open(browser, file, **options):
@@ -54,7 +60,7 @@ def _open(browser, file, **options):
     return page, said, [url for url in asked if not url.startswith(("file:", "data:"))]
 
 
-@pytest.mark.parametrize("name", ["run", "hostile"])
+@pytest.mark.parametrize("name", ["run", "hostile", "drift"])
 @pytest.mark.parametrize("width", [400, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_quiet_narrow_and_accessible(browser, pages, name, width, scheme):
@@ -124,6 +130,26 @@ def test_a_click_sorts_a_table(browser, pages):
     table.locator("th button").nth(column).click()
     cells = [row.locator("td").nth(column).inner_text() for row in table.locator("tbody tr").all()]
     assert list(map(float, cells)) == sorted(map(float, cells), reverse=True)
+
+
+@pytest.mark.parametrize("name", ["run", "drift"])
+def test_no_name_is_broken_on_a_narrow_screen(browser, pages, name):
+    page, _, _ = _open(browser, pages[name], viewport={"width": 400, "height": 800})
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll("th button, td:first-child, dt")].flatMap((cell) => {
+            const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
+            for (let node = walker.nextNode(); node; node = walker.nextNode())
+                for (const word of node.data.matchAll(/[^ -]{1,30}/g)) {
+                    const range = document.createRange();
+                    range.setStart(node, word.index);
+                    range.setEnd(node, word.index + word[0].length);
+                    const lines = new Set([...range.getClientRects()].map((one) => one.top)).size;
+                    if (lines > 1 && !word[0].includes("www")) found.push(word[0]);
+                }
+            return found;
+        })"""
+    )
+    assert broken == []
 
 
 def test_the_page_can_be_read_without_script(browser, pages):

@@ -152,7 +152,7 @@ def measure_drift(
     predictor = reader.open()
     sketch = require_sketch(predictor.sketch)
     if isinstance(source, PricedRows):
-        return compare_priced(sketch, source, limits)
+        return compare_priced(sketch, source, limits, predictor.preprocessor.features.words)
     if _is_readable(source):
         rows = read_rows(
             source,

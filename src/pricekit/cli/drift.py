@@ -67,7 +67,9 @@ def _show(result: Drift) -> None:
     ]
     _show_rows("Measures", ["measure", "value", "then", "now", "where"], measures)
     shown = result.features[(result.features["psi"] > 0) | (result.features["distance"] > 0)]
-    _show_frame("Features by PSI", shown.drop(columns=["kind", "chance"]))
+    _show_frame(
+        "Features by PSI", shown[["words", "psi", "distance", "rank"]].rename(columns={"words": "name"})
+    )
     _show_frame("Values", result.values)
     _show_frame("Words", result.words)
     missing = result.missing[(result.missing["now"] - result.missing["then"]).abs() >= LEAST_SHOWN]

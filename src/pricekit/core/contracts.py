@@ -103,6 +103,13 @@ class Feature:
         A model is opened with it: its state may be a stranger's.
         """
 
+    def describe(self, state: State) -> Mapping[str, str]:
+        """Return words for columns whose names do not say what they are; by default for none.
+
+        They stand for the names in `pricekit drift`, such as {"column_1": "number in size"}.
+        """
+        return {}
+
     def fit(self, table: Table) -> State:
         """Return the state learned from the training rows; by default there is nothing to learn.
 

@@ -139,10 +139,44 @@ OPTIMIZED22 = tuple(COLUMNS)[:22]
 ULTRA25 = tuple(COLUMNS)
 
 
+WORDS = {
+    "value": "quantity in its own unit",
+    "pack_size": "pieces in a pack",
+    "total_quantity": "quantity in grams, millilitres, pieces or millimetres",
+    "text_length": "characters of the text",
+    "has_value": "whether a quantity is stated",
+    "brand": "number of training rows of its brand",
+    "category": "number of training rows of its category",
+    "word_count": "words of the text",
+    "has_numbers": "whether the name has a digit",
+    "has_capitals": "whether the name has a word in capitals",
+    "log_quantity": "quantity, as a logarithm",
+    "value_per_unit": "quantity of one piece",
+    "is_pack": "whether it is a pack",
+    "bullet_points": "bullet points",
+    "quantity_category": "class of the quantity",
+    "has_description": "whether there is a description",
+    "num_sentences": "sentences",
+    "avg_word_length": "characters of a word",
+    "price_keywords": "words such as premium, less those such as budget",
+    "unit_type": "kind of unit",
+    "vocab_richness": "share of different words",
+    "bulk_indicators": "words for large quantities",
+    "comma_count": "commas",
+    "is_large_pack": "whether it is a large pack",
+    "has_fraction": "whether the name has a fraction",
+}
+"""What the columns are, for readers who do not know their names."""
+
+
 class Fast15(Feature):
     """The 15 features of the policy FAST: quantities, packs, brand, category and lengths."""
 
     names: tuple[str, ...] = FAST15
+
+    def describe(self, state: State) -> dict[str, str]:
+        """Return what the columns are."""
+        return {name: WORDS[name] for name in self.names}
 
     def fit(self, table: Table) -> State:
         """Count the brands and categories of the training rows, without the price.

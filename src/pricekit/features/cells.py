@@ -487,6 +487,17 @@ class CellNumbers(Feature):
         if len(self._open(state).chosen) > len(self.names):
             raise ValueError(f"it has more than {len(self.names)} values")
 
+    def describe(self, state: dict[str, Any]) -> dict[str, str]:
+        """Return which number of which column each value is."""
+        opened = self._open(state)
+        words = {}
+        for name, (label, place) in zip(self.names, opened.chosen, strict=False):
+            column = opened.columns[label]
+            which = {TOTAL: "amount", PACK: "number of packs"}.get(place)
+            which = which or ("number" if column.places == 1 else f"number {place + 1}")
+            words[name] = f"{which} in {column.label or 'the text'}"
+        return words
+
     def fit(self, table: Table) -> dict[str, Any]:
         """Choose the values: {"columns": see `to_json`, "chosen": [[label, place], ...]}."""
         columns = columns_of(table.text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.calls import repair
+from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import State
 from pricekit.core.loader import registry
 from pricekit.errors import BundleError, ConfigError, PluginError, PricekitError
@@ -47,6 +47,16 @@ class FittedFeatures:
     def columns(self) -> tuple[str, ...]:
         """The columns of the table that the features declare."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.plugin.columns))
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Words for columns whose names do not say what they are; raises PluginError if a plugin has none."""
+        words: dict[str, str] = {}
+        for part in self.parts:
+            with plugin_call("feature", part.name, "describing its columns"):
+                own = {str(name): str(text) for name, text in part.plugin.describe(part.state).items()}
+            words |= {name: text for name, text in own.items() if name in part.plugin.names}
+        return words
 
     def third_party(self) -> FittedFeatures:
         """Return the features that are not built in."""

@@ -257,6 +257,15 @@ class Neighbours(Feature):
     uses_price = True
     holds_training_rows = True
 
+    def describe(self, state: State) -> dict[str, str]:
+        """Return what the columns are."""
+        what = (
+            "prices of similar training rows",
+            "price of the nearest training row",
+            "similarity of that row",
+        )
+        return dict(zip(self.names, what, strict=True))
+
     class Options(Section):
         """Options of `neighbours`."""
 

@@ -489,6 +489,10 @@ class Trees(Feature):
     uses_price = True
     log_price = "trees_log_price"
 
+    def describe(self, state: State) -> dict[str, str]:
+        """Return what the column is."""
+        return {"trees_log_price": "price that the trees predict"}
+
     class Options(Section):
         """Options of `trees`."""
 

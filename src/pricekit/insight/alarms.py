@@ -147,7 +147,7 @@ def alarms_of(
     yield from _of_values(values[~values["field"].isin(absent["field"])])
     shifted = features[features["psi"] > ALARMS["psi"]]
     if len(shifted):
-        pairs = zip(shifted["name"], shifted["psi"], strict=True)
+        pairs = zip(shifted["words"], shifted["psi"], strict=True)
         names = [f"{shorten(str(name))} (PSI {psi:.2f})" for name, psi in pairs]
         yield f"The distribution has changed of {_listed(names)}."
     if len(absent):

@@ -49,9 +49,9 @@ class Drift:
             few rows.
         failures: one sentence for each limit of the user's that was exceeded.
         measures: by name; `value` of each is what limits are compared with, None if it was not computed.
-        features: the largest first: `name`; `kind`, "feature", "text", "price" or "field"; `psi` and `distance`, both
-            less what chance gives; `chance`, the PSI that chance gives; `rank`, the mean rank of the new values among
-            those of the training, 0.5 without a shift, NaN for fields.
+        features: the largest first: `name`; `words` for it, or the name itself; `kind`, "feature", "text", "price" or
+            "field"; `psi` and `distance`, both less what chance gives; `chance`, the PSI that chance gives;
+            `rank`, the mean rank of the new values among those of the training, 0.5 without a shift, NaN for fields.
         values: of fields whose shares have changed: `field`, `value`, `then` and `now`, shares of the rows, and
             `change`: "gone", "new" or "".
         words: whose shares have changed most: `word`, `then`, `now`.
@@ -187,14 +187,26 @@ def compare(
         seen = see(sketch, domain, rows, names, priced)
         smape = _smape(sketch, seen)
         counts = count(sketch, seen, preprocessor, some_half(len(rows.table)))
-        drift = _drift(sketch, counts, domain, limits, smape, rows.missing)
+        drift = _drift(sketch, counts, domain, limits, smape, rows.missing, preprocessor.features.words)
         advance(1)
     outliers = pd.DataFrame(_outliers(sketch, domain, seen), columns=_OUTLIERS)
     return replace(drift, notes=tuple(_notes(sketch, seen, smape)), outliers=outliers)
 
 
-def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, float]) -> Drift:
-    """Return how priced rows, of which only counts are left, differ from the training table; raises DataError."""
+def compare_priced(
+    sketch: Sketch, priced: PricedRows, limits: Mapping[str, float], words: Mapping[str, str]
+) -> Drift:
+    """Return how priced rows, of which only counts are left, differ from the training table.
+
+    Args:
+        sketch: of the training table.
+        priced: the counts.
+        limits: of the user, by measure.
+        words: for names of features.
+
+    Raises:
+        DataError: there are no rows, or they are those of another model.
+    """
     priced.require(sketch)
     rows = priced.counts.rows
     if not rows:
@@ -208,7 +220,7 @@ def compare_priced(sketch: Sketch, priced: PricedRows, limits: Mapping[str, floa
     )
     missing = tuple(name for name in sketch.others if name not in priced.counts.fields)
     domain = Domain(sketch.vector, sketch.rows)
-    drift = _drift(sketch, priced.counts, domain, limits, Measure("smape", None), missing)
+    drift = _drift(sketch, priced.counts, domain, limits, Measure("smape", None), missing, words)
     return replace(drift, notes=tuple(notes))
 
 
@@ -219,18 +231,20 @@ def _drift(
     limits: Mapping[str, float],
     smape: Measure,
     missing: tuple[str, ...],
+    words: Mapping[str, str],
 ) -> Drift:
     """Return how counts of N rows, at least 1, differ from the sketch, without notes and outliers.
 
-    `missing` are columns that the rows lack.
+    `missing` are columns that the rows lack, `words` stand for names of features.
     """
     features, values, absent = (
-        _features(sketch, counts),
+        _features(sketch, counts, words),
         _values(sketch, counts),
         _absent(sketch, counts, missing),
     )
     measures = {each.name: each for each in (*_measures(sketch, counts, domain, features, missing), smape)}
-    alarms = alarms_of(measures, features, values, absent, counts.rows, sketch.rows)
+    present = absent[~absent["field"].isin(missing)]
+    alarms = alarms_of(measures, features, values, present, counts.rows, sketch.rows)
     return Drift(
         rows=counts.rows,
         trained_on=sketch.rows,
@@ -247,7 +261,7 @@ def _drift(
     )
 
 
-def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
+def _features(sketch: Sketch, counts: Counts, words: Mapping[str, str]) -> pd.DataFrame:
     lines = []
     shifts = []
     if counts.text_length and "text_length" not in sketch.features:
@@ -261,7 +275,7 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
         )
         rank = float(then.ranks() @ rows / rows.sum())
-        lines.append([name, kind, each.psi, each.distance, each.chance, rank])
+        lines.append([name, words.get(name, name), kind, each.psi, each.distance, each.chance, rank])
     for name, now in counts.fields.items():
         field = sketch.fields[name]
         if field.values:  # bins are the named values, all others, and none
@@ -269,8 +283,8 @@ def _features(sketch: Sketch, counts: Counts) -> pd.DataFrame:
             before += [max(0, field.filled - sum(before)), max(sketch.rows, field.filled) - field.filled]
             after += [max(0, now.filled - sum(after)), counts.rows - now.filled]
             each = difference(np.array(before), np.array(after), ordered=False)
-            lines.append([name, "field", each.psi, each.distance, each.chance, np.nan])
-    frame = pd.DataFrame(lines, columns=["name", "kind", "psi", "distance", "chance", "rank"])
+            lines.append([name, name, "field", each.psi, each.distance, each.chance, np.nan])
+    frame = pd.DataFrame(lines, columns=["name", "words", "kind", "psi", "distance", "chance", "rank"])
     return frame.sort_values(["psi", "distance"], ascending=False, ignore_index=True)
 
 
@@ -316,7 +330,12 @@ def _absent(sketch: Sketch, counts: Counts, missing: Sequence[str]) -> pd.DataFr
         if name not in (BRAND, UNIT):
             then = 1 - min(sketch.fields[name].filled, sketch.rows) / sketch.rows
             fields.append((name, then, (counts.rows - field.filled) / counts.rows))
-    fields += [(name, np.nan, 1.0) for name in missing if name not in counts.fields]
+    for name in missing:
+        if name not in counts.fields:
+            known = sketch.fields.get(name)
+            fields.append(
+                (name, np.nan if known is None else 1 - min(known.filled, sketch.rows) / sketch.rows, 1.0)
+            )
     frame = pd.DataFrame(fields, columns=["field", "then", "now"])
     order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
@@ -332,7 +351,7 @@ def _measures(
         yield (
             Measure(name, None)
             if where is None
-            else Measure(name, float(values[where]), str(features["name"].iloc[where]))
+            else Measure(name, float(values[where]), str(features["words"].iloc[where]))
         )
     moments = [half.moments() for half in counts.halves if half.rows]
     yield Measure("auc", domain.auc(moments) if len(moments) > 1 else None)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import DataError
-from pricekit.insight.alarms import ALARMS, MEASURES
+from pricekit.insight.alarms import ALARMS, LEAST_ROWS, MEASURES
 from pricekit.insight.drift import Drift
 from pricekit.plots.drawing import (
     DASHES,
@@ -35,26 +35,38 @@ from pricekit.report.page import (
     Product,
     ProductList,
     Section,
+    Summary,
     TableBlock,
     picture,
     sections_from,
 )
-from pricekit.wording import printable, shorten
+from pricekit.wording import counted, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DRAWN = 15
-"""Features in the picture, those with the highest PSI."""
+DRAWN, FEWEST = 15, 5
+"""The most and the fewest features in the picture: of those with the highest PSI, the ones that differ."""
+
+
+LEAST = 0.005
+"""Differences and shares of rows below it are not listed."""
+
+PAIRS = {
+    "unknown_words": "words that training rows hardly had, of all words",
+    "unknown_tokens": "parts of words that the model does not know",
+    "unknown_brands": "rows without a frequent brand",
+}
+"""What measures of shares count."""
 
 
 def drift_sections(drift: Drift) -> list[Section]:
     """Return all sections of the page."""
     return sections_from(
         {
-            "Whether the table has drifted": _verdict(drift),
-            "Features and prices": _features(drift),
-            "Values, words and missing fields": _values(drift),
+            "In short": _verdict(drift),
+            "Columns and prices": _features(drift),
+            "Values, words and missing cells": _values(drift),
             "Rows least like the training rows": _outliers(drift),
             "How to read this": _reading(),
         }
@@ -62,80 +74,165 @@ def drift_sections(drift: Drift) -> list[Section]:
 
 
 def _verdict(drift: Drift) -> Iterator[Block]:
-    yield Paragraph(drift.verdict, "warning" if drift.alarms else "text")
+    few = min(drift.rows, drift.trained_on) < LEAST_ROWS
+    yield Summary(
+        [
+            ("Whether the table has drifted", drift.verdict),
+            ("What has changed most", _largest_change(drift)),
+            ("What to do next", _what_next(drift, few=few)),
+        ],
+        f"{counted(drift.rows, 'row')} against {drift.trained_on:,} training rows. Alarms are differences that are "
+        "large and beyond chance; the limits are at the end of the page.",
+    )
     yield from (Paragraph(sentence, "warning") for sentence in (*drift.alarms, *drift.failures))
     yield from (Paragraph(sentence) for sentence in drift.notes)
-    figures = [Figure("rows", f"{drift.rows:,}", f"against {drift.trained_on:,} training rows")]
-    for each in drift.measures.values():
-        if each.value is not None:
-            both = "" if each.then is None else f"from {each.then:.3g} to {each.now:.3g}"
-            figures.append(
-                Figure(each.name.replace("_", " "), f"{each.value:.3g}", both or shorten(each.where, 60))
+    yield Figures(list(_figures(drift)))
+
+
+def _largest_change(drift: Drift) -> str:
+    if (missing := drift.measures["missing_columns"]).value:
+        return f"The table lacks {shorten(missing.where, 200)}, which the model reads."
+    changed = drift.values[drift.values["change"] != ""]
+    if len(changed):
+        value = changed.iloc[0]
+        shares = f"{_of_100(value['then'])} of 100 rows then, {_of_100(value['now'])} now"
+        return (
+            f"{shorten(str(value['field']))} {shorten(str(value['value']))!r} is {value['change']}: {shares}."
+        )
+    shifted = drift.features[drift.features["psi"] >= LEAST]
+    if not len(shifted):
+        return "Nothing that is beyond chance."
+    first = shifted.iloc[0]
+    return f"The {shorten(str(first['words']), 80)}: {_of_100(first['distance'])} of 100 rows differ."
+
+
+def _what_next(drift: Drift, *, few: bool) -> str:
+    if drift.measures["missing_columns"].value:
+        return "Add the missing columns to the table: prices without them are guesses."
+    if few:
+        return f"Compare at least {LEAST_ROWS} rows: fewer raise no alarm."
+    smape = drift.measures["smape"]
+    if smape.exceeds(ALARMS["smape"]):
+        return "Train again with these rows, whose prices the model no longer predicts as well."
+    if drift.alarms:
+        return (
+            "Find out whether the source of the table, such as an export or a unit, has changed. If the products "
+            "themselves have, train again with rows like these."
+        )
+    return "Nothing: the model may price this table."
+
+
+def _figures(drift: Drift) -> Iterator[Figure]:
+    """Yield the measures as numbers of rows and words, as far as they were computed."""
+    known = {name: each for name, each in drift.measures.items() if each.value is not None}
+    for name, each in known.items():
+        value, limit = each.value or 0.0, ALARMS.get(name)
+        over = "" if limit is None else f"alarm above {limit:g}"
+        if name == "psi":
+            yield Figure(
+                "largest change of a distribution", f"PSI {value:.2f}", f"{shorten(each.where, 60)}; {over}"
             )
-    yield Figures(figures)
+        elif name == "distance":
+            yield Figure(
+                "rows that differ most",
+                f"{_of_100(value)} of 100",
+                f"more or fewer than then: {shorten(each.where, 60)}",
+            )
+        elif name == "auc":
+            note = "from training rows by a classifier; 50 is chance, alarm above 75"
+            yield Figure("told apart", f"{_of_100(value)} of 100", note)
+        elif name in PAIRS:
+            then = f"{_of_100(each.then or 0.0)} then; alarm if {100 * (limit or 0.0):g} more"
+            yield Figure(PAIRS[name], f"{_of_100(each.now or 0.0)} of 100", then)
+        elif name == "missing_columns":
+            yield Figure("missing columns", f"{value:.0f}", shorten(each.where, 60) or "the table has all")
+        else:
+            both = f"from {each.then:.1f} to {each.now:.1f}; {over}"
+            yield Figure("SMAPE", f"{value:+.1f} points", both)
+
+
+def _of_100(share: float) -> str:
+    """Return a share as a number of 100, with one decimal below 10."""
+    return f"{100 * share:.0f}" if share >= 0.095 or not share else f"{100 * share:.1f}"
 
 
 def _features(drift: Drift) -> Iterator[Block]:
     yield from picture(
-        lambda: _shifts(drift.features.head(DRAWN)),
-        "The PSI of the features that differ most, less what chance gives. The dashed line is the limit of an alarm.",
+        lambda: _shifts(drift.features.head(min(DRAWN, max(FEWEST, (drift.features["psi"] >= LEAST).sum())))),
+        "The PSI of what differs most, less what chance gives. The dashed line is the limit of an alarm.",
     )
     yield from picture(
         lambda: _prices(drift.price_bins),
         "Predicted prices: the shares of rows in each tenth of the predictions for held-out rows, then and now.",
     )
-    columns = ["name", "kind", "psi", "distance", "rank"]
-    yield _table("Features, fields and predicted prices", drift.features[columns])
+    features = drift.features
+    differ = (features["psi"] >= LEAST) | (features["distance"] >= LEAST)
+    rows = [
+        [
+            str(words),
+            str(kind),
+            f"{psi:.2f}",
+            f"{100 * distance:.1f}",
+            "" if rank != rank else f"{100 * rank:.0f}",
+        ]
+        for words, kind, psi, distance, rank in features.loc[
+            differ, ["words", "kind", "psi", "distance", "rank"]
+        ].itertuples(index=False)
+    ]
+    heads = ["what", "kind", "PSI", "rows that differ, of 100", "mean rank, of 100 training rows"]
+    yield from _listed("What differs", heads, rows)
+    if alike := len(features) - len(rows):
+        yield Paragraph(f"{alike:,} more do not differ.")
 
 
 def _values(drift: Drift) -> Iterator[Block]:
-    for caption, frame in (
-        ("Values whose shares have changed", drift.values),
-        ("Words whose shares have changed most", drift.words),
-        ("Shares of rows without a field", drift.missing),
+    then, now = "then, of 100 rows", "now, of 100 rows"
+    missing = drift.missing[(drift.missing["then"] >= LEAST) | (drift.missing["now"] >= LEAST)]
+    for caption, heads, frame in (
+        ("Values whose shares have changed", ["column", "value", then, now, "change"], drift.values),
+        ("Words whose shares have changed most", ["word", then, now], drift.words),
+        ("Rows without a cell", ["column", then, now], missing),
     ):
-        if len(frame):
-            yield _table(caption, frame)
-        else:
-            yield Paragraph(f"{caption}: none.")
+        rows = [
+            [
+                shorten(cell, 80) if isinstance(cell, str) else "" if cell != cell else f"{100 * cell:.1f}"
+                for cell in row
+            ]
+            for row in frame.itertuples(index=False)
+        ]
+        yield from _listed(caption, heads, rows)
+
+
+def _listed(caption: str, heads: list[str], rows: list[list[str]]) -> Iterator[Block]:
+    """Yield a table, or a sentence without rows."""
+    yield TableBlock(caption, heads, rows[:MOST_LINES]) if rows else Paragraph(f"{caption}: none.")
 
 
 def _outliers(drift: Drift) -> Iterator[Block]:
     if not len(drift.outliers):
         yield Paragraph("Not shown: the rows cannot be compared with the training rows.")
         return
-    yield Paragraph(
-        "The distance of a training row is about 1. These rows need not be wrong, but their prices are the least "
-        "certain."
-    )
+    yield Paragraph("These rows need not be wrong, but their prices are the least certain.")
     products = []
     for row in drift.outliers.to_dict("records"):
-        words = str(row["new_words"])
-        factors = [f"words that training rows hardly had: {words}"] if words else []
-        text, facts = Piece(str(row["text"])[:MOST_CHARACTERS]), [f"distance {row['distance']:.1f}"]
-        products.append(Product(f"row {row['row']}, {row['id']}", facts, [text], factors=factors))
+        facts = [f"{row['distance']:.1f} times as far from the training rows as an average one of them"]
+        text, words = Piece(str(row["text"])[:MOST_CHARACTERS]), str(row["new_words"])
+        why = f"Words that training rows hardly had: {words}" if words else ""
+        products.append(Product(f"row {row['row']} (id {row['id']})", facts, [text], why))
     yield ProductList(products)
 
 
 def _reading() -> Iterator[Block]:
     rows = [[name, what, f"{ALARMS[name]:g}" if name in ALARMS else ""] for name, what in MEASURES.items()]
-    yield TableBlock("Measures", ["measure", "meaning", "alarm above"], rows)
-    yield Paragraph(
-        "All measures are sizes of differences. From PSI and distance, what chance alone gives for tables of these "
-        "sizes is subtracted. A small difference on a large table is significant, but no alarm. The model holds no "
-        "training rows, but a sketch of their shares."
+    yield TableBlock(
+        "Measures, as --fail-over and fail_over name them", ["measure", "meaning", "alarm above"], rows
     )
-
-
-def _table(caption: str, frame: pd.DataFrame) -> TableBlock:
-    rows = [
-        [
-            shorten(cell, 80) if isinstance(cell, str) else "" if cell != cell else f"{cell:.3f}"
-            for cell in row
-        ]
-        for row in frame.head(MOST_LINES).itertuples(index=False)
-    ]
-    return TableBlock(caption, list(map(str, frame)), rows)
+    yield Paragraph(
+        "PSI, the population stability index, is a size of the difference of two distributions: 0 is none, and above "
+        "0.2 is large. From it and from the rows that differ, what chance alone gives for tables of these sizes is "
+        "subtracted. A small difference on a large table is significant, but no alarm. The model holds no training "
+        "rows, but a sketch of their shares."
+    )
 
 
 class _Drawn(Display):
@@ -153,7 +250,8 @@ def _shifts(features: pd.DataFrame) -> _Drawn:
     """Draw the PSI of features, as of `Drift.features`."""
     if not len(features):
         raise DataError("no feature could be compared")
-    names, psi, places = list(map(str, features["name"])), features["psi"], np.arange(len(features))
+    names = [shorten(str(each), 40) for each in features["words"]]
+    psi, places = features["psi"], np.arange(len(features))
     ax, ink = axes_for(None, (SIZE[0], 1.6 + 0.28 * len(places))), inks()
     ax.barh(places, psi, color=ink.main)
     ax.axvline(ALARMS["psi"], linestyle=DASHES, color=ink.text, linewidth=1, label="alarm")
