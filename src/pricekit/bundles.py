@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from pricekit.errors import BundleError, ConfigError, path_of
+from pricekit.errors import BundleError, ConfigError, MachineError, path_of
 from pricekit.io.files import is_free
 from pricekit.io.locks import owned
 from pricekit.options import (
@@ -37,7 +37,7 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
 
     The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
     10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
-    process in this way; elsewhere the `note` of the result says that this did not happen.
+    process in this way; elsewhere only the self-test, if it is asked for, opens the bundle, and `note` says so.
 
     Args:
         bundle: its folder.
@@ -47,7 +47,8 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
         BundleError: the bundle is damaged, was changed, is newer than this version of pricekit, or cannot be used
             within the limits; or no trusted key has signed it; or the self-test fails, or there is none.
         ConfigError: an engine is given without the self-test.
-        PluginError: the self-test needs a feature or an engine that is not installed.
+        PluginError: a plugin that it needs, or the engine of the self-test, is missing or fails.
+        MachineError: this machine has no sandbox, or too little memory for it.
 
     Example:
         >>> import pricekit as pk, tempfile
@@ -58,7 +59,7 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
     """
     from pricekit.predict.bundle import open_bundle
     from pricekit.predict.keys import read_trust
-    from pricekit.predict.sandbox import inspect_bundle, with_self_test
+    from pricekit.predict.sandbox import Inspection, inspect_bundle, with_self_test
 
     engine, self_test = options["engine"], options["self_test"]
     if engine is not None and not self_test:
@@ -67,7 +68,13 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
             parameters=("self_test", "engine"),
         )
     keys = read_trust(options["trust"])
-    inspection = inspect_bundle(open_bundle(model_path(bundle, "bundle", keys), keys))
+    opened = open_bundle(model_path(bundle, "bundle", keys), keys)
+    try:
+        inspection = inspect_bundle(opened)
+    except MachineError as error:
+        if not self_test:
+            raise
+        inspection = Inspection(opened, note=str(error))
     return with_self_test(inspection, engine) if self_test else inspection
 
 

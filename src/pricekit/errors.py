@@ -7,7 +7,8 @@
     ├── PluginError     a plugin is unknown, broken, or registered twice
     ├── TrainingError   training cannot start, continue or be resumed
     ├── ExportError     a model cannot be exported, or its graph differs from it
-    └── BundleError     a bundle is incomplete, altered or of another schema
+    ├── BundleError     a bundle is incomplete, altered or of another schema
+    └── MachineError    the machine cannot do it, such as inspect a bundle with too little memory
 
 Each message names the cause, what was expected and the fix, without the name of a flag.
 """
@@ -79,6 +80,10 @@ class ExportError(PricekitError):
 
 class BundleError(PricekitError):
     """A bundle is incomplete, was altered, or has an unknown schema version."""
+
+
+class MachineError(PricekitError):
+    """The machine cannot do something, or not now; nothing is wrong with the data."""
 
 
 def is_panic(error: BaseException) -> bool:

@@ -15,7 +15,10 @@ from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.io.log import logger
 from pricekit.options import InspectOptions, PushOptions, TrustOptions
 from pricekit.predict.keys import SIGNATURE
-from pricekit.wording import counted, scheme_of
+from pricekit.wording import counted, scheme_of, shorten
+
+_MOST_ROWS, _LONGEST_FACT = 60, 200
+"""Rows of a table, and characters of a cell: the rest of a stranger's manifest would fill the screen."""
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency price_unit best_epoch"
 
@@ -41,31 +44,44 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     pricekit bundle inspect bundle
     pricekit bundle inspect bundle --self-test --engine ort-cpu
 
-    The command checks every file against its hash and the limits of bundles. On Linux, a process with limited time and
-    memory then opens the bundle and prices a few generated rows. With --self-test, the engine that --engine names opens
-    it afterwards, without these limits.
+    The command checks every file against its hash and the limits of bundles. A process with limited time and memory
+    then opens the bundle and prices a few generated rows, which needs Linux. With --self-test, the engine that --engine
+    names opens it afterwards, without these limits.
+
+    \b
+    Exit code 0: it was opened and used; 1: it is damaged, or exceeds the limits; 3: a plugin is missing or fails;
+    4: this machine cannot inspect it.
     """
     inspection = pk.bundles.inspect(bundle, self_test=self_test, engine=engine, trust=trust)
     if inspection.note:
-        logger.warning(f"the bundle was not opened: {inspection.note}")
+        logger.warning(f"{inspection.note}; only the self-test has opened it, without limits")
     if as_json:
         show_data(json.dumps(inspection.manifest, indent=2))
         return
     rows = [*_facts(inspection.manifest), ("signature", _signature(bundle, trust))]
     if inspection.seconds is not None:
         opened = (
-            f"in {inspection.seconds:.1f} s with {inspection.megabytes:,.0f} MB of memory, and priced 8 rows"
+            f"in {inspection.seconds:.1f} s with {inspection.megabytes:,.0f} MB of memory, and priced rows"
         )
         rows.append(("opened", opened))
     if tested := inspection.self_test:
         passed = f"{tested.rows} rows in {tested.engine}, relative difference {tested.difference:.1e}"
         rows.append(("self-test passed", f"{passed}, limit {tested.tolerance:g}"))
-    show_table(f"{bundle}: all files match their hashes", ["fact", "value"], rows, stderr=False)
+    rows = [(shorten(name, _LONGEST_FACT), shorten(value, _LONGEST_FACT)) for name, value in rows]
+    _show_some(f"{bundle}: all files match their hashes", ["fact", "value"], [[*row] for row in rows])
     if members := inspection.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
-        show_table("members, whose log prices are averaged", ["graph", "weight"], lines, stderr=False)
+        _show_some("members, whose log prices are averaged", ["graph", "weight"], lines)
     sizes = [[name, f"{len(content):,}"] for name, content in inspection.bundle.files.items()]
-    show_table("files", ["name", "bytes"], sizes, stderr=False)
+    _show_some("files", ["name", "bytes"], sizes)
+
+
+def _show_some(title: str, headers: list[str], rows: list[list[str]]) -> None:
+    """Print a table; a bundle may have a thousand files."""
+    left = len(rows) - _MOST_ROWS
+    show_table(title, headers, rows[:_MOST_ROWS], stderr=False)
+    if left > 0:
+        show_data(f"and {left:,} more, see --json")
 
 
 def _signature(bundle: str, trust: list[str] | None) -> str:

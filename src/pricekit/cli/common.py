@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from pricekit.cli.terminal import RESULT, print_json, set_level
-from pricekit.errors import ConfigError, PluginError, PricekitError
+from pricekit.errors import ConfigError, MachineError, PluginError, PricekitError
 from pricekit.io.causes import causes, is_temporary, lacks_memory, lacks_threads
 from pricekit.io.files import describe_failure
 from pricekit.io.stdout import kept_for_data
@@ -34,7 +34,7 @@ def exit_code(error: BaseException) -> int:
         return error.exit_code
     if any(map(is_temporary, causes(error))):
         return TEMPORARY
-    codes = {ConfigError: USAGE, PluginError: PLUGIN}
+    codes = {ConfigError: USAGE, PluginError: PLUGIN, MachineError: TEMPORARY}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), INVALID)
 
 

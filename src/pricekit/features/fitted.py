@@ -28,6 +28,9 @@ from pricekit.table import Table
 from pricekit.table.table import parts_of
 from pricekit.wording import shorten
 
+_LONGEST_REASON = 1_000
+"""Characters of an error about options, which may quote a stranger's."""
+
 LOCAL = "local"
 """In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""
 
@@ -192,9 +195,11 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
         check_state(part)
     except PricekitError as error:
         if here != made_with:
-            raise own(f"{error} (the model was made with {made_with}; {here} is installed)") from error
+            reason = shorten(str(error), _LONGEST_REASON)
+            raise own(f"{reason} (the model was made with {made_with}; {here} is installed)") from error
         if isinstance(error, ConfigError):
-            raise BundleError(f"the model is damaged, its features cannot be restored: {error}") from error
+            reason = shorten(str(error), _LONGEST_REASON)
+            raise BundleError(f"the model is damaged, its features cannot be restored: {reason}") from error
         raise
     columns = record["columns"]
     if list(part.plugin.names) != columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 from tokenizers import Tokenizer
 
 from pricekit.config.settings import MAX_LENGTH
@@ -186,11 +186,32 @@ FILES_OF_PREPROCESSOR = ("tokenizer.json", "preprocess.json")
 _Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in nested lists and objects, with the names of the objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for one in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from texts_in(one)
+
+
 class _ColumnNames(BaseModel):
     text: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS)
     price: _Name | None
     id: _Name | None
     formats: Formats
+
+    @field_validator("formats")
+    @classmethod
+    def _has_short_texts(cls, formats: Formats) -> Formats:
+        if (
+            len(formats.columns) > MOST_TEXT_COLUMNS
+            or max(map(len, texts_in(formats.model_dump())), default=0) > LONGEST_NAME
+        ):
+            raise ValueError(
+                f"more columns than {MOST_TEXT_COLUMNS:,}, or a text of more than {LONGEST_NAME:,} characters"
+            )
+        return formats
 
 
 class _Feature(BaseModel):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pricekit.errors import PricekitError
-from pricekit.io.causes import NO_MEMORY
+from pricekit.io.causes import NO_MEMORY, causes, lacks_memory, lacks_threads
 from pricekit.wording import shorten
 
 CPUS = 2
@@ -30,8 +30,9 @@ START, MEMORY, TIME, UNEXPECTED = "start", "memory", "time", "unexpected"
 """The kinds of failures besides errors of this package."""
 
 _START_SECONDS = 120
-_STARTED = b"\0started\n"
-"""What the child writes when the limits begin; any failure before is not the file's fault."""
+_STARTED, _LESS = b"\0started\n", b"\0less\n"
+"""What the child writes when the limits begin, the second if the system allows it less memory; any failure before is
+not the file's fault."""
 _MESSAGE_CHARACTERS = 1_000
 _BEGIN = "import sys; sys.path[:] = sys.argv[6:]; from pricekit.io.sandbox import main; main(*sys.argv[1:6])"
 _OF_LIBRARIES = ("PRICEKIT_", "LD_", "TOKENIZERS_")
@@ -48,12 +49,14 @@ class Outcome:
         message: what failed, as the end of a sentence.
         facts: the JSON value that it returned.
         content: the bytes that it returned.
+        less: the system allowed it less memory than the limit.
     """
 
     failure: str
     message: str = ""
     facts: Any = None
     content: bytes = field(default=b"", repr=False)
+    less: bool = False
 
 
 def in_sandbox(
@@ -113,11 +116,14 @@ def _signal(name: str) -> int:
 
 def _outcome(output: bytes, code: int, seconds: int, memory: int) -> Outcome:
     """Return the outcome that the child wrote, or one about how the child ended."""
-    start, started, rest = output.partition(_STARTED)
+    start, marker, rest = max(
+        (output.partition(each) for each in (_STARTED, _LESS)), key=lambda parts: -len(parts[0])
+    )
+    less, started = marker == _LESS, bool(marker)
     line, _, content = (rest if started else start).partition(b"\n")
     try:
         report: dict[str, Any] = json.loads(line)
-        return Outcome(**report, content=content)
+        return Outcome(**report, content=content, less=less)
     except ValueError:
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     late = code in (-_signal("SIGALRM"), -_signal("SIGXCPU"))
@@ -126,7 +132,7 @@ def _outcome(output: bytes, code: int, seconds: int, memory: int) -> Outcome:
         return Outcome(START, f"the sandbox {state}, which is no fault of the file; try again")
     if late:
         return Outcome(TIME, f"it takes more than {seconds} seconds")
-    return Outcome(MEMORY, f"it ends the process that opens it ({ended}), or {_needs(memory)}")
+    return Outcome(MEMORY, f"it ends the process that opens it ({ended}), or {_needs(memory)}", less=less)
 
 
 def _needs(memory: int) -> str:
@@ -141,23 +147,24 @@ def main(prepare: str, function: str, seconds: str, memory: str, arguments: str)
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
         _named(prepare)()
         work = _named(function)
-        _set_limits(int(seconds), int(memory))
+        less = _set_limits(int(seconds), int(memory))
     except Exception as error:
-        reason = "" if isinstance(error, PricekitError) else f"{type(error).__name__}: "
-        reason += shorten(str(error), _MESSAGE_CHARACTERS)
-        _end(Outcome(START, f"the sandbox cannot start: {reason}"))
-    _write(_STARTED)
+        own = isinstance(error, PricekitError)
+        reason = ("" if own else f"{type(error).__name__}: ") + shorten(str(error), _MESSAGE_CHARACTERS)
+        _end(Outcome(type(error).__name__ if own else START, f"the sandbox cannot start: {reason}"))
+    _write(_LESS if less else _STARTED)
     too_much = Outcome(MEMORY, f"it {_needs(int(memory))}")
     try:
         facts, content = work(*json.loads(arguments))
         outcome = Outcome("", "", facts, content)
-    except MemoryError:
-        outcome = too_much
-    except PricekitError as error:
+    except BaseException as error:  # a panic of a library is no Exception
         message = shorten(str(error), _MESSAGE_CHARACTERS)
-        outcome = too_much if NO_MEMORY.search(message) else Outcome(type(error).__name__, message)
-    except Exception as error:
-        outcome = Outcome(UNEXPECTED, f"{type(error).__name__}: {shorten(str(error), 300)}")
+        if NO_MEMORY.search(message) or any(lacks_memory(one) or lacks_threads(one) for one in causes(error)):
+            outcome = too_much
+        elif isinstance(error, PricekitError):
+            outcome = Outcome(type(error).__name__, message)
+        else:
+            outcome = Outcome(UNEXPECTED, f"{type(error).__name__}: {shorten(message, 300)}")
     _end(outcome)
 
 
@@ -180,8 +187,12 @@ def _write(content: bytes) -> None:
     stdout.flush()
 
 
-def _set_limits(seconds: int, memory: int) -> None:
-    """Limit the process from now on: its memory to `memory` bytes in all, its time, and files that it writes."""
+def _set_limits(seconds: int, memory: int) -> bool:
+    """Limit the process from now on: its memory to `memory` bytes in all, its time, and files that it writes.
+
+    Return whether the system allows it less memory.
+    """
+    less = False
     if sys.platform == "linux":
         import resource
 
@@ -194,7 +205,9 @@ def _set_limits(seconds: int, memory: int) -> None:
             (resource.RLIMIT_CORE, 0),
         ):
             hard = resource.getrlimit(limit)[1]  # of the user, who may have limited this process
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            if hard != resource.RLIM_INFINITY and hard < most:
+                less, most = less or limit == resource.RLIMIT_AS, hard
             resource.setrlimit(limit, (most, most))
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
+    return less

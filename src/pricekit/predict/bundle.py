@@ -34,12 +34,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
 from pricekit.errors import BundleError, DataError, first_invalid_field
 from pricekit.features.assets import is_asset
+from pricekit.features.preprocess import LONGEST_NAME, MOST_FEATURES
 from pricekit.io.cpus import available_memory
 from pricekit.io.digests import LISTING, DamagedError, check_files, list_files
 from pricekit.io.files import RECORD, delete_abandoned, new_folder, write_atomically
@@ -72,26 +73,34 @@ TOLERANCE = 1e-6
 """The largest difference of the sum of the members' weights from 1."""
 
 
+MOST_FILES, MOST_FACTS, MOST_PLUGINS = 1_000, 100, 400
+"""Files; rows and metrics that a manifest counts; plugins."""
+
+Text = Annotated[str, Field(max_length=100)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Metrics = Annotated[dict[Text, float], Field(max_length=MOST_FACTS)]
+
+
 class FileFacts(BaseModel):
     """Hash and size of a file."""
 
-    sha256: str = Field(description="of its contents, in hexadecimal")
+    sha256: Text = Field(description="of its contents, in hexadecimal")
     bytes: int = Field(ge=0, description="its size")
 
 
 class PluginFacts(BaseModel):
     """A plugin that the model was trained with; prediction needs only the features."""
 
-    kind: str
-    name: str
-    package: str
-    version: str
+    kind: Text
+    name: Name
+    package: Name
+    version: Text
 
 
 class Verified(BaseModel):
     """How the graph compares with its model."""
 
-    shapes: list[tuple[int, int]] = Field(description="rows and tokens of each batch")
+    shapes: list[tuple[int, int]] = Field(max_length=1_000, description="rows and tokens of each batch")
     max_relative_difference: float = Field(description="the largest relative difference of a price")
     smape_change: float = Field(description="on the sample rows, in points, against torch float32")
     batch_sensitivity_relative_difference: float = Field(
@@ -113,10 +122,10 @@ class MemberFacts(BaseModel):
     """One of several models whose log prices are averaged by weight."""
 
     weight: float = Field(gt=0, le=1, description="of its log price; those of all members sum to 1")
-    model: str = Field(description="its graph: a name among the files")
-    tokenizer: str = Field(description="its tokenizer")
-    preprocess: str = Field(description="its columns, length and features")
-    metrics: dict[str, float] = Field(description="on its own held-out rows")
+    model: Text = Field(description="its graph: a name among the files")
+    tokenizer: Text = Field(description="its tokenizer")
+    preprocess: Text = Field(description="its columns, length and features")
+    metrics: Metrics = Field(description="on its own held-out rows")
     verified: Verified
 
 
@@ -124,27 +133,29 @@ class Manifest(BaseModel, extra="allow"):
     """The facts that readers of bundles rely on; a manifest may contain others."""
 
     schema_version: int = Field(ge=FORMAT, le=FORMAT, description="a reader refuses any other")
-    files: dict[str, FileFacts] = Field(description="every file but the manifest, by its name in the folder")
+    files: dict[str, FileFacts] = Field(
+        max_length=MOST_FILES, description="every file but the manifest, by its name in the folder"
+    )
     members: list[MemberFacts] | None = Field(
         None,
         min_length=1,
         max_length=MOST_MEMBERS,
         description="the models whose log prices are averaged; a bundle with one model lists none",
     )
-    pricekit_version: str = Field(description="the version that wrote the bundle")
-    created: str = Field(description="date and time of the export, ISO 8601, UTC")
+    pricekit_version: Text = Field(description="the version that wrote the bundle")
+    created: Text = Field(description="date and time of the export, ISO 8601, UTC")
     precision: Literal["fp32", "fp16", "int8"] = Field(description="of the graph's products")
-    float32_nodes: list[str] = Field(
+    float32_nodes: list[Name] = Field(
         description="nodes of an fp16 graph that stay in float32 because they would overflow; for "
         "several graphs, each name starts with the member's number",
     )
     opset: int = Field(description="of the graph")
-    table: str = Field(description="name of the file that the model was trained on, without folders")
-    currency: str | None = Field(description="of the predicted prices, as found in the training table")
-    price_unit: str | None = Field(
+    table: Name = Field(description="name of the file that the model was trained on, without folders")
+    currency: Text | None = Field(description="of the predicted prices, as found in the training table")
+    price_unit: Text | None = Field(
         None, description="what each price is for, such as m2 or month; null: totals"
     )
-    rows: dict[str, int] = Field(description="trained on, validated on, unusable")
+    rows: dict[Text, int] = Field(max_length=MOST_FACTS, description="trained on, validated on, unusable")
     best_epoch: int | None = Field(
         None,
         description="of one model: the epoch whose weights these are; after a refit, the number of its epochs",
@@ -152,19 +163,20 @@ class Manifest(BaseModel, extra="allow"):
     refit: RefitFacts | None = Field(
         None, description="of a model that a second pass trained; metrics and intervals are of the first"
     )
-    metrics: dict[str, float] = Field(description="on the validation rows")
-    metric: str = Field(description="what the training minimised, one of `metrics`")
+    metrics: Metrics = Field(description="on the validation rows")
+    metric: Text = Field(description="what the training minimised, one of `metrics`")
     constant_score: float = Field(description="that metric of the best constant price, on the same rows")
-    plugins: list[PluginFacts]
-    training_rows_in: list[str] | None = Field(
+    plugins: list[PluginFacts] = Field(max_length=MOST_PLUGINS)
+    training_rows_in: list[Name] | None = Field(
         None,
+        max_length=MOST_FEATURES,
         description="features whose state contains texts, words of texts, or prices of single training rows",
     )
     comparables: int | None = Field(
         None, ge=1, description="products with prices that the bundle contains, to show beside a price"
     )
     verified: Verified
-    sha256: str = Field(description="of the other values, as JSON with sorted keys")
+    sha256: Text = Field(description="of the other values, as JSON with sorted keys")
 
     @field_validator("members")
     @classmethod

@@ -126,11 +126,15 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
         rows, batches = sample_batches(graph, vocab_size)
         opened = [e for e in opened if e is reference or agree(e, reference, rows, batches)]
     inputs = sample_inputs(graph, vocab_size)
-    with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
-        opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
-        fastest = opened[0]
-        if len(opened) > 1:
-            fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
+    try:
+        with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
+            opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
+            fastest = opened[0]
+            if len(opened) > 1:
+                fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
+    except BundleError as error:  # of random tokens; the rows to price may do
+        logger.warning(f"the engine is {opened[0].name}, because no speed could be measured: {error}")
+        return opened[0]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
     record = EngineRecord(
         machine=record.machine,

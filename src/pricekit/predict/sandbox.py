@@ -16,27 +16,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricekit.core import loader
-from pricekit.errors import BundleError
+from pricekit.errors import BundleError, MachineError, PluginError
 from pricekit.io import sandbox
 from pricekit.io.cpus import available_memory
 from pricekit.io.sandbox import in_sandbox
 from pricekit.predict.bundle import Bundle
 
 if TYPE_CHECKING:
+    from pricekit.predict.predictor import Predictor
     from pricekit.predict.self_test import SelfTestResult
 
 
 SECONDS = 10
-"""Time to open a bundle and price the rows, after the libraries are loaded."""
+"""Time to open a bundle and to use it once, after the libraries are loaded; as much again for each `LARGE` bytes."""
 
 MEMORY = 2 << 30
-"""Bytes of memory, libraries included; a bundle of more than 256 MiB may take four times its size, and 1 GiB.
+"""Bytes of memory, libraries included; a bundle of more than `LARGE` bytes may take four times its size, and 1 GiB.
 
 No bundle may take more than is available on the machine.
 """
 
+LARGE = 256 << 20
+
 ROWS = 8
-"""Generated rows that are priced."""
+"""Rows that are priced besides those of the self-test: generated and unusual ones."""
+
+UNUSUAL = ("緑茶 20 ☕ café ½ kg \u0301 " * 40,)
+"""Texts with characters that a vocabulary may lack."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,10 @@ class Inspection:
 
     Attributes:
         bundle: its manifest and files.
-        seconds: to open it and to price a few generated rows; None if it was not opened.
-        megabytes: of memory at most, libraries included; None if it was not opened.
-        note: why it was not opened; "" if it was.
-        self_test: what its self-test found; None if it did not run.
+        seconds: to open it and to use it once; None if only the self-test opened it, without the sandbox.
+        megabytes: of memory at most, libraries included; None likewise.
+        note: why there was no sandbox; "" if there was.
+        self_test: what its self-test found; None if it was not asked for.
     """
 
     bundle: Bundle
@@ -64,7 +70,7 @@ class Inspection:
 
 
 def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMORY) -> Inspection:
-    """Open a bundle in a sandbox and price a few generated rows there.
+    """Open a bundle in a sandbox, and use it as `predict`, `serve` and `comparables` do.
 
     Args:
         bundle: it is read again from its folder.
@@ -72,41 +78,47 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
         memory: see `MEMORY`.
 
     Raises:
-        BundleError: the bundle cannot be used, or exceeds the limits.
+        BundleError: the bundle is damaged, or exceeds the limits of the sandbox.
+        PluginError: a plugin that it needs, or ONNX Runtime, is missing or fails.
+        MachineError: there is no sandbox on this machine, or too little memory for it.
     """
     if sys.platform != "linux":
-        return Inspection(bundle, note="only Linux limits the memory of a process")
+        raise _unable(
+            "only Linux limits the memory of a process. Inspect it in a container or on another machine"
+        )
     if find_spec("onnxruntime") is None:
-        return Inspection(bundle, note="onnxruntime is not installed: pip install 'pricekit[cpu]'")
-    import resource
-
-    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY  # so the child is, too
+        raise PluginError(
+            "the bundle cannot be inspected, because onnxruntime is not installed: pip install 'pricekit[cpu]'"
+        )
     size = sum(map(len, bundle.files.values()))
-    usual = memory if size <= memory // 8 else 4 * size + memory // 2
+    usual = memory if size <= LARGE else 4 * size + memory // 2
     allowed = int(min(usual, available_memory()))
     outcome = in_sandbox(
         "pricekit.predict.sandbox:load_libraries",
-        "pricekit.predict.sandbox:open_and_price",
+        "pricekit.predict.sandbox:open_and_use",
         [str(bundle.path.absolute())],
-        seconds=seconds,
+        seconds=seconds * (1 + size // LARGE),
         memory=allowed,
         environment=_plugins(),
     )
-    message = outcome.message
-    if outcome.failure == sandbox.MEMORY and (allowed < usual or is_limited):
-        return Inspection(
-            bundle, note="it needs more memory than this process may take; try a larger machine"
-        )
-    if outcome.failure in ("BundleError", sandbox.MEMORY, sandbox.TIME, sandbox.UNEXPECTED):
-        purpose = f" to open it and to price {ROWS} rows" if outcome.failure == sandbox.TIME else ""
-        advice = "" if outcome.failure == "BundleError" else ". Do not trust it"
-        raise BundleError(
-            f"the bundle {bundle.path} was opened in a sandbox, and cannot be used: {message}{purpose}{advice}",
-            path=bundle.path,
-        )
-    if outcome.failure:  # a missing plugin, or a failure of the sandbox
-        return Inspection(bundle, note=message)
-    return Inspection(bundle, **outcome.facts)
+    if not outcome.failure:
+        return Inspection(bundle, **outcome.facts)
+    if outcome.failure == PluginError.__name__:
+        raise PluginError(outcome.message)
+    if outcome.failure == sandbox.START:
+        raise _unable(outcome.message)
+    if outcome.failure == sandbox.MEMORY and (allowed < usual or outcome.less):
+        raise _unable("the bundle needs more memory than this process may take; try a larger machine")
+    fault = "is damaged"
+    if outcome.failure in (sandbox.MEMORY, sandbox.TIME):
+        fault = "exceeds the limits of the sandbox in which it is opened and prices a few rows"
+    raise BundleError(
+        f"the bundle {bundle.path} {fault}, do not trust it: {outcome.message}", path=bundle.path
+    )
+
+
+def _unable(reason: str) -> MachineError:
+    return MachineError(f"this machine cannot inspect the bundle: {reason}")
 
 
 def with_self_test(inspection: Inspection, engine: str | None) -> Inspection:
@@ -135,12 +147,12 @@ def load_libraries() -> None:
     loader.registry()
 
 
-def open_and_price(path: str) -> tuple[dict[str, float], bytes]:
-    """Open a bundle and price rows; called in the sandbox."""
+def open_and_use(path: str) -> tuple[dict[str, float], bytes]:
+    """Open a bundle and use it once; called in the sandbox."""
     from pricekit.predict.predictor import Predictor
 
     began = time.perf_counter()
-    _price(Predictor.load(path, "ort-cpu"))
+    _use(Predictor.load(path, "ort-cpu"))
     seconds = time.perf_counter() - began
     # `getrusage` also counts the memory of the parent.
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
@@ -148,15 +160,32 @@ def open_and_price(path: str) -> tuple[dict[str, float], bytes]:
     return {"seconds": seconds, "megabytes": most / 1e6}, b""
 
 
-def _price(predictor: Any) -> None:
-    """Price generated rows with every column that the model reads."""
+def _use(predictor: Predictor) -> None:
+    """Do what commands do first with a model: its self-test, prices with bounds, its products, counts of rows."""
+    import numpy as np
     import pandas as pd
 
     from pricekit.datasets import make_catalog
+    from pricekit.predict.members import table_of
 
-    texts = make_catalog(ROWS).iloc[:, 1].astype(str)
-    rows = pd.DataFrame(dict.fromkeys(predictor.columns.text, texts))
-    if predictor.invented is not None:  # also has the columns that features declare
-        rows = rows.join(predictor.invented.frame().drop(columns=rows.columns))
-    level = None if predictor.intervals is None else float(predictor.intervals.levels[0])
-    predictor.predict(rows, interval=level)
+    if predictor.invented is not None:
+        predictor.self_test()
+    predictor.own_products()
+    others = () if predictor.sketch is None else predictor.sketch.others
+    texts = [*make_catalog(ROWS - 2)["catalog_content"], "warm up", *UNUSUAL]
+    rows = pd.DataFrame(
+        dict.fromkeys(others, "") | dict.fromkeys(predictor.columns.text, texts), range(len(texts))
+    )
+    if predictor.invented is not None:  # also has the columns that features declare, perhaps of numbers
+        declared = predictor.invented.frame().reindex(rows.index, method="ffill")
+        rows = rows.assign(**declared.drop(columns=[*predictor.columns.text]))
+    table = table_of(rows, predictor.columns)
+    inputs = predictor.prepare(table)
+    prices = predictor.price(inputs)
+    for row in range(len(table)):
+        predictor.prices(table.take(np.array([row])))
+    if predictor.intervals is not None:
+        for level in predictor.intervals.levels:
+            predictor.interval(prices, float(level))
+    if predictor.sketch is not None:
+        predictor.count(table, inputs, prices)
