@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import random
 import struct
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pyarrow as pa
+import pyarrow.parquet as pq
 from onnx import TensorProto, helper
 
 from tests.predict.hostile import MANIFEST, change, graph, priced_at_one, put, write_manifest
@@ -402,6 +406,138 @@ def _outside(bundle: Path, rng: random.Random) -> None:
     write_manifest(bundle, manifest)
 
 
+def _mutate_packed(value: Json, rng: random.Random) -> Json:
+    """Return a state with the numbers of one packed array changed."""
+    places = list(_texts(value))
+    packed = [way for way, text in places if len(text) > 20 and text.startswith("eJ")]
+    if not packed:
+        return mutate(value, rng)
+    way = rng.choice(packed)
+    value = json.loads(json.dumps(value))
+    inner = value
+    for name in way[:-1]:
+        inner = inner[name]
+    numbers = np.frombuffer(zlib.decompress(base64.b64decode(inner[way[-1]])), np.uint8).copy()
+    for _ in range(rng.randint(1, 8)):
+        numbers[rng.randrange(len(numbers))] = rng.choice([0, 1, 127, 128, 255])
+    kept = numbers[: rng.choice([len(numbers), len(numbers), len(numbers) - 4, 0])]
+    inner[way[-1]] = base64.b64encode(zlib.compress(kept.tobytes())).decode()
+    return value
+
+
+def _texts(value: Json, way: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    if isinstance(value, str):
+        yield way, value
+    elif isinstance(value, dict | list):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(one, (*way, name))
+
+
+def _state(record: dict[str, Any], rng: random.Random) -> None:
+    """Change the state of one feature."""
+    feature = rng.choice(record["features"])
+    change_of = rng.choice([mutate, mutate, _mutate_packed])
+    for _ in range(rng.randint(1, 2)):
+        feature["state"] = change_of(feature["state"], rng)
+
+
+def _options(record: dict[str, Any], rng: random.Random) -> None:
+    """Change the options, the columns or the version of one feature."""
+    feature = rng.choice(record["features"])
+    names = [*feature["options"], "columns", "k", "rounds", str(odd(rng))[:30]]
+    feature["options"] = {**feature["options"], rng.choice(names): odd(rng)}
+    if rng.random() < 0.3:
+        feature["version"] = rng.choice(["0.0.1", ESCAPES, "x" * 900])
+
+
+def _formats(record: dict[str, Any], rng: random.Random) -> None:
+    """Change the roles of columns, or how they are written."""
+    record["columns"] = mutate(record["columns"], rng)
+
+
+def texts_of_manifest(bundle: Path, rng: random.Random) -> None:
+    """Put long or odd texts into the manifest."""
+    manifest = json.loads((bundle / MANIFEST).read_text("utf-8"))
+    text = rng.choice(["€" * 100_000, ESCAPES * rng.choice([1, 9]), "x" * rng.choice([90, 1_000, 500_000])])
+    places = [way for way, _ in _texts(manifest) if way[0] not in ("files", "sha256")]
+    inner, way = manifest, rng.choice([*places, ("currency",), ("price_unit",), ("table",)])
+    for name in way[:-1]:
+        inner = inner[name]
+    inner[way[-1]] = text
+    if rng.random() < 0.2:
+        manifest["metrics"] = {f"{text[:40]} {number}": 1.0 for number in range(rng.choice([3, 5_000]))}
+    write_manifest(bundle, manifest)
+
+
+def products(bundle: Path, rng: random.Random) -> None:
+    """Change cells, columns or types of the products."""
+    table = pq.read_table(bundle / "comparables.parquet")
+    place = rng.randrange(table.num_columns)
+    name, column = table.column_names[place], table.column(place)
+    if pa.types.is_floating(column.type):
+        values: list[Any] = [rng.choice([0.0, -1.0, np.nan, np.inf, 1e308, None])] * len(column)
+    else:
+        values = [rng.choice([None, ESCAPES, "", "x" * 100_000])] * len(column)
+    kind = rng.choice([column.type, column.type, pa.string(), pa.int64()])
+    try:
+        table = table.set_column(place, rng.choice([name, name, ESCAPES]), pa.array(values, kind))
+    except (pa.ArrowException, TypeError):
+        table = table.slice(0, rng.choice([0, 1, 50]))
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    put(bundle, "comparables.parquet", sink.getvalue())
+
+
+def named_graph(rng: random.Random) -> bytes:
+    """Return a graph whose names are escape sequences, and which fails, warns or is from the future."""
+    name = ESCAPES + rng.choice(["", "x" * 10_000])
+    steps = [
+        node("Gather", ["t", "input_ids"], ["g"], name=name),
+        node("ReduceMax", ["g", "one"], ["price"], keepdims=0, name=rng.choice([name, ""])),
+    ]
+    weights = {
+        "t": np.ones(rng.choice([2, 10**6]), np.float32),
+        "one": np.array([1]),
+        name: np.ones(3, np.float32),
+    }
+    return graph(steps, weights, opset=rng.choice([18, 20, 22, 99]))
+
+
+def composed(record: dict[str, Any], rng: random.Random) -> None:
+    """Compose a tokenizer of allowed components, added tokens and models."""
+    parts = [normalizer, pre_tokenizer, post_processor, model]
+    for name, make in zip(("normalizer", "pre_tokenizer", "post_processor", "model"), parts, strict=True):
+        if rng.random() < 0.4:
+            record[name] = make(rng)
+    behavior = rng.choice(["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"])
+    if rng.random() < 0.5:
+        kinds: list[Json] = [
+            {"type": "Digits", "individual_digits": True},
+            {"type": "Punctuation", "behavior": behavior},
+            {"type": "CharDelimiterSplit", "delimiter": rng.choice("aé ")},
+            {"type": "UnicodeScripts"},
+            {
+                "type": "Metaspace",
+                "replacement": rng.choice("▁aé"),
+                "prepend_scheme": "always",
+                "split": True,
+            },
+            {
+                "type": "Split",
+                "pattern": {"String": rng.choice(["a", "é"])},
+                "behavior": behavior,
+                "invert": True,
+            },
+        ]
+        record["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": rng.sample(kinds, rng.randint(1, 3))}
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    record["added_tokens"] += [
+        {"id": rng.choice([0, 5, 10**6]), "content": rng.choice(["", "a", "é", " ", "[S]", "茶"])}
+        | {flag: rng.random() < 0.5 for flag in flags}
+        for _ in range(rng.choice([0, 0, 1, 3]))
+    ]
+
+
 def self_test(bundle: Path, rng: random.Random) -> None:
     """Add a self-test, mutated or with other bytes."""
     reads = json.loads((bundle / "preprocess.json").read_text("utf-8"))["columns"]["text"]
@@ -421,6 +557,15 @@ RULES: dict[str, Rule] = {
     "mutated preprocess": mutated("preprocess.json"),
     "mutated manifest": mutated(MANIFEST),
     "mutated intervals": mutated("intervals.json"),
+    "mutated sketch": mutated("sketch.json"),
+    "mutated products": mutated("comparables.json"),
+    "products": products,
+    "composed tokenizer": _tokenizer(composed),
+    "state": _preprocess(_state),
+    "options": _preprocess(_options),
+    "formats": _preprocess(_formats),
+    "texts": texts_of_manifest,
+    "named graph": _graph(named_graph),
     "self-test": self_test,
     "columns": _preprocess(_columns),
     "features": _preprocess(_features),
@@ -433,9 +578,15 @@ RULES: dict[str, Rule] = {
     "crash": _graph(crash_graph),
     **{
         f"bytes of {name}": other_bytes(name)
-        for name in ("model.onnx", "tokenizer.json", "preprocess.json", "intervals.json")
+        for name in (
+            *("model.onnx", "tokenizer.json", "preprocess.json", "intervals.json"),
+            *("sketch.json", "comparables.json", "comparables.parquet"),
+        )
     },
 }
+
+OFTEN = {"state": 12, "composed tokenizer": 4, "options": 3, "formats": 3, "mutated sketch": 3}
+"""How often rules are chosen beside the others, which count once."""
 
 CORPUS: tuple[tuple[str, int], ...] = (("crash", 0), ("outside", 5))
 """Rules and seeds that once broke a requirement, or that the sandbox alone survives: a trap of the processor, and a
@@ -448,6 +599,6 @@ def spoil(bundle: Path, number: int, rng: random.Random) -> str:
         rule, seed = CORPUS[number]
         rng = random.Random(seed)
     else:
-        rule = rng.choice(list(RULES))
+        rule = rng.choices(list(RULES), [OFTEN.get(name, 1) for name in RULES])[0]
     RULES[rule](bundle, rng)
     return rule

@@ -1,80 +1,117 @@
-"""Bundles that a stranger wrote: valid hashes, hostile contents."""
+"""Bundles that a stranger wrote: valid hashes, hostile contents.
+
+Each is inspected, predicted with and opened as `pricekit serve` does, in processes that fork from a warm one. Every
+tenth is inspected by the program itself, whose sandbox is a new process.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
-import pricekit
-from pricekit.errors import PricekitError
-from pricekit.wording import printable
+from pricekit.datasets import make_catalog
 from tests.faults.campaign import Case
-from tests.faults.commands import Command
+from tests.faults.commands import Command, Ended
 from tests.faults.grammar import spoil
-from tests.faults.models import write_table
 
-TRIALS, SHORT = 400, 40
-REQUIREMENT = "no code, no outside access, at most 2 GB and 10 s, no traceback, one paragraph"
+TRIALS, SHORT = 1_000, 40
+REQUIREMENT = (
+    "no code, no outside access, at most 2 GB and 10 s, one paragraph; what inspect accepts, others open"
+)
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 MEMORY = 2_100 << 20
 """Bytes: 2 GiB, and what the limit of a process cannot count, such as pages shared with others."""
-SECONDS_TO_INSPECT = 40
-"""10 seconds in the sandbox, and the start of its process on a busy machine."""
-LONGEST_PARAGRAPH = 2_500
+SECONDS_TO_INSPECT = 60
+"""10 seconds in the sandbox, and the start of processes on a busy machine."""
+LONGEST_OUTPUT, LONGEST_ERROR = 20_000, 2_500
+"""Characters of all that a command prints, and of one that refuses a bundle."""
+REAL = 10
+"""Every so manieth trial starts a new process as its sandbox."""
 
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _ONLY_SANDBOX = ("ends the process", "takes more than", "memory")
 """What only the sandbox survives: predict runs a graph without limits."""
 
+_HERE = "tests.faults.hostile_bundles"
+
+
+def prepare(folder: Path) -> None:
+    """Export a bundle with every built-in feature, formats of columns, a self-test and products."""
+    import pricekit
+
+    rows = make_catalog(300).rename(columns={"catalog_content": "description"})
+    rows["size"] = [f"{number % 40 + 1} oz" for number in range(len(rows))]
+    rows["brand"] = rows["description"].str.split().str[2]
+    bag = [f"backbone.{name}" for name in ("vocab_size=300", "buckets=64", "width=2", "members=2")]
+    trees = [f"feature_options.trees.{name}" for name in ("rounds=20", "words=100", "neighbours=true")]
+    model = pricekit.train(
+        rows,
+        text=["description", "size", "brand"],
+        out=folder / "run",
+        epochs=1,
+        max_length=64,
+        features=["ultra25", "columns", "trees", "neighbours"],
+        settings=[*bag, *trees],
+    )
+    model.export(folder / "bundle", with_comparables=rows.head(100))
+    rows.drop(columns="price").head(40).to_csv(folder / "table.csv", index=False)
+
 
 def trial(case: Case) -> str:
-    """Spoil a bundle, inspect it, and predict with it unless only the sandbox survives it."""
-    bundle = Path(shutil.copytree(GOLDEN, case.folder / "bundle"))
+    """Spoil a bundle, and open it with every command, unless only the sandbox survives it."""
+    bundle = Path(shutil.copytree(case.shared / "bundle", case.folder / "bundle"))
+    shutil.copy(case.shared / "table.csv", case.folder)
     os.mkfifo(case.folder / "secret")  # whoever opens it waits for ever
-    os.chdir(case.folder)
-    spoil(bundle, case.number, case.random)
-    message = _inspect(bundle)
-    _check_untouched(case.folder, "bundle", "secret")
-    if any(words in message for words in _ONLY_SANDBOX):
+    rule = spoil(bundle, case.number, case.random)
+    inspected = _run(
+        case, "bundle", "inspect", "bundle", before=None if case.number % REAL == 0 else "fork_sandbox"
+    )
+    _check(case, inspected, rule)
+    if any(words in inspected.output for words in _ONLY_SANDBOX) and inspected.code:
         return "stopped by the sandbox"
-    code = _predict(case.folder)
-    _check_untouched(case.folder, "bundle", "secret", "table.csv", *(["prices.csv"] if code == 0 else []))
-    assert (code == 0) <= (message == ""), f"predict used what inspect refused: {message}"
-    return "refused" if message else "harmless" if code == 0 else "refused by predict only"
-
-
-def _inspect(bundle: Path) -> str:
-    """Inspect a bundle; return the paragraph about it, "" if it can be used."""
-    began = time.perf_counter()
-    try:
-        message = pricekit.bundles.inspect(bundle).note
-    except PricekitError as error:
-        message = str(error)
-    seconds = time.perf_counter() - began
-    assert seconds < SECONDS_TO_INSPECT, f"{seconds:.0f} s"
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        most = resource.getrusage(who).ru_maxrss * 1024
-        assert most < MEMORY, f"{most / 1e6:,.0f} MB"
-    assert printable(message) == message
-    assert "\n" not in message, message
-    assert len(message) < LONGEST_PARAGRAPH, message
-    return message
-
-
-def _predict(folder: Path) -> int:
-    """Price a table under a limit of memory; return the exit code of a command that explains itself."""
-    write_table(folder / "table.csv", 40)
     words = ["predict", "bundle", "table.csv", "--out", "prices.csv", "--engine", "ort-cpu"]
-    before = "tests.faults.hostile_bundles:limit"
-    ended = Command(*words, folder=folder, before=before, value=MEMORY).wait(SECONDS_TO_INSPECT)
+    predicted = _run(case, *words, before="limit")
+    _check(case, predicted, rule, *(["prices.csv"] if predicted.code == 0 else []))
+    served = _run(case, "--version", before="serve")
+    _check(case, served, rule, *(["prices.csv"] if predicted.code == 0 else []))
+    if inspected.code == 0:
+        for opened in (predicted, served):
+            assert opened.code == 0, f"{rule}: inspect accepts what another refuses: {opened.output}"
+        return "harmless"
+    return "refused" if predicted.code else "refused by inspect only"
+
+
+def _run(case: Case, *words: str, before: str | None) -> Ended:
+    """Run a command on the bundle; return how it ended, without its file of output."""
+    function = None if before is None else f"{_HERE}:{before}"
+    ended = Command(*words, folder=case.folder, before=function, value=MEMORY).wait(SECONDS_TO_INSPECT)
+    for output in case.folder.glob(".output-*"):
+        output.unlink()
+    return ended
+
+
+def _check(case: Case, ended: Ended, rule: str, *new: str) -> None:
+    """Assert that a command explained itself, controlled no terminal, and wrote nothing else."""
+    found = {file.name for file in case.folder.iterdir()}
+    assert found == {"bundle", "secret", "table.csv", *new}, f"{rule}: found {sorted(found)}"
+    assert 0 <= ended.code <= 4, (rule, ended)
+    assert not (control := _CONTROL.search(ended.output.replace("\r\n", "\n"))), (
+        rule,
+        control,
+        ended.output[:2000],
+    )
+    assert len(ended.output) < (LONGEST_ERROR if ended.code else LONGEST_OUTPUT), (rule, ended.output[:3000])
     if ended.code:
         ended.check_explained()
-    for output in folder.glob(".output-*"):
-        output.unlink()
-    return ended.code
+        assert ended.output.count("\n") <= 3, (rule, ended.output)
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert most < MEMORY, f"{rule}: {most / 1e6:,.0f} MB"
 
 
 def limit(memory: int) -> None:
@@ -83,6 +120,61 @@ def limit(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
 
 
-def _check_untouched(folder: Path, *expected: str) -> None:
-    found = {file.name for file in folder.iterdir()}
-    assert found == set(expected), f"found {sorted(found)}, expected {sorted(expected)}"
+def serve(memory: int) -> None:
+    """Open the bundle as `open_model` of pricekit-serve does; end the process if it is refused."""
+    from pricekit.cli.common import exit_code
+    from pricekit.cli.terminal import logging_to_terminal
+    from pricekit.errors import PricekitError
+    from pricekit.io.log import logger
+    from pricekit.predict.members import read_bundle
+    from pricekit.predict.predictor import Predictor
+
+    limit(memory)
+    with logging_to_terminal():
+        try:
+            predictor = Predictor.from_bundle(read_bundle("bundle"), "ort-cpu")
+            if predictor.invented is not None:
+                predictor.self_test()
+            others = () if predictor.sketch is None else predictor.sketch.others
+            row = dict.fromkeys(others, "") | dict.fromkeys(predictor.columns.text, "warm up")
+            predictor.predict(_frame([row]))
+            predictor.own_products()
+        except PricekitError as error:
+            logger.error(str(error))
+            os._exit(exit_code(error))
+
+
+def _frame(rows: list[dict[str, str]]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+def fork_sandbox(_: int) -> None:
+    """Let the sandbox of this process be a fork of it: libraries need not be imported again."""
+    from pricekit.io import sandbox
+
+    sandbox.subprocess.run = _forked  # type: ignore[assignment]
+
+
+def _forked(words: list[str], *, cwd: str, timeout: float, **_: object) -> subprocess.CompletedProcess[bytes]:
+    """Run the function that a sandbox was asked for in a fork, as `subprocess.run` would in a new process."""
+    from pricekit.io.sandbox import main
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(cwd)
+            os.dup2(writing, 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            main(*words[4:9])
+        finally:
+            os._exit(99)
+    os.close(writing)
+    began, output = time.monotonic(), b""
+    while chunk := os.read(reading, 1 << 20):
+        output += chunk
+        assert time.monotonic() - began < timeout
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return subprocess.CompletedProcess(words, code, output, b"")

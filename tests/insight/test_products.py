@@ -96,6 +96,9 @@ def _damages(files):
     yield _changed(files, price=[float("nan")] * 60)
     yield _changed(files, size=[float("inf")] * 60)
     yield _changed(files, name=[None] * 60)
+    yield _changed(files, name=["x" * 1_001] * 60)
+    yield files | {INDEX: json.dumps(index | {"labels": {"label": "x" * 1_000, "sizes": []}}).encode()}
+    yield files | {ROWS: bytes(byte ^ (60 < place < 200) for place, byte in enumerate(files[ROWS]))}
 
 
 def test_damaged_products_are_refused_in_one_sentence(table, raises):

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from pricekit.errors import BundleError, DataError
 from pricekit.features.brand_category import common_label, labelled, leading_words
-from pricekit.features.catalog import compute, size_labels
+from pricekit.features.catalog import Labels, compute, size_labels
 from pricekit.features.neighbours import MOST_ROWS, Index, index_texts, open_index
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
@@ -123,7 +123,7 @@ def _known(words: tuple[str, str, str], brands: Collection[str]) -> str:
 
 INDEX, ROWS = "comparables.json", "comparables.parquet"
 MOST_CHARACTERS = 1_000
-"""Characters of a product's text that are kept to be shown; the index has the words of the whole text."""
+"""Characters of a product's text and id that are kept to be shown; the index has the words of the whole text."""
 MOST_TERMS = 500_000
 """As of the feature `neighbours`, so that both may have the same index."""
 MOST_TEXT_BYTES = 4 << 30
@@ -138,9 +138,9 @@ _SCHEMA = pa.schema(
 _HIGHEST = 1e300
 _DAMAGE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
-    pa.ArrowException,
+    *(pa.ArrowException, OSError),
 )
-"""What reading damaged products raises."""
+"""What reading damaged products raises; they are in memory, so an OSError is no failure of a disk."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +243,7 @@ def _products(table: Table) -> tuple[Products, dict[str, Any]]:
         index = open_index(state)
         advance(1)
     beginnings = [text[:MOST_CHARACTERS] for text in texts]
-    ids = table.ids.astype("str").tolist()
+    ids = table.ids.astype("str").str[:MOST_CHARACTERS].tolist()
     return Products(ids, beginnings, table.known_price, facts, labels, index), state
 
 
@@ -275,10 +275,7 @@ def read_products(files: Mapping[str, bytes], bundle: Path) -> Products:
     """
     try:
         record = json.loads(files[INDEX])
-        labels = {
-            "label": str(record["labels"]["label"]),
-            "sizes": [str(x) for x in record["labels"]["sizes"]],
-        }
+        labels = Labels.model_validate(record["labels"]).model_dump()
         index = open_index(record["index"] if "index" in record else _follow(files, record["index_in"]))
         frame = _read_rows(files[ROWS], len(index))
     except _DAMAGE as error:
@@ -314,6 +311,8 @@ def _read_rows(content: bytes, rows: int) -> pd.DataFrame:
     if (size_of := sum(_bytes_of(table[name]) for name in strings)) > MOST_TEXT_BYTES:
         raise ValueError(f"their texts have {size_of:,} bytes; expected {MOST_TEXT_BYTES:,} at most")
     frame = pd.DataFrame({name: table[name].to_pylist() for name in table.column_names})
+    if max((len(text) for name in strings for text in frame[name]), default=0) > MOST_CHARACTERS:
+        raise ValueError(f"a text has more than {MOST_CHARACTERS:,} characters")
     price, size = (frame[name].to_numpy(np.float64) for name in ("price", "size"))
     if not ((price > 0) & (price < _HIGHEST)).all() or not ((size >= 0) & (size < _HIGHEST)).all():
         raise ValueError("a price or a size is not a positive number")
