@@ -49,9 +49,13 @@ def is_number(text: str) -> bool:
 
 
 def shorten(text: str, width: int = 40) -> str:
-    """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis."""
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Return a text of at most `width` characters, on one line; a cut text ends in an ellipsis.
+
+    Of a text of any length, only the beginning is read.
+    """
+    beginning = text[: 20 * width]
+    line = " ".join(beginning.split())
+    return line if len(line) <= width and len(beginning) == len(text) else line[: width - 1] + "…"
 
 
 def printable(text: str) -> str:
@@ -72,9 +76,15 @@ def printable_json(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+_LONGEST_NAME = 200
+"""Characters; nobody mistypes a longer name, and the search takes as long as the product of the lengths."""
+
+
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the most similar of `names`, ignoring case; None if none is close."""
-    folded = {candidate.casefold(): candidate for candidate in names}
+    """Return the most similar of `names`, ignoring case; None if none is close, or the name has over 200 characters."""
+    if len(name) > _LONGEST_NAME:
+        return None
+    folded = {candidate.casefold(): candidate for candidate in names if len(candidate) <= _LONGEST_NAME}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 

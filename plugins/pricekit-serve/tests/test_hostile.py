@@ -1,6 +1,7 @@
 """Requests that nobody should send: each gets a status, a sentence and the field, and the server goes on."""
 
 import json
+import struct
 
 import pyarrow as pa
 import pytest
@@ -49,8 +50,8 @@ def refused(conforms):
         b'{"rows": [{"catalog_content": "\xff\xfe"}]}',
         b"\xff\xfe{\x00}\x00",
         '{"rows": []}'.encode("utf-16"),
-        b'{"rows": ' + b"[" * 90_000,
-        b'{"a":' * 30_000,
+        b'{"rows": ' + b"[" * 1_200,
+        b'{"a":' * 1_200,
         b"\x00" * 100,
     ],
 )
@@ -129,9 +130,22 @@ def test_odd_names_come_back_harmless(client, refused):
     assert len(answer.json()["error"]) < 999
 
 
-def test_repeated_keys_and_huge_numbers_are_texts(client):
-    body = '{"rows": [{"catalog_content": "a", "catalog_content": ' + "9" * 20_000 + "}]}"
+def test_huge_numbers_are_texts(client):
+    body = '{"rows": [{"catalog_content": ' + "9" * 20_000 + "}]}"
     assert client.post("/predict", content=body, headers=JSON).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"rows": [], "rows": []}',
+        '{"rows": [{"catalog_content": "a", "catalog_content": "a"}]}',
+        '{"rows": [{"catalog_content": "a", "catalog\\u005fcontent": "b"}]}',
+        f'{{"rows": [{ROW}], "comparables": {{"a": 1, "a": 1}}}}',
+    ],
+)
+def test_keys_that_are_there_twice_are_refused(client, refused, body):
+    refused(client.post("/predict", content=body, headers=JSON), 400, words="twice")
 
 
 def test_large_requests_are_refused(client, refused):
@@ -149,6 +163,42 @@ def test_large_requests_are_refused(client, refused):
     refused(client.post("/predict", content=b"{}\n" * 51, headers=lines), 413, field="rows")
     explained = {"rows": [{"catalog_content": ""}] * 17, "explain": True}
     refused(client.post("/predict", json=explained), 413, field="rows", words="at most 16")
+
+
+MOST_VALUES = 1_300
+"""Of 50 rows with two columns."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"rows":[' + b"0," * 90_000 + b"0]}",
+        b'{"rows":[' + b'"",' * 60_000 + b'""]}',
+        b'{"rows":[' + b"[]," * 60_000 + b"[]]}",
+        b'{"rows":[{' + b",".join(b'"%x":0' % number for number in range(20_000)) + b"}]}",
+        b'{"rows":[{"catalog_content":"' + b'\\"' * 999 + b'"}' + b",{}" * MOST_VALUES + b"]}",
+        b'{"rows": ' + b"[" * 90_000,
+        b'{"a":' * 30_000,
+        b'"' * 100_000,
+    ],
+)
+def test_values_are_counted_before_they_are_parsed(client, refused, body):
+    words = f"over {MOST_VALUES:,} JSON values"
+    refused(client.post("/predict", content=body, headers=JSON), 413, words=words)
+    lines = {"content-type": "application/jsonl"}
+    refused(client.post("/predict", content=body, headers=lines), 413, words=words)
+    refused(client.post("/v2/models/shop/infer", content=body, headers=JSON), 413, words=words)
+
+
+def test_lines_are_counted_before_they_are_parsed(client, refused):
+    lines = {"content-type": "application/jsonl"}
+    refused(client.post("/predict", content=b"\n" * 100_000, headers=lines), 413, words="lines")
+    assert client.post("/predict", content=b"\r\n" * 1_000, headers=lines).status_code == 200
+
+
+def test_signs_in_texts_are_not_values(client):
+    body = json.dumps({"rows": [{"catalog_content": text} for text in ('[{",\\",' * 6_000, ",\\\\" * 9_000)]})
+    assert client.post("/predict", content=body, headers=JSON).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -213,10 +263,13 @@ def test_arrow_has_no_options_that_its_answer_cannot_hold(client, refused, query
     )
 
 
-def arrow(table, **options):
+def arrow(table, batches=1, **options):
+    """A stream of a table, and of more batches without rows."""
     found, sink = pa.table(table), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(found)
+        for _ in range(1, batches):
+            writer.write_batch(found.to_batches()[0].slice(0, 0))
     return bytes(sink.getvalue())
 
 
@@ -226,9 +279,9 @@ TEXT = {"catalog_content": ["tea"]}
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b"", 400, "no Arrow IPC stream"),
-        (b"ARROW1\0\0", 400, "no Arrow IPC stream"),
-        (arrow(TEXT)[:-60], 400, "no Arrow IPC stream"),
+        (b"", 400, "not an Arrow IPC stream"),
+        (b"ARROW1\0\0", 400, "not an Arrow IPC stream"),
+        (arrow(TEXT)[:-60], 400, "not an Arrow IPC stream"),
         (arrow(TEXT, compression="zstd"), 415, "without compression"),
         (arrow(TEXT, compression="lz4"), 415, "without compression"),
         (arrow({"catalog_content": [["tea"]]}), 422, "expected texts"),
@@ -236,9 +289,12 @@ TEXT = {"catalog_content": ["tea"]}
         (arrow({"catalog_content": [b"tea"]}), 422, "expected texts"),
         (arrow({"catalog_content": pa.array(["tea"]).dictionary_encode()}), 422, "expected texts"),
         (arrow({"title": ["tea"]}), 422, "is missing"),
-        (arrow(TEXT | {"colour": ["red"]}), 422, "is no column"),
+        (arrow(TEXT | {"colour": ["red"]}), 422, "is not a column"),
         (arrow({"catalog_content": ["tea"] * 51}), 413, "51 rows"),
         (arrow({"catalog_content": ["x" * 50_001]}), 422, "50,001 characters"),
+        (arrow({str(number): [""] for number in range(300)}), 413, "over 256 different columns"),
+        (arrow(TEXT, batches=52), 413, "over 50 batches"),
+        (arrow({"x" * 99_999: ["tea"]}), 422, "is missing"),
     ],
 )
 def test_odd_streams_are_refused(client, refused, body, status, words):
@@ -269,6 +325,20 @@ def test_unknown_addresses_and_methods(client, refused):
     refused(client.post("/predict/", content=b""), 404)
     refused(client.get("/v2/models/%2e%2e%2fshop"), 404)
     refused(client.get("/v2/models/shop/versions/7"), 404)
+
+
+def test_columns_that_share_their_bytes_are_refused(raises):
+    """Otherwise 256 columns would make 2.5 GB of 10 MB."""
+    known = KnownColumns(("text",), any=True)
+    whole = arrow({"text": ["t" * 700], "more": ["m" * 8], "other": ["o" * 8]})
+    assert rows_of_arrow(whole, known, 10).cells["other"] == ["o" * 8]
+    for start in (712, 728):  # the buffers of the other columns become those of the first
+        buffers = struct.pack("<4q", start, 8, start + 8, 8)
+        assert whole.count(buffers) == 1
+        whole = whole.replace(buffers, struct.pack("<4q", 0, 8, 8, 700))
+    with raises(RequestError) as refused:
+        rows_of_arrow(whole, known, 10)
+    assert refused.value.status == 400
 
 
 def test_columns_are_bounded_if_a_model_allows_any(raises):

@@ -130,7 +130,7 @@ def test_every_address_is_described(client):
     from pricekit_serve.routes.addresses import Routes
 
     described = document()["paths"]
-    paths = {route.path: route.methods for route in Routes(None, None, None).all()}
+    paths = {route.path: route.methods for route in Routes(None, Limits(), None).all()}
     own = {"/", "/openapi.json"}
     assert {path for path in paths if "{version}" not in path} - own == set(described)
     for path, methods in described.items():

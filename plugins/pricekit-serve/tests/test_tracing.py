@@ -52,7 +52,7 @@ def test_errors_are_marked(spans, served, monkeypatch, rows):
     with TestClient(app(served, engine="ort-cpu")) as client:
         assert client.post("/predict", content=b"{").status_code == 400
         assert spans()["POST /predict"].status.is_unset
-        assert client.get("/models/none").status_code == 404
+        assert client.get("/nothing").status_code == 404
         assert spans()["GET"].attributes["http.response.status_code"] == 404
         monkeypatch.setattr(Predictor, "predict", fail)
         assert client.post("/models/shop/predict", json={"rows": rows(1)}).status_code == 500

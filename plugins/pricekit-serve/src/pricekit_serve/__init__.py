@@ -12,6 +12,8 @@ limits.py, errors.py, metrics.py, tracing.py
 
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from pricekit_serve.application import app
     from pricekit_serve.limits import Limits

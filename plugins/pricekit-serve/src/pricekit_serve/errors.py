@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pricekit.plugin import printable, shorten
 
 _LONGEST_FIELD = 200
+_LONGEST_MESSAGE = 1000
 
 
 class RequestError(Exception):
@@ -21,7 +22,7 @@ class RequestError(Exception):
     def __init__(
         self, status: int, message: str, field: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(printable(message))
+        super().__init__(printable(shorten(message, _LONGEST_MESSAGE)))
         self.status = status
         self.field = printable(shorten(field, _LONGEST_FIELD))
         self.headers = dict(headers or {})

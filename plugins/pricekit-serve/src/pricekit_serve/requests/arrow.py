@@ -6,9 +6,17 @@ import struct
 
 import pyarrow as pa
 
+from pricekit.plugin import shorten
 from pricekit.plugin.runners import as_model_text
 from pricekit_serve.errors import RequestError, invalid
-from pricekit_serve.requests.rows import KnownColumns, Rows, check_cell, check_count, check_names
+from pricekit_serve.requests.rows import (
+    KnownColumns,
+    Rows,
+    check_cell,
+    check_count,
+    check_names,
+    check_size,
+)
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 _COMPRESSION = 3
@@ -27,21 +35,23 @@ def rows_of_arrow(body: bytes, known: KnownColumns, most: int) -> Rows:
         RequestError: it is damaged or compressed, or has other types, other columns or too many rows.
     """
     try:
-        table = _read(body, most)
+        table = _read(body, known, most)
+        cells = {name: as_model_text(_joined(table.column(name))) for name in table.column_names}
     except (pa.ArrowException, OSError, ValueError, IndexError, struct.error, OverflowError) as error:
-        raise RequestError(400, f"the body is no Arrow IPC stream: {error}") from None
-    check_names("rows", table.column_names, known)
-    cells = {name: _texts(name, table.column(name)) for name in table.column_names}
-    ids = cells.pop(known.id, None) if known.id not in (None, *known.text) else None
-    return Rows({name: cells[name] for name in [*known.text, *sorted(cells.keys() - set(known.text))]}, ids)
+        raise RequestError(400, f"the body is not an Arrow IPC stream: {error}") from None
+    texts = {name: _texts(name, column) for name, column in cells.items()}
+    ids = texts.pop(known.id, None) if known.id not in (None, *known.text) else None
+    return Rows({name: texts[name] for name in [*known.text, *sorted(texts.keys() - set(known.text))]}, ids)
 
 
-def _read(body: bytes, most: int) -> pa.Table:
+def _read(body: bytes, known: KnownColumns, most: int) -> pa.Table:
     messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
     if (first := _next(messages)) is None:
         raise ValueError("it is empty")
     schema = pa.ipc.read_schema(first)
+    check_size(0, len(schema), known)  # before anything is done for each of them
     _check_schema(schema)
+    check_names("rows", schema.names, known)
     batches, rows = [], 0
     while (message := _next(messages)) is not None:
         if message.type != "record batch":
@@ -50,7 +60,14 @@ def _read(body: bytes, most: int) -> pa.Table:
             raise RequestError(415, "the Arrow buffers are compressed; write the stream without compression")
         batch = pa.ipc.read_record_batch(message, schema)
         check_count(rows := rows + batch.num_rows, most)
+        check_size(rows, len(schema), known)
         batch.validate(full=True)
+        if batch.nbytes > message.body.size:
+            raise ValueError("its columns share their bytes")
+        if len(batches) > most:
+            raise RequestError(
+                413, f"the stream has over {most:,} batches; send at most one for each row", "rows"
+            )
         batches.append(batch)
     return pa.Table.from_batches(batches, schema)
 
@@ -67,14 +84,19 @@ def _check_schema(schema: pa.Schema) -> None:
     plain = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     for column in schema:
         if not any(check(column.type) for check in plain):
-            raise invalid(column.name, f"has the type {column.type}; expected texts, numbers or booleans")
+            raise invalid(
+                column.name, f"has the type {shorten(str(column.type))}; expected texts, numbers or booleans"
+            )
     if len(set(schema.names)) < len(schema.names):
         raise ValueError("several columns have the same name")
 
 
-def _texts(name: str, column: pa.ChunkedArray) -> list[str]:
-    combined = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    texts: list[str] = as_model_text(combined).to_pylist()
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _texts(name: str, cells: pa.Array) -> list[str]:
+    texts: list[str] = cells.to_pylist()
     return [check_cell(f"rows[{number}].{name}", text or "") for number, text in enumerate(texts)]
 
 

@@ -14,6 +14,11 @@ from pricekit_serve.errors import RequestError, invalid
 
 MOST_COLUMNS = 256
 """The most columns of a request, if the model does not tell which ones it reads."""
+MOST_CELLS = 250_000
+"""The most cells of a request: rows times columns."""
+
+_SHOWN_COLUMNS = 20
+"""Columns that an error names."""
 
 CONSTANTS = {True: "true", False: "false", None: ""}
 
@@ -51,6 +56,19 @@ class KnownColumns:
     def names(self) -> list[str]:
         """All names that are known."""
         return list(dict.fromkeys([*self.text, *self.others, *([self.id] if self.id else [])]))
+
+    @property
+    def most(self) -> int:
+        """The most columns of a request."""
+        return max(MOST_COLUMNS, len(self.names))
+
+    def most_values(self, rows: int) -> int:
+        """Return how many JSON values the most rows of a request have at most, generously.
+
+        A cell is up to two values, in the protocol's list of lists, and a row is one more.
+        """
+        columns = self.most if self.any else len(self.names)
+        return 2 * min(rows * (columns + 1), MOST_CELLS) + 1000
 
 
 @dataclass(frozen=True)
@@ -111,7 +129,7 @@ def rows_of_json(given: Any, known: KnownColumns, most: int) -> Rows:
         if not row.keys() <= allowed or not row.keys() >= needed:
             check_names(f"rows[{number}]", row, known)
         others |= row.keys() - needed
-        _check_width(len(others))
+        check_size(len(given), len(needed) + len(others), known)
     names = [*known.text, *sorted(others - {known.id})]
     cells = {name: _column(given, name) for name in names}
     has_ids = known.id is not None and any(known.id in row for row in given)
@@ -124,11 +142,18 @@ def check_count(rows: int, most: int) -> None:
         raise RequestError(413, f"the request has {rows:,} rows; at most {most:,} are allowed", "rows")
 
 
-def _check_width(columns: int) -> None:
-    if columns > MOST_COLUMNS:
+def check_size(rows: int, columns: int, known: KnownColumns) -> None:
+    """Raise RequestError if the rows of a request have too many columns, or too many cells."""
+    if columns > known.most:
         raise RequestError(
             413,
-            f"the rows of the request have over {MOST_COLUMNS} different columns; send those that the model reads",
+            f"the rows of the request have over {known.most} different columns; send those that the model reads",
+            "rows",
+        )
+    if rows * columns > MOST_CELLS:
+        raise RequestError(
+            413,
+            f"the request has {rows:,} rows of {columns:,} columns; at most {MOST_CELLS:,} cells are allowed",
             "rows",
         )
 
@@ -142,17 +167,20 @@ def check_cell(field: str, text: str) -> str:
 
 def check_names(where: str, names: Collection[str], known: KnownColumns) -> None:
     """Raise RequestError if a row lacks a column of the model, or has one that the model does not know."""
-    missing = [name for name in known.text if name not in names]
-    unknown = [name for name in names if name not in known.names]
+    present, allowed = set(names), dict.fromkeys(known.names)
+    missing = [name for name in known.text if name not in present]
+    unknown = [name for name in names if name not in allowed]
     if missing:
-        near = nearest(missing[0], unknown)
+        near = nearest(missing[0], unknown[:MOST_COLUMNS])
         hint = f" Is it {shorten(near)!r}?" if near else ""
         raise invalid(f"{where}.{missing[0]}", f"is missing; the model reads it.{hint}")
-    _check_width(len(names))
     if unknown and not known.any:
-        columns = ", ".join(map(shorten, known.names))
+        columns = ", ".join(shorten(name) for name in known.names[:_SHOWN_COLUMNS])
+        more = ", …" * (len(known.names) > _SHOWN_COLUMNS)
         hint = did_you_mean(unknown[0], known.names)
-        raise invalid(f"{where}.{unknown[0]}", f"is no column of the model, which has {columns}.{hint}")
+        raise invalid(
+            f"{where}.{unknown[0]}", f"is not a column of the model, which has {columns}{more}.{hint}"
+        )
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
@@ -15,25 +15,26 @@ from starlette.routing import Route
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.answers import Wanted, answer, as_json
+from pricekit_serve.models.answers import Answer, Wanted, answer, as_json
 from pricekit_serve.models.model import Model
 from pricekit_serve.models.served import Models
 from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
-from pricekit_serve.requests.bodies import parse_json, parse_json_lines, parsed, read_body
+from pricekit_serve.requests.bodies import Bodies, parse_json, parse_json_lines
 from pricekit_serve.requests.rows import Rows, rows_of_json
 from pricekit_serve.routes.description import describe, describe_in_full
 from pricekit_serve.routes.openapi import document_json
 from pricekit_serve.routes.page import PAGE, PAGE_POLICY
-from pricekit_serve.routes.protocol import (
-    inference,
-    model_metadata,
-    request_id_of,
-    rows_of_tensors,
-    server_metadata,
-    wanted_outputs,
-)
+from pricekit_serve.routes.protocol import JSON_BYTES, Inference, model_metadata, server_metadata
 
 JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjson")
+_FORMATS = {
+    JSON: Answer.to_json,
+    **dict.fromkeys(JSON_LINES, Answer.to_json_lines),
+    CONTENT_TYPE: Answer.to_arrow,
+}
+"""How an answer is written, by the type of the request."""
+_ROWS_AT_ONCE = 64
+Written = TypeVar("Written")
 KEYS = ("rows", "interval", "explain", "comparables")
 
 
@@ -48,6 +49,7 @@ class Routes:
 
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self._models, self._limits, self._metrics = models, limits, metrics
+        self._bodies = Bodies(limits)
         self._descriptions: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
 
     def all(self) -> list[Route]:
@@ -74,30 +76,30 @@ class Routes:
         """Price the rows of a request, in the format in which it gives them."""
         model = self._model(request)
         kind = content_type(request)
-        body = await read_body(request, self._limits)
-        read = partial(
-            _read_request, kind=kind, model=model, limits=self._limits, query=dict(request.query_params)
-        )
-        rows, wanted = await parsed(body, read)
-        request.state.rows = len(rows)
-        found = await answer(model, rows, wanted, self._limits)
-        if kind == CONTENT_TYPE:
-            return Response(found.to_arrow(), media_type=CONTENT_TYPE)
-        if kind in JSON_LINES:
-            return Response(found.to_json_lines(), media_type=kind)
-        return Response(found.to_json(), media_type=JSON)
+        query = dict(request.query_params)
+        read = partial(_read_request, kind=kind, model=model, limits=self._limits, query=query)
+        async with self._bodies.parsed(request, read) as (rows, wanted):
+            request.state.rows = len(rows)
+            priced = await answer(model, rows, wanted, self._limits)
+        return Response(await self._in_turn(priced, _FORMATS[kind]), media_type=kind)
 
     async def infer(self, request: Request) -> Response:
         """Price tensors of texts."""
-        model = self._model(request)
-        if "inference-header-content-length" in request.headers:
-            raise RequestError(415, "binary tensors are not supported; send the data as JSON")
-        given = await parsed(await read_body(request, self._limits), parse_json)
-        rows = rows_of_tensors(given, model.columns, self._limits.max_rows)
-        wanted, names = wanted_outputs(given, model)
-        own = request_id_of(given)
-        request.state.rows = len(rows)
-        return _json(inference(await answer(model, rows, wanted, self._limits), names, own))
+        model, json_bytes = self._model(request), request.headers.get(JSON_BYTES)
+        read = partial(Inference.read, json_bytes=json_bytes, model=model, limits=self._limits)
+        async with self._bodies.parsed(request, read) as inference:
+            request.state.rows = len(inference.rows)
+            priced = await answer(model, inference.rows, inference.wanted, self._limits)
+        body, json_size = await self._in_turn(priced, inference.answer)
+        if json_size is None:
+            return Response(body, media_type=JSON)
+        return Response(body, headers={JSON_BYTES: str(json_size)}, media_type="application/octet-stream")
+
+    async def _in_turn(self, priced: Answer, write: Callable[[Answer], Written]) -> Written:
+        """Return what a function makes of an answer; a thread calls it if there are many rows or details."""
+        if len(priced.price) <= _ROWS_AT_ONCE and not priced.details:
+            return write(priced)
+        return await self._bodies.in_turn(0, write, priced)
 
     async def models(self, request: Request) -> Response:
         """List the models with their columns."""
@@ -162,15 +164,15 @@ def _read_request(
     known, most = model.columns, limits.max_rows
     _check_query(query, kind)
     if kind == JSON:
-        given = parse_json(body)
+        given = parse_json(body, known.most_values(most))
         if not isinstance(given, dict):
-            raise RequestError(422, 'the body is no object such as {"rows": [...]}')
+            raise RequestError(422, 'the body is not an object such as {"rows": [...]}')
         if unknown := [key for key in given if key not in KEYS]:
             raise invalid(unknown[0], f"is unknown; expected {', '.join(KEYS)}")
         return rows_of_json(given.get("rows"), known, most), Wanted.of(given, model)
     wanted = Wanted.of({key: _value(key, text) for key, text in query.items()}, model)
     if kind in JSON_LINES:
-        return rows_of_json(parse_json_lines(body), known, most), wanted
+        return rows_of_json(parse_json_lines(body, known.most_values(most)), known, most), wanted
     return rows_of_arrow(body, known, most), wanted
 
 
@@ -194,7 +196,7 @@ def _check_query(query: Iterable[str], kind: str) -> None:
 
 def _value(key: str, text: str) -> Any:
     try:
-        return parse_json(text.encode("utf-8", "replace"))
+        return parse_json(text.encode("utf-8", "replace"), 10)
     except RequestError:
         raise invalid(key, "is neither a number nor true or false") from None
 
