@@ -270,6 +270,25 @@ def test_a_large_file_is_priced_in_several_requests(browser, address, tmp_path):
     assert page.locator("#prices tbody tr").count() == 200
 
 
+def test_a_long_paste_is_read_without_being_shown(browser, address):
+    page, _, _ = opened(browser, address[0])
+    pasted(page, "")
+    page.eval_on_selector(
+        "#pasted",
+        """area => {
+            const data = new DataTransfer();
+            data.setData("text", "catalog_content\\n" + "Green Tea, 20 Count, in a tin\\n".repeat(10000));
+            area.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true}));
+        }""",
+    )
+    assert page.input_value("#pasted") == ""
+    assert page.get_attribute("#pasted", "placeholder") == "10,000 rows from the clipboard"
+    assert "10,000 rows, 1 column." in page.inner_text("#result")
+    page.click("#ask-many")
+    page.click("#stop")
+    page.wait_for_selector("text=You stopped before all rows had a price.")
+
+
 def test_rows_with_errors_are_named_and_the_others_are_priced(browser, address):
     page, _, _ = opened(browser, address[0])
     rows = ["catalog_content,price", "Tea,1", f"{'x' * 50_001},2", "Tea,3,4", "Coffee,5"]
