@@ -8,6 +8,7 @@ import io
 import shutil
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from pricekit_serve import app
 
 import pricekit as pk
 from conftest import TINY
+from pricekit.core.loader import registry
 from pricekit.plugin.runners import Predictor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -54,15 +56,9 @@ def nine(tmp_path_factory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module")
-def address(served, wide, nine):
-    """Servers without and with a token, and one of a model of nine columns."""
-    bundles = {"shop": served, "wide": wide}
-    apps = [
-        app(bundles, engine="ort-cpu"),
-        app(served, engine="ort-cpu", token=TOKEN),
-        app(nine, engine="ort-cpu"),
-    ]
+@contextmanager
+def _served(*apps):
+    """Serve apps in threads, each at an own address."""
     servers = [uvicorn.Server(uvicorn.Config(each, port=0, log_config=None, ws="none")) for each in apps]
     threads = [threading.Thread(target=server.run) for server in servers]
     for thread in threads:
@@ -73,6 +69,18 @@ def address(served, wide, nine):
     for server, thread in zip(servers, threads, strict=True):
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(served, wide, nine):
+    """Servers without and with a token, and one of a model of nine columns."""
+    bundles = {"shop": served, "wide": wide}
+    with _served(
+        app(bundles, engine="ort-cpu"),
+        app(served, engine="ort-cpu", token=TOKEN),
+        app(nine, engine="ort-cpu"),
+    ) as addresses:
+        yield addresses
 
 
 def opened(browser, address, **options):
@@ -161,6 +169,52 @@ def test_inputs_fit_their_columns_and_an_example_fills_them(browser, address):
     assert page.input_value("#cell-1").isdigit()
     assert page.input_value("#cell-2") in values
     assert said == []
+
+
+STOCK = """
+import pandas as pd
+import pricekit
+
+class Stock(pricekit.plugin.Feature):
+    '''A number of a column, and the length of a text of another one.'''
+    names = ("stock", "shelf")
+    columns = ("stock", "shelf")
+    def transform(self, table, state):
+        stock = pd.to_numeric(table.frame["stock"], errors="coerce").fillna(0)
+        return pd.concat([stock, table.frame["shelf"].fillna("").str.len()], axis=1).to_numpy("float32")
+
+@pricekit.plugin.hookimpl
+def pricekit_register_features(register):
+    register("stock", f"{__name__}:Stock", "of columns")
+"""
+
+
+def test_columns_besides_the_text_have_inputs_too(browser, tmp_path, monkeypatch):
+    (tmp_path / "stock.py").write_text(STOCK)
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "stock.py"))
+    registry.cache_clear()
+    table = pk.make_catalog(120).assign(stock=range(120), shelf=["left", "right"] * 60)
+    config = {**TINY, "features": ["fast15", "stock"]}
+    pk.train(table, text="catalog_content", config=config).export(tmp_path / "stock")
+    with _served(app(tmp_path / "stock", engine="ort-cpu")) as (address,):
+        page, said, _ = opened(browser, address)
+        page.wait_for_selector("#cell-2")
+        assert page.locator("#cells label").all_inner_texts() == ["catalog_content", "stock", "shelf"]
+        assert page.get_attribute("#cell-1", "inputmode") == "decimal"
+        assert page.locator("#cell-2-values option").count() == 2
+        page.fill("#cell-1", "7")
+        page.fill("#cell-2", "left")
+        priced_one(page)
+        pasted(page, "catalog_content\tSTOCK\tshelf\nTea\t5\tleft")
+        assert page.locator("#mapping select").evaluate_all("all => all.map(one => one.value)") == [
+            "0",
+            "1",
+            "2",
+        ]
+        page.click("#ask-many")
+        page.wait_for_selector("#prices")
+        assert said == []
+    registry.cache_clear()
 
 
 def test_factors_name_their_column_and_their_effects_make_up_the_price(browser, address):
