@@ -119,7 +119,7 @@ MEMBER = {
         {"rows": {"train": "5"}},
         {"verified": CHECKS | {"shapes": [[1, 2, 3]]}},
         {"members": [MEMBER, MEMBER]},
-        {"currency": "€" * 200_000},
+        {"currency": "x" * 500_000},
         {"price_unit": "m" * 101},
         {"table": "x" * 1_001},
         {"metrics": {str(number): 1.0 for number in range(101)}},

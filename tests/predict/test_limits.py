@@ -200,6 +200,7 @@ HOSTILE = {
     "added": lambda t: t.update(added_tokens=[{"id": 1, "content": "x"}] * 10_001),
     "model": lambda t: t["model"].update(type="Lua"),
     "prefix": lambda t: t["model"].update(continuing_subword_prefix="x" * 10_000),
+    "dropout": lambda t: t["model"].update(dropout=0.5),
     "words": lambda t: t["model"].update(max_input_chars_per_word=10**9),
     "tree": lambda t: t.update(model={"type": "Unigram", "vocab": [[f"{i}".zfill(900), 0.0] for i in range(5000)]}),
     "list": lambda t: t.update(normalizer=[]),

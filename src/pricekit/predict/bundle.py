@@ -73,7 +73,7 @@ TOLERANCE = 1e-6
 """The largest difference of the sum of the members' weights from 1."""
 
 
-MOST_FILES, MOST_FACTS, MOST_PLUGINS = 1_000, 100, 400
+MOST_FILES, MOST_FACTS, MOST_PLUGINS = 1_000, 100, 1_000
 """Files; rows and metrics that a manifest counts; plugins."""
 
 Text = Annotated[str, Field(max_length=100)]

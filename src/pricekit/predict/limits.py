@@ -505,6 +505,8 @@ class _Check:
             self.limit(sum(lengths), UNIGRAM_CHARACTERS, "characters in its vocabulary")
         self.settings({name: model[name] for name in model.keys() - {"vocab", "merges"}}, kind)
         self.limit(model.get("max_input_chars_per_word", 0), LONGEST_WORD, "characters in a word")
+        if model.get("dropout"):
+            self.refuse("tokens that are drawn at random (dropout)", "the same tokens for the same text")
         if prefix := model.get("continuing_subword_prefix") or "":
             merges = (
                 pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges") or ()
