@@ -60,6 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--times", type=float, help="restarts [20], or times the capacity, of overload [10]")
     parser.add_argument("--deadline", type=float, default=10.0, help="--timeout of the server, of overload")
     parser.add_argument("--minutes", type=float, default=20.0, help="of soak")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each answer, of soak")
     parser.add_argument("--count", type=int, default=1000, help="of hostile")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -83,7 +84,7 @@ def main() -> int:
         how = {"size": given.size, "deadline": given.deadline}
         speed_of_answers.overload(bundle, texts, seconds=seconds or 60.0, times=given.times or 10.0, **how)
     elif given.what == "soak":
-        restarts.soak(bundle, texts, minutes=given.minutes, seed=given.seed)
+        restarts.soak(bundle, texts, minutes=given.minutes, pause=given.pause, seed=given.seed)
     elif given.what == "silent":
         result = silent.beside(bundle, texts[:2000], seconds=seconds or 60.0, files=given.files)
         print(result)

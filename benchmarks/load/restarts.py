@@ -168,8 +168,10 @@ def _point(link: Path, bundle: str) -> None:
     new.replace(link)
 
 
-def soak(bundle: str, texts: list[str], *, minutes: float, clients: int = 8, seed: int = 0) -> None:
-    """Print the growth of memory during requests of 1 to 1,000 rows, of which some ask for explanations."""
+def soak(
+    bundle: str, texts: list[str], *, minutes: float, clients: int = 8, pause: float = 0.0, seed: int = 0
+) -> None:
+    """Print the growth of memory during requests of 1 to 1,000 rows; some ask for explanations, some are given up."""
     ends, memory = time.monotonic() + 60 * minutes, []
     with serving(bundle) as server:
 
@@ -179,7 +181,7 @@ def soak(bundle: str, texts: list[str], *, minutes: float, clients: int = 8, see
                 await asyncio.sleep(min(2.0, 2 * minutes))
 
         async def run() -> list[Counter[int]]:
-            asking = (_mixed(server.port, texts, ends, seed + number) for number in range(clients))
+            asking = (_mixed(server.port, texts, ends, pause, seed + number) for number in range(clients))
             found, _ = await asyncio.gather(asyncio.gather(*asking), measure())
             return found
 
@@ -194,15 +196,22 @@ def soak(bundle: str, texts: list[str], *, minutes: float, clients: int = 8, see
     print(f"{100 * (last / first - 1):+.2f}%, at most {max(memory) / 1e6:.0f} MB")
 
 
-async def _mixed(port: int, texts: list[str], ends: float, seed: int) -> Counter[int]:
+async def _mixed(port: int, texts: list[str], ends: float, pause: float, seed: int) -> Counter[int]:
     rng, client, found = np.random.default_rng(seed), Client(port), Counter[int]()
     while time.monotonic() < ends:
         size = int(10 ** rng.uniform(0, 3))
         some = [texts[row] for row in rng.integers(0, len(texts), size)]
         options = {"explain": True} if size <= 2 and rng.random() < 0.1 else {}
         body = {"rows": [{"catalog_content": text} for text in some], **options}
-        found[(await client.ask(request(json.dumps(body).encode()))).status] += 1
+        whole = request(json.dumps(body).encode())
+        found[(await client.ask(whole)).status] += 1
         if rng.random() < 0.05:
             client.close()
+        if rng.random() < 0.05:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(whole[: len(whole) // 2])
+            await asyncio.sleep(0)
+            writer.close()
+        await asyncio.sleep(pause)
     client.close()
     return found

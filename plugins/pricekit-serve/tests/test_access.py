@@ -324,7 +324,7 @@ def test_requests_that_never_come_share_a_line(served, caplog):
     asyncio.run(gone())
     lines = [each.getMessage() for each in caplog.records if "self-test" not in each.getMessage()]
     assert [line for line in lines if " 499 " in line] == [next(line for line in lines if " 499 " in line)]
-    assert "incomplete requests (499, the client went away): 29 more in 10 seconds" in lines
+    assert "incomplete requests (499, the connection ended): 29 more in 10 seconds" in lines
     assert "incomplete requests (408, Request Timeout): 1 more in 10 seconds" in lines
     assert "connections closed (room): 599 more in 10 seconds" in lines
     assert len(lines) == 6

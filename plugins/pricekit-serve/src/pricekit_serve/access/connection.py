@@ -458,12 +458,11 @@ class Connection(HttpToolsProtocol):
             self._wire.write_eof()
             self.flow.resume_reading()
             self._connections.ends(self)
-            seconds = _LINGER
+            self._timer = self.loop.call_later(_LINGER, self._wire.abort)
         else:
             self._wire.transport.close()  # when the answer is written
             self._connections.waits(self)
-            seconds = self._timeout
-        self._timer = self.loop.call_later(seconds, self._wire.abort)
+            self._unread = self.loop.call_later(self._timeout, self._give_up_answer)
 
     def _discard(self, size: int) -> None:
         """Read on for a while, so that the client can read an answer."""

@@ -16,7 +16,7 @@ from pricekit_serve.metrics import Metrics
 QUIET = frozenset({"/metrics", "/v2/health/live", "/v2/health/ready"})
 """Addresses that are asked all the time, and logged only as details."""
 GONE = 499
-"""The status in the log if the client went away before its request was complete."""
+"""The status in the log if the connection ended before the request was complete."""
 _INCOMPLETE = (408, GONE)
 """Statuses of requests that were never complete. Thousands cost a client nothing, so they share lines of the log."""
 _SECONDS = 10
@@ -92,5 +92,5 @@ class Record:
 
 
 def _incomplete(status: int) -> str:
-    phrase = "the client went away" if status == GONE else HTTPStatus(status).phrase
+    phrase = "the connection ended" if status == GONE else HTTPStatus(status).phrase
     return f"incomplete requests ({status}, {phrase})"
