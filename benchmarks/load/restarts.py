@@ -187,13 +187,14 @@ def soak(
 
         statuses: Counter[int] = sum(asyncio.run(run()), Counter())
         tracebacks = sum("Traceback" in line for line in server.lines)
-    tenth = max(1, len(memory) // 10)
-    first, last = np.median(memory[tenth : 2 * tenth]), np.median(memory[-tenth:])
+    tenths = [float(np.median(each)) for each in np.array_split(memory, 10)]
+    first, last = tenths[1], tenths[-1]
     print(
         f"{minutes:g} minutes, {clients} clients: answers by status {dict(statuses)}, {tracebacks} tracebacks"
     )
     print(f"memory {first / 1e6:.0f} MB in the second tenth, {last / 1e6:.0f} MB in the last: ", end="")
     print(f"{100 * (last / first - 1):+.2f}%, at most {max(memory) / 1e6:.0f} MB")
+    print(f"medians of the tenths: {', '.join(f'{each / 1e6:.0f}' for each in tenths)} MB")
 
 
 async def _mixed(port: int, texts: list[str], ends: float, pause: float, seed: int) -> Counter[int]:
