@@ -148,7 +148,7 @@ def test_three_sentences_say_how_good_a_model_is_where_it_fails_and_what_to_do(b
 
 def test_a_model_without_a_weakness_gets_no_invented_one(bundle):
     _, fails, then = _summary(_judged(bundle, [1.1] * 200, ["left", "right"] * 100))
-    assert fails.startswith("No group of at least 20 rows has an SMAPE of 1.25 times")
+    assert fails.startswith("No group of at least 20 rows has 1.25 times the SMAPE of all rows")
     assert then.startswith("Train with more rows")
 
 

@@ -78,7 +78,7 @@ def _verdict(drift: Drift) -> Iterator[Block]:
     yield Summary(
         [
             ("Whether the table has drifted", drift.verdict),
-            ("What has changed most", _largest_change(drift)),
+            ("What has changed most", printable(_largest_change(drift))),
             ("What to do next", _what_next(drift, few=few)),
         ],
         f"{counted(drift.rows, 'row')} against {drift.trained_on:,} training rows. Alarms are differences that are "

@@ -72,7 +72,7 @@ from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
 from pricekit.table.currency import measure_of
 from pricekit.table.table import Formats
-from pricekit.wording import counted, shorten
+from pricekit.wording import counted, printable, shorten
 
 MOST_ROWS = 200_000
 """Larger tables are sampled to this number of rows, with a fixed seed."""
@@ -438,8 +438,8 @@ def _where_it_fails(subject: Subject, errors: ErrorReport, weak: Sequence[Mappin
         if not (errors.groups["rows"] >= LEAST_GROUP).any():
             return f"There are too few rows to tell: no group has {LEAST_GROUP}."
         return (
-            f"No group of at least {LEAST_GROUP} rows has an {metric.title} of {WORSE:g} times that of all rows; the "
-            "largest single errors are below."
+            f"No group of at least {LEAST_GROUP} rows has {WORSE:g} times the {metric.title} of all rows; the largest "
+            "single errors are below."
         )
     parts = []
     for group in weak:
@@ -454,7 +454,7 @@ def _where_it_fails(subject: Subject, errors: ErrorReport, weak: Sequence[Mappin
 
 def _named(group: Mapping[str, Any]) -> str:
     by = "the true price" if group["by"] == "price" else str(group["by"])
-    return f"{by} is {shorten(str(group['group']), 60)}"
+    return printable(f"{by} is {shorten(str(group['group']), 60)}")
 
 
 def _what_next(
@@ -463,7 +463,8 @@ def _what_next(
     count = min(WORST, len(errors.rows))
     worst = errors.rows.head(count)["price"]
     far = sum(beside.is_far(float(price)) for beside, price in zip(compared, worst, strict=False))
-    share, trained = errors.share_of_worst(count), subject.facts.get("rows", {}).get("train")
+    share, counts = errors.share_of_worst(count), subject.facts.get("rows")
+    trained = counts.get("train") if isinstance(counts, dict) else None
     if far >= DOUBTFUL_ROWS:
         return (
             f"Check the true prices of the rows with the largest errors below: {far} of {count} are far from those of "
