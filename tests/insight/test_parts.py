@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pricekit.insight.parts import LONGEST_PHRASE, MOST_PARTS, Cells, label_of, parts_of_cell
+from pricekit.insight.parts import LONGEST_PHRASE, MOST_LINES, MOST_PARTS, Cells, label_of, parts_of_cell
 from pricekit.table import Columns, read_frame, table_of_texts
 from pricekit.text.normal import normal_text
 
@@ -148,3 +148,21 @@ def test_other_texts_replace_those_of_a_single_column():
     cells = Cells(table_of_texts(["tea", "jam"]), Columns(("text",), None, None))
     found = cells.with_texts(["nut", ""])
     assert found.text.tolist() == found.frame["text"].tolist() == ["nut", ""]
+
+
+def test_lines_of_long_texts_are_grouped():
+    """Each part of a row needs two prices of the whole row, so the work would grow with the square of the lines."""
+    cell = "\n".join(f"line {number}" for number in range(2_000))
+    groups = parts_of_cell("text", cell)
+    assert len(groups) == MOST_LINES
+    assert {group.kind for group in groups} == {"group"}
+    lines, waiting = [], list(groups)
+    while waiting:
+        part = waiting.pop(0)
+        if part.kind == "line":
+            lines.append(part.text)
+        else:
+            assert len(part.parts) <= MOST_PARTS
+            waiting = [*part.parts, *waiting]
+    assert lines == cell.split("\n")
+    assert len(parts_of_cell("text", "a b\n" * MOST_LINES)) == MOST_LINES

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import threading
 from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
 from pricekit_serve.access.permission import read_token
-from pricekit_serve.models.queue import PriceQueue
+from pricekit_serve.models.queue import CallQueue, PriceQueue
 from starlette.testclient import TestClient
 
 from pricekit.plugin import ConfigError, PluginError
@@ -229,7 +230,7 @@ def test_a_slow_answer_is_given_up(served, monkeypatch):
             return waiting[-1]
 
         monkeypatch.setattr(PriceQueue, "price", never)
-        monkeypatch.setattr(PriceQueue, "call", never)
+        monkeypatch.setattr(CallQueue, "call", lambda self, function, times: [never(self)])
         answer = client.post("/predict", json=ROWS | {"explain": True})
     assert (answer.status_code, "within 0.2 seconds" in answer.json()["error"]) == (504, True)
     assert [each.cancelled() for each in waiting] == [True, True]
@@ -244,6 +245,20 @@ def test_a_full_queue_says_when_to_come_back(served):
         model.queue._waiting = 0
         assert client.post("/predict", json=ROWS).status_code == 200
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_explanations_have_a_queue_of_their_own_that_says_when_to_come_back(served):
+    free = threading.Event()
+    with TestClient(app(served, engine="ort-cpu", limits=Limits(queue_explanations=16))) as client:
+        model = client.app.state.models.get(None)
+        held = model.details.call(lambda _: free.wait(20), 16)
+        for options in ({"explain": True}, {"comparables": 1}):
+            answer = client.post("/predict", json=ROWS | options)
+            assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
+        assert client.post("/predict", json=ROWS).status_code == 200  # prices do not wait for explanations
+        free.set()
+        assert [each.result(20) for each in held] == [True] * 16
+        assert client.post("/predict", json=ROWS | {"explain": True}).status_code == 200
 
 
 async def talked(application, messages, headers=()):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.models.queue import PriceQueue
+from pricekit_serve.models.queue import CallQueue, PriceQueue
 from pricekit_serve.requests.rows import Rows
 
 
@@ -123,19 +123,6 @@ def test_large_requests_are_done_in_order_and_small_ones_in_between(queue, engin
     assert texts.replace("s", "") == "x" + "a" * 9 + "b" * 9
 
 
-def test_rows_that_fill_a_batch_do_not_pass_calls_that_came_earlier(queue, engine):
-    """Otherwise a steady stream of large and small requests would hold them up forever."""
-    first = busy(queue, engine)
-    calls = queue.call(lambda _: len(engine.batches), 2)
-    large, small = queue.price(rows(*["a"] * 9)), queue.price(rows("small"))
-    engine.free.release(1000)
-    assert [len(result(each)) for each in (first, large, small)] == [1, 9, 1]
-    assert calls.result(10) == [
-        1,
-        2,
-    ]  # the second one between the batch with the small request and the next one
-
-
 def test_rows_of_other_columns_are_priced_apart(queue, engine):
     first = busy(queue, engine)
     others = [queue.price(rows("a", column=column)) for column in ("text", "other", "text")]
@@ -184,13 +171,10 @@ def test_large_requests_that_end_early_leave_no_room_taken(queue, engine, watche
     """They fail, or are given up, while a part of them is priced; what is left of them no longer waits."""
     first = busy(queue, engine)
     failing = queue.price(rows("bad", *["a"] * 11))
-    calls = queue.call(lambda number: 1 // number, 5)
     engine.free.release(2)
     assert result(first) == [1]
     with raises(ValueError):
         failing.result(10)
-    with pytest.raises(ZeroDivisionError):
-        calls.result(10)
     engine.started.clear()
     given_up = queue.price(rows(*["a"] * 12))
     assert engine.started.wait(10)
@@ -220,17 +204,43 @@ def test_a_request_that_is_given_up_while_it_is_priced_disturbs_nothing(queue, e
     assert result(queue.price(rows("bb"))) == [2]
 
 
-def test_calls_are_done_one_at_a_time_between_batches(queue, engine):
-    first = busy(queue, engine)
-    calls = queue.call(lambda number: number * 10, 3)
-    failing = queue.call(lambda number: 1 // number, 2)
-    priced = queue.price(rows("tea"))
-    engine.free.release(2)
-    assert result(first) == [1]
-    assert calls.result(10) == [0, 10, 20]
-    assert result(priced) == [3]
-    with pytest.raises(ZeroDivisionError):
-        failing.result(10)
+@pytest.fixture
+def calls():
+    found = CallQueue(8, "calls")
+    yield found
+    found.close()
+
+
+def test_calls_are_done_one_after_the_other(calls):
+    working = []
+
+    def work(number):
+        working.append(number)
+        time.sleep(0.01)
+        assert working.pop() == number
+        return 10 * number
+
+    futures = [*calls.call(work, 3), *calls.call(work, 2)]
+    assert [each.result(10) for each in futures] == [0, 10, 20, 0, 10]
+
+
+def test_too_many_calls_are_refused_until_others_end(calls, raises):
+    free = threading.Event()
+    futures = calls.call(lambda number: free.wait(10) and number, 7)
+    with raises(RequestError) as refused:
+        calls.call(int, 2)
+    assert (refused.value.status, int(refused.value.headers["retry-after"]) > 0) == (429, True)
+    assert futures[-1].cancel()  # what is given up leaves room
+    futures += calls.call(int, 2)
+    free.set()
+    assert [each.result(10) for each in futures if not each.cancelled()] == [0, 1, 2, 3, 4, 5, 0, 1]
+    assert [each.result(10) for each in calls.call(int, 8)] == list(range(8))
+
+
+def test_a_call_that_fails_leaves_the_others(calls):
+    first, second = calls.call(lambda number: 1 // number, 2)
+    assert isinstance(first.exception(10), ZeroDivisionError)
+    assert second.result(10) == 1
 
 
 def test_a_closed_queue_ends_when_its_work_is_done(queue, engine):

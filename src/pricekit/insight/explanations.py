@@ -151,7 +151,7 @@ class Factor:
     """What a part of a row multiplies the price by.
 
     Attributes:
-        kind: "line", "group" of phrases, "phrase" or "word"; "column" for a cell that is not divided.
+        kind: "line", "group" of phrases or lines, "phrase" or "word"; "column" for a cell that is not divided.
         column: the column of the part.
         text: what the part says.
         start: its first character in the cell of the column.
@@ -209,7 +209,7 @@ class Explanation:
         id: of the row.
         price: the predicted price, in the currency of the training table.
         base: the price of a row without any text and columns.
-        factors: one for each line or cell, in the order of the row.
+        factors: one for each line or cell, in the order of the row; of a cell with over 60 lines, for groups of them.
         cells: the texts of the columns, in which the parts are places.
         currency: of the prices; None if it is unknown.
     """

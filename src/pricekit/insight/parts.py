@@ -29,12 +29,15 @@ LONGEST_PHRASE = 8
 MOST_PARTS = 12
 """Of more phrases, neighbouring ones are grouped first."""
 
+MOST_LINES = 60
+"""Of more lines of a cell, neighbouring ones are grouped: each line needs two prices of the whole row."""
+
 LONGEST_LINE = 20_000
 """Characters; what follows is not divided."""
 
 
 Kind = Literal["row", "column", "line", "group", "phrase", "word"]
-"""A group is several neighbouring phrases; a column is a cell that is not divided."""
+"""A group is several neighbouring phrases or lines; a column is a cell that is not divided."""
 
 
 class Part(NamedTuple):
@@ -73,7 +76,7 @@ def _content_start(line: str) -> int:
 
 
 def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
-    """Return the lines of a cell that are not blank.
+    """Return the lines of a cell that are not blank; at most 60 parts, each a group of lines if there are more.
 
     Example:
         >>> lines = parts_of_cell("text", "Item Name: Green Tea, 20 Count (Pack of 6)\\nValue: 20")
@@ -93,7 +96,7 @@ def parts_of_cell(column: str, cell: str) -> tuple[Part, ...]:
             parts = phrases if len(phrases) > 1 else phrases[0].parts if phrases else ()
             lines.append(Part("line", column, start, min(end + 1, len(cell)), line.strip(), parts))
         start = end + 1
-    return tuple(lines)
+    return _grouped(cell, lines, MOST_LINES)
 
 
 def _phrases(column: str, cell: str, start: int, end: int) -> list[Part]:
@@ -114,11 +117,11 @@ def _pieces(cell: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def _grouped(cell: str, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return at most `MOST_PARTS` parts, each a group of neighbouring ones if there are more."""
-    if len(parts) <= MOST_PARTS:
+def _grouped(cell: str, parts: Sequence[Part], most: int = MOST_PARTS) -> tuple[Part, ...]:
+    """Return at most `most` parts, each a group of neighbouring ones if there are more."""
+    if len(parts) <= most:
         return tuple(parts)
-    groups = np.array_split(np.arange(len(parts)), MOST_PARTS)
+    groups = np.array_split(np.arange(len(parts)), most)
     return tuple(
         parts[some[0]] if len(some) == 1 else _around(cell, "group", _grouped(cell, [parts[n] for n in some]))
         for some in groups

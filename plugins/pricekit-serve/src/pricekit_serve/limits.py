@@ -14,6 +14,13 @@ def _limit(default: float | None, text: str, *, may_be_zero: bool = False) -> An
     return field(default=default, metadata={"help": text, "may_be_zero": may_be_zero})
 
 
+EXPLAINED_ROWS = 16
+"""The most rows of a request that are explained or compared; each takes as long as dozens of prices."""
+
+COMPARABLES = 100
+"""The most comparables of a row."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits of a server.
@@ -39,6 +46,9 @@ class Limits:
         may_be_zero=True,
     )
     queue_rows: int = _limit(20_000, "most rows that wait to be priced; more are answered with 503")
+    queue_explanations: int = _limit(
+        32, "most rows that wait to be explained or compared; more are answered with 429"
+    )
     max_connections: int | None = _limit(
         None,
         "most open connections; if there are more, those that wait the longest are closed; default: 1,000, or fewer if "
@@ -63,6 +73,12 @@ class Limits:
                 "at least one such request",
                 parameters=("queue_rows", "max_rows"),
             )
+        if self.queue_explanations < EXPLAINED_ROWS:
+            raise ConfigError(
+                f"queue_explanations is {self.queue_explanations:,}; expected room for at least {EXPLAINED_ROWS} rows, "
+                "the most of a request",
+                parameters=("queue_explanations",),
+            )
 
 
 def _attributes() -> str:
@@ -76,10 +92,3 @@ def _attributes() -> str:
 
 if Limits.__doc__:  # without `python -OO`
     Limits.__doc__ = Limits.__doc__.replace("ATTRIBUTES", _attributes())
-
-
-EXPLAINED_ROWS = 16
-"""The most rows of a request that are explained or compared; each takes as long as dozens of prices."""
-
-COMPARABLES = 100
-"""The most comparables of a row."""

@@ -142,13 +142,13 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     futures: list[Future[Any]] = []
     times = Times()
     try:
-        futures.append(model.queue.price(Rows(rows.cells), times))
         if wanted.explain or wanted.comparables:
-            futures.append(
-                model.queue.call(lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows))
+            futures += model.details.call(
+                lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows)
             )
+        futures.append(model.queue.price(Rows(rows.cells), times))
         async with asyncio.timeout(limits.timeout):
-            price, *details = [await asyncio.wrap_future(future) for future in futures]
+            *details, price = [await asyncio.wrap_future(future) for future in futures]
     except TimeoutError:
         raise RequestError(504, f"the prices were not ready within {limits.timeout:g} seconds") from None
     finally:
@@ -159,7 +159,7 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     bounds: Mapping[str, np.ndarray] = {}
     if wanted.interval is not None:
         bounds = dict(zip(BOUNDS, model.predictor.interval(price, wanted.interval), strict=True))
-    return Answer(model, price, bounds, details[0] if details else [])
+    return Answer(model, price, bounds, details)
 
 
 def _details(model: Model, row: Rows, wanted: Wanted) -> dict[str, Any]:

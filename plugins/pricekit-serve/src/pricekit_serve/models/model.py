@@ -9,7 +9,7 @@ from pricekit.plugin import logger
 from pricekit.plugin.runners import BundleReader, Predictor
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.queue import PriceQueue, Prices
+from pricekit_serve.models.queue import CallQueue, PriceQueue, Prices
 from pricekit_serve.models.sketches import Sketches, recorded
 from pricekit_serve.requests.rows import KnownColumns, Rows
 
@@ -25,12 +25,14 @@ class Model:
         predictor: prices rows.
         columns: those that rows may have.
         queue: prices rows of several requests together. It ends when nobody holds the model any more.
+        details: explains rows and finds comparables, beside the prices; it ends likewise.
     """
 
     name: str
     predictor: Predictor
     columns: KnownColumns
     queue: PriceQueue
+    details: CallQueue
 
     @property
     def version(self) -> str:
@@ -83,8 +85,9 @@ def open_model(
         metrics.of_queue(name),
         None if recorder is None else recorder.finish,
     )
-    model = Model(name, predictor, columns, queue)
-    weakref.finalize(model, model.queue.close)
+    model = Model(name, predictor, columns, queue, CallQueue(limits.queue_explanations, "details"))
+    for each in (model.queue, model.details):
+        weakref.finalize(model, each.close)
     metrics.serves(name, predictor.digest, predictor.engine)
     return model
 

@@ -1,12 +1,13 @@
-"""The queue of a model: rows of requests that come at the same time are priced together by one thread."""
+"""The queues of a model: one thread prices rows of requests that come at the same time together, another explains."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -44,60 +45,56 @@ class Times:
 
 @dataclass(eq=False)
 class _Job:
-    """Work of one request: rows to price, or calls, one for each unit.
+    """The rows of one request.
 
     Attributes:
-        size: the number of rows or calls.
-        rows: None for calls.
-        call: None for rows.
-        done: receives the prices, float32 (size,), or the list of what the calls return.
+        rows: to be priced.
+        done: receives the prices, float32 (N,).
         times: of the request.
-        waiting: how many of the units count as waiting.
+        next: the first row that is not priced yet.
+        waiting: how many of the rows count as waiting.
         error: why the work failed.
     """
 
-    size: int
-    rows: Rows | None = None
-    call: Callable[[int], Any] | None = None
-    done: Future[Any] = field(default_factory=Future)
+    rows: Rows
+    done: Future[Prices] = field(default_factory=Future)
     times: Times = field(default_factory=Times)
-    found: list[Any] = field(default_factory=list)
+    prices: list[Prices] = field(default_factory=list)
     next: int = 0
     waiting: int = 0
     arrived: float = field(default_factory=time.perf_counter)
     error: BaseException | None = None
 
     @property
-    def goes_on(self) -> bool:
-        """Whether units are left to do, and somebody waits for them."""
-        return self.error is None and self.next < self.size and not self.done.done()
+    def left(self) -> int:
+        """How many rows are not priced yet."""
+        return len(self.rows) - self.next
 
     @property
-    def columns(self) -> tuple[str, ...] | None:
-        """What the rows of one batch have in common; None for calls, each of which is alone."""
-        return None if self.rows is None else tuple(self.rows.cells)
+    def goes_on(self) -> bool:
+        """Whether rows are left to price, and somebody waits for them."""
+        return self.error is None and self.left > 0 and not self.done.done()
 
-    def take(self, most: int) -> int:
-        """Return how many of the units that are left are done next."""
-        return min(most, self.size - self.next) if self.rows is not None else 1
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the rows of one batch have in common."""
+        return tuple(self.rows.cells)
 
     def finish(self) -> None:
-        """Hand over the result or the error."""
-        result: Any = self.found
+        """Hand over the prices or the error."""
         try:
-            if self.rows is not None and self.error is None:
-                result = np.concatenate(self.found)
+            prices = np.concatenate(self.prices) if self.error is None else None
         except MemoryError as error:
             self.error = error
         with suppress(InvalidStateError):  # the request was given up
-            if self.error is None:
-                self.done.set_result(result)
+            if self.error is None and prices is not None:
+                self.done.set_result(prices)
             else:
                 self.done.set_exception(self.error)
 
 
 _Piece = tuple[_Job, int]
-"""A job, and how many of its units are done next."""
+"""A job, and how many of its rows are priced next."""
 
 
 class PriceQueue:
@@ -137,11 +134,19 @@ class PriceQueue:
             rows: to be priced.
             times: learns when they leave the queue.
         """
-        return self._add(_Job(len(rows), rows=rows, times=times or Times()))
-
-    def call(self, function: Callable[[int], Any], times: int) -> Future[list[Any]]:
-        """Queue calls with the numbers from 0; the future has their results. Raises RequestError if it is full."""
-        return self._add(_Job(times, call=function))
+        job = _Job(rows, times=times or Times())
+        with self._changed:
+            if self._waiting + job.left > self._limits.queue_rows:
+                message = (
+                    f"{self._waiting:,} rows wait to be priced, and the queue has no room for more; try later"
+                )
+                raise RequestError(503, message, headers={"retry-after": RETRY_AFTER})
+            self._line_of(job).append(job)
+            self._count(job, job.left)
+            self._watcher.waiting(self._waiting)
+            if self._jobs() == 1 or self._is_full():  # otherwise the thread would wake only to wait again
+                self._changed.notify()
+        return job.done
 
     def close(self) -> None:
         """End the thread once everything that waits is done."""
@@ -149,29 +154,14 @@ class PriceQueue:
             self._closed = True
             self._changed.notify()
 
-    def _add(self, job: _Job) -> Future[Any]:
-        with self._changed:
-            if self._waiting + job.size > self._limits.queue_rows:
-                message = (
-                    f"{self._waiting:,} rows wait to be priced, and the queue has no room for more; try later"
-                )
-                raise RequestError(503, message, headers={"retry-after": RETRY_AFTER})
-            self._line_of(job).append(job)
-            self._count(job, job.size)
-            self._watcher.waiting(self._waiting)
-            if self._jobs() == 1 or self._is_full():  # otherwise the thread would wake only to wait again
-                self._changed.notify()
-        return job.done
-
     def _count(self, job: _Job, waiting: int) -> None:
-        """Note how many units of a job wait now."""
+        """Note how many rows of a job wait now."""
         self._waiting += waiting - job.waiting
         job.waiting = waiting
 
     def _work(self) -> None:
         while batch := self._next():
-            if batch[0][0].rows is not None:
-                self._watch(batch)
+            self._watch(batch)
             self._do(batch)
             with self._changed:
                 self._together = len(batch)
@@ -180,7 +170,7 @@ class PriceQueue:
                     if job in ended:
                         self._count(job, 0)
                     else:
-                        self._count(job, job.size - job.next)
+                        self._count(job, job.left)
                         self._put_back(job)
                 self._watcher.waiting(self._waiting)
             for job in ended:  # a row that is answered no longer counts as waiting
@@ -220,8 +210,7 @@ class PriceQueue:
 
     def _line_of(self, job: _Job) -> deque[_Job]:
         """Return the line for small jobs, which are done at once, or that for large ones, which take several turns."""
-        most = self._limits.batch_rows if job.rows is not None else 1
-        return self._large if job.size > most else self._small
+        return self._large if len(job.rows) > self._limits.batch_rows else self._small
 
     def _take(self) -> list[_Piece]:
         """Remove the jobs of the next batch: the first one, and those that can be priced with it.
@@ -243,18 +232,16 @@ class PriceQueue:
             if job.done.cancelled():
                 self._count(job, 0)
                 self._watcher.waiting(self._waiting)
-            elif not batch or (job.columns is not None and job.columns == batch[0][0].columns):
+            elif not batch or job.columns == batch[0][0].columns:
                 job.times.began = job.times.began or time.time_ns()
-                batch.append((job, job.take(room)))
+                batch.append((job, min(room, job.left)))
                 room = self._room(batch)
             else:
                 others.append(job)
         line.extendleft(reversed(others))
 
     def _room(self, batch: Sequence[_Piece]) -> int:
-        """Return how many more rows a batch takes; a call is alone."""
-        if batch and batch[0][0].rows is None:
-            return 0
+        """Return how many more rows a batch takes."""
         return self._limits.batch_rows - sum(count for _, count in batch)
 
     def _do(self, batch: Sequence[_Piece]) -> None:
@@ -269,15 +256,56 @@ class PriceQueue:
                 self._do([piece])
 
     def _try(self, batch: Sequence[_Piece]) -> None:
-        first = batch[0][0]
-        if first.call is not None:
-            results: list[Any] = [[first.call(first.next)]]
-        else:
-            parts = [
-                job.rows.part(job.next, job.next + count) for job, count in batch if job.rows is not None
-            ]
-            prices = self._price(joined(parts))
-            results = [[part] for part in np.split(prices, np.cumsum([len(part) for part in parts])[:-1])]
-        for (job, count), found in zip(batch, results, strict=True):
-            job.found += found
+        parts = [job.rows.part(job.next, job.next + count) for job, count in batch]
+        prices = self._price(joined(parts))
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        for (job, count), part in zip(batch, np.split(prices, ends), strict=True):
+            job.prices.append(part)
             job.next += count
+
+
+class CallQueue:
+    """Calls functions with one thread, beside the one that prices, in the order in which they come.
+
+    Args:
+        most: the largest number of calls that wait.
+        name: of the thread.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._waiting, self._seconds = most, 0, 0.0
+        self._changed = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, name)
+
+    def call(self, function: Callable[[int], Any], times: int) -> list[Future[Any]]:
+        """Queue calls with the numbers from 0; each future has the result of one, and can be cancelled until it begins.
+
+        Raises:
+            RequestError: too many calls wait.
+        """
+        with self._changed:
+            if self._waiting + times > self._most:
+                message = f"{self._waiting:,} rows wait to be explained or compared, and no more can wait; try later"
+                seconds = math.ceil(max(1.0, self._waiting * self._seconds))
+                raise RequestError(429, message, headers={"retry-after": str(seconds)})
+            self._waiting += times
+        futures = [self._thread.submit(self._timed, function, number) for number in range(times)]
+        for future in futures:
+            future.add_done_callback(self._ended)
+        return futures
+
+    def close(self) -> None:
+        """End the thread once everything that waits is done."""
+        self._thread.shutdown(wait=False)
+
+    def _timed(self, function: Callable[[int], Any], number: int) -> Any:
+        began = time.perf_counter()
+        try:
+            return function(number)
+        finally:
+            self._seconds = time.perf_counter() - began
+
+    def _ended(self, future: Future[Any]) -> None:
+        del future
+        with self._changed:
+            self._waiting -= 1
