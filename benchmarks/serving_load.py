@@ -1,4 +1,4 @@
-"""Loads for `pricekit serve`: batching, rows, overload, stop, reload, soak, hostile, silent.
+"""Loads for `pricekit serve`: batching, rows, overload, stop, reload, soak, hostile, silent, bodies, explanations.
 
     python benchmarks/serving_load.py batching BUNDLE TABLE    requests/s of 64 clients, with and without batches (wrk)
     python benchmarks/serving_load.py rows BUNDLE TABLE        rows/s of requests of 1,000 rows, and of predict
@@ -8,6 +8,8 @@
     python benchmarks/serving_load.py soak BUNDLE TABLE        mixed sizes for 20 minutes: growth of memory
     python benchmarks/serving_load.py hostile BUNDLE TABLE     1,000 hostile requests
     python benchmarks/serving_load.py silent BUNDLE TABLE      1,000 silent and 1,000 trickling clients beside 20 others
+    python benchmarks/serving_load.py bodies BUNDLE TABLE      health while 12 clients send the worst allowed requests
+    python benchmarks/serving_load.py explanations BUNDLE TABLE    prices beside 30 requested explanations a second
 
 BUNDLE is a bundle from `pricekit export` that reads the column `catalog_content`, TABLE a CSV file with that column.
 Clients and server share this machine. `batching` needs wrk (Debian's package of that name). Exit code 1: an answer
@@ -22,7 +24,7 @@ import sys
 from collections import Counter
 
 import pandas as pd
-from load import hostile, restarts, silent, speed_of_answers
+from load import hostile, restarts, silent, speed_of_answers, worst
 from load.server import serving
 
 
@@ -45,7 +47,18 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = ("batching", "rows", "overload", "stop", "reload", "soak", "hostile", "silent")
+    commands = (
+        "batching",
+        "rows",
+        "overload",
+        "stop",
+        "reload",
+        "soak",
+        "hostile",
+        "silent",
+        "bodies",
+        "explanations",
+    )
     parser.add_argument("what", choices=commands)
     parser.add_argument("bundle")
     parser.add_argument("table")
@@ -54,6 +67,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help="of each round of batching [10], or of overload and silent [60]"
     )
+    parser.add_argument("--only", help="kinds of bodies whose names have this word, of bodies")
+    parser.add_argument("--rate", type=float, default=30.0, help="requested explanations a second")
     parser.add_argument("--files", type=int, help="that the server may open, of silent")
     parser.add_argument("--rounds", type=int, default=5, help="of batching and rows")
     parser.add_argument("--size", type=int, default=1000, help="rows of a request, of rows and overload")
@@ -89,6 +104,10 @@ def main() -> int:
         result = silent.beside(bundle, texts[:2000], seconds=seconds or 60.0, files=given.files)
         print(result)
         return min(1, len(result.problems))
+    elif given.what == "bodies":
+        worst.bodies(bundle, seconds=seconds or 60.0, clients=12, only=given.only)
+    elif given.what == "explanations":
+        worst.explanations(bundle, texts[:200], seconds=seconds or 60.0, rate=given.rate)
     elif given.what == "hostile":
         return min(1, attack(bundle, given.count, given.seed))
     else:

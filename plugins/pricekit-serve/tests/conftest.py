@@ -5,7 +5,7 @@ from pathlib import Path
 import jsonschema
 import pandas as pd
 import pytest
-from pricekit_serve import app
+from pricekit_serve import Limits, app
 from pricekit_serve.routes.openapi import document
 from starlette.testclient import TestClient
 
@@ -56,11 +56,12 @@ def rows(texts):
 
 
 @pytest.fixture(scope="session")
-def conforms():
+def conforms(served):
     """Check JSON against a schema of the description of the interface."""
+    models = app(served, engine="ort-cpu").state.models.all()
+    components = document(models, Limits())["components"]
 
     def check(content, schema):
-        components = document()["components"]
         jsonschema.validate(content, {"$ref": f"#/components/schemas/{schema}", "components": components})
 
     return check

@@ -38,7 +38,7 @@ def test_metadata_and_health(client, predictor):
 
 def test_texts_in_prices_out(client, predictor, texts, conforms):
     asked = {"id": "7", "inputs": [tensor(*texts[:5])], "parameters": {"interval": 0.9, "priority": 1}}
-    conforms(asked, "InferenceRequest")
+    conforms(asked, "Inference-shop")
     answer = client.post("/v2/models/shop/infer", json=asked).json()
     conforms(answer, "InferenceAnswer")
     assert (answer["id"], answer["model_name"]) == ("7", "shop")

@@ -19,6 +19,9 @@ from pricekit_serve.requests.rows import Number
 
 Result = TypeVar("Result")
 
+JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjson")
+"""Types of bodies."""
+
 AT_ONCE = 1 << 12
 """Larger bodies are parsed in a thread, so that other requests do not wait."""
 SMALL = 1 << 16

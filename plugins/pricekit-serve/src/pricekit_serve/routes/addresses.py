@@ -19,14 +19,13 @@ from pricekit_serve.models.answers import Answer, Wanted, answer, as_json
 from pricekit_serve.models.model import Model
 from pricekit_serve.models.served import Models
 from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
-from pricekit_serve.requests.bodies import Bodies, parse_json, parse_json_lines
+from pricekit_serve.requests.bodies import JSON, JSON_LINES, Bodies, parse_json, parse_json_lines
 from pricekit_serve.requests.rows import Rows, rows_of_json
 from pricekit_serve.routes.description import describe, describe_in_full
-from pricekit_serve.routes.openapi import document_json
+from pricekit_serve.routes.openapi import document
 from pricekit_serve.routes.page import PAGE, PAGE_POLICY
 from pricekit_serve.routes.protocol import JSON_BYTES, Inference, model_metadata, server_metadata
 
-JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjson")
 _FORMATS = {
     JSON: Answer.to_json,
     **dict.fromkeys(JSON_LINES, Answer.to_json_lines),
@@ -50,6 +49,7 @@ class Routes:
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self._models, self._limits, self._metrics = models, limits, metrics
         self._bodies = Bodies(limits)
+        self._document: tuple[list[tuple[str, str]], bytes] | None = None
         self._descriptions: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
 
     def all(self) -> list[Route]:
@@ -136,7 +136,11 @@ class Routes:
 
     async def openapi(self, request: Request) -> Response:
         """Describe this interface."""
-        return Response(document_json(), media_type=JSON)
+        models = self._models.all()
+        versions = [(model.name, model.version) for model in models]
+        if self._document is None or self._document[0] != versions:
+            self._document = versions, as_json(document(models, self._limits))
+        return Response(self._document[1], media_type=JSON)
 
     async def page(self, request: Request) -> Response:
         """Return the page on which people price a product or a table."""

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
-from pricekit import __version__
-from pricekit_serve.limits import COMPARABLES
-from pricekit_serve.models.answers import as_json
+from pricekit.plugin.runners import MAX_TEXT_CHARS
+from pricekit_serve import __version__
+from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
+from pricekit_serve.models.model import Model
 from pricekit_serve.requests.arrow import CONTENT_TYPE
+from pricekit_serve.requests.bodies import JSON_LINES
+from pricekit_serve.routes.protocol import OUTPUTS
 
 _ERRORS = {
-    400: "the body is not in its format",
+    400: "it is not an HTTP request",
     401: "the token is missing or wrong",
     403: "a page of another site has sent the request",
     404: "there is no such model, version or address",
-    408: "the body did not come in time",
-    413: "there are too many bytes or rows",
-    415: "the format or encoding is not supported",
+    405: "the address does not answer this method",
+    408: "the request did not come in time",
     421: "the server does not know the name in the header `Host`",
-    422: "a value is wrong; `field` names it",
+    431: "the head of the request is too long",
     500: "the server or the model failed",
-    503: "too many rows wait; try again after `Retry-After` seconds",
+    503: "the server stops, or too much waits; try again after `Retry-After` seconds",
+}
+_ERRORS_OF_BODIES = {
+    400: "the body is not in its format, or it is not an HTTP request",
+    413: "there are too many bytes, rows, columns or values",
+    415: "the format or encoding is not supported",
+    422: "a value is wrong; `field` names it",
+    429: "too many rows wait to be explained; try again after `Retry-After` seconds",
     504: "the prices were not ready in time",
 }
 
@@ -41,32 +49,11 @@ def _ref(name: str) -> Any:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-_LINES = "for rows in JSON lines; a JSON body has it as a field, and an Arrow body cannot ask for it"
-_IN_QUERY = {
-    "interval": "for rows in JSON lines or Arrow; a JSON body has it as a field",
-    "explain": _LINES,
-    "comparables": _LINES,
-}
-"""What parameters in the query are for."""
-
 _TEXT: Any = {"type": "string"}
 _NUMBER: Any = {"type": "number"}
-_SHAPE = _list({"type": "integer", "minimum": 0})
+_COUNT: Any = {"type": "integer", "minimum": 0}
 
 SCHEMAS: dict[str, Any] = {
-    "Row": {
-        "type": "object",
-        "description": "the cells of the columns that the model reads, by name",
-        "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
-    },
-    "Request": _object(
-        {"rows": _list(_ref("Row"))},
-        {
-            "interval": _NUMBER | {"description": "the share of true prices between the bounds, such as 0.9"},
-            "explain": {"type": "boolean", "description": "also give the factors of each price"},
-            "comparables": {"type": "integer", "minimum": 0, "maximum": COMPARABLES},
-        },
-    ),
     "Factor": _object(
         dict.fromkeys(("kind", "column", "text"), _TEXT)
         | {"start": {"type": "integer"}, "end": {"type": "integer"}, "factor": _NUMBER},
@@ -93,101 +80,191 @@ SCHEMAS: dict[str, Any] = {
         }
     ),
     "Error": _object({"error": _TEXT, "request_id": _TEXT}, {"field": _TEXT}),
-    "Tensor": _object(
-        {"name": _TEXT, "shape": _SHAPE, "datatype": {"enum": ["BYTES", "FP32"]}, "data": {"type": "array"}},
-    ),
-    "InferenceRequest": _object(
-        {"inputs": _list(_ref("Tensor"))},
-        {
-            "id": _TEXT,
-            "parameters": _object({}, {"interval": _NUMBER}, open_=True),
-            "outputs": _list(_object({"name": _TEXT}, open_=True)),
-        },
-        open_=True,
+    "Output": _object(
+        {"name": _TEXT, "shape": _list(_COUNT), "datatype": {"const": "FP32"}},
+        {"data": _list(_NUMBER), "parameters": _object({"binary_data_size": _COUNT})},
     ),
     "InferenceAnswer": _object(
-        {"model_name": _TEXT, "model_version": _TEXT, "outputs": _list(_ref("Tensor"))}, {"id": _TEXT}
+        {"model_name": _TEXT, "model_version": _TEXT, "outputs": _list(_ref("Output"))}, {"id": _TEXT}
     ),
 }
+"""What does not depend on a model."""
 
 
-@cache
-def document_json() -> bytes:
-    """Return the description as JSON."""
-    return as_json(document())
+def document(models: Sequence[Model], limits: Limits) -> dict[str, Any]:
+    """Return the description of a server, with the columns and options of each of its models.
 
-
-def document() -> dict[str, Any]:
-    """Return the description."""
-    predict = _operation("Price rows", "Answer", "Request", query=_IN_QUERY)
-    predict["requestBody"]["content"] |= {
-        "application/jsonl": {"schema": _ref("Row")},
-        CONTENT_TYPE: {"schema": {"type": "string", "contentMediaType": CONTENT_TYPE}},
-    }
-    predict["responses"]["200"]["content"] |= {
-        "application/jsonl": {"schema": _ref("Price")},
-        CONTENT_TYPE: {"schema": {"type": "string", "contentMediaType": CONTENT_TYPE}},
-    }
-    infer = _operation("Price tensors", "InferenceAnswer", "InferenceRequest")
-    name = _in_path("name")
-    asked = {
+    Args:
+        models: that it serves now; the first one answers `/predict`.
+        limits: of requests.
+    """
+    paths: dict[str, Any] = {"/predict": {"post": _predict(models[0])}} if models else {}
+    schemas = dict(SCHEMAS)
+    for model in models:
+        name, protocol = model.name, f"/v2/models/{model.name}"
+        paths |= {
+            f"/models/{name}": {
+                "get": _operation("Describe a model: its columns, how a form shows them, and an example")
+            },
+            f"/models/{name}/predict": {"post": _predict(model)},
+            protocol: {"get": _operation("Describe a model")},
+            f"{protocol}/ready": {"get": _operation("Say whether a model is ready")},
+            f"{protocol}/infer": {"post": _infer(model)},
+        }
+        schemas |= {
+            f"Row-{name}": _row(model),
+            f"Request-{name}": _request(model, limits),
+            f"Inference-{name}": _inference(model),
+        }
+    texts = {
         "/models": "List the models and their columns",
         "/v2": "Describe the server",
         "/v2/health/live": "Say that the process answers",
         "/v2/health/ready": "Say whether new requests are welcome; 503 if not",
-        "/metrics": "Metrics in the format of Prometheus",
     }
-    of_model = {
-        "/models/{name}": "Describe a model: its columns, how a form shows them, and an example",
-        "/v2/models/{name}": "Describe a model",
-        "/v2/models/{name}/ready": "Say whether a model is ready",
-    }
+    metrics = _operation("Metrics in the format of Prometheus")
+    metrics["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "pricekit-serve", "version": __version__},
         "paths": {
-            "/predict": {"post": predict},
-            "/models/{name}/predict": {"post": predict, "parameters": [name]},
-            "/v2/models/{name}/infer": {"post": infer, "parameters": [name]},
-            **{path: {"get": _operation(text)} for path, text in asked.items()},
-            **{path: {"get": _operation(text), "parameters": [name]} for path, text in of_model.items()},
+            **paths,
+            **{path: {"get": _operation(text)} for path, text in texts.items()},
+            "/metrics": {"get": metrics},
         },
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
 
 
-def _operation(
-    summary: str,
-    answer: str | None = None,
-    request: str | None = None,
-    query: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    failed = {"content": {"application/json": {"schema": _ref("Error")}}}
-    found: dict[str, Any] = {
-        "summary": summary,
-        "responses": {"200": {"description": "the answer"}}
-        | {str(status): {"description": text, **failed} for status, text in _ERRORS.items()},
+def _row(model: Model) -> dict[str, Any]:
+    known = model.columns
+    cell = {"type": ["string", "number", "boolean", "null"], "maxLength": MAX_TEXT_CHARS}
+    return {
+        "type": "object",
+        "description": "the cells of a row by column; all must have those that are required",
+        "properties": dict.fromkeys(known.names, cell),
+        "required": list(known.text),
+        "additionalProperties": cell if known.any else False,
     }
-    if answer:
-        found["responses"]["200"]["content"] = {"application/json": {"schema": _ref(answer)}}
-    if request:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
-    if query is not None:
-        found["parameters"] = [
-            {
-                "name": each,
-                "in": "query",
-                "description": description,
-                "schema": SCHEMAS["Request"]["properties"][each],
-            }
-            for each, description in query.items()
+
+
+def _options(model: Model) -> dict[str, Any]:
+    """Return the options of a request that the model has."""
+    options: dict[str, Any] = {
+        "explain": {"type": "boolean", "description": "also give the factors of each price"}
+    }
+    if model.predictor.intervals is not None:
+        options["interval"] = _interval(model)
+    if model.predictor.products is not None:
+        options["comparables"] = _COUNT | {
+            "maximum": COMPARABLES,
+            "description": "also give so many similar products",
+        }
+    return options
+
+
+def _interval(model: Model) -> dict[str, Any]:
+    return _NUMBER | {
+        "exclusiveMinimum": 0,
+        "maximum": float(model.predictor.require_intervals().levels[-1]),
+        "description": "also give bounds that contain this share of true prices",
+    }
+
+
+def _request(model: Model, limits: Limits) -> dict[str, Any]:
+    options = _options(model)
+    rows = _list(_ref(f"Row-{model.name}")) | {"maxItems": limits.max_rows}
+    plain = {"explain": {"const": False}, "comparables": {"const": 0}}
+    few = {"maxItems": EXPLAINED_ROWS, "description": "explanations and comparables are for fewer rows"}
+    return _object({"rows": rows}, options) | {
+        "anyOf": [
+            {"properties": {name: plain[name] for name in plain if name in options}},
+            {"properties": {"rows": few}},
         ]
+    }
+
+
+def _inference(model: Model) -> dict[str, Any]:
+    known = model.columns
+    cell = _TEXT | {"maxLength": MAX_TEXT_CHARS}
+    tensor = _object(
+        {
+            "name": _TEXT if known.any else {"enum": known.names},
+            "shape": {
+                "type": "array",
+                "prefixItems": [_COUNT, {"const": 1}],
+                "items": False,
+                "minItems": 1,
+                "description": "[rows] or [rows, 1]",
+            },
+            "datatype": {"const": "BYTES"},
+            "data": _list({"anyOf": [cell, _list(cell) | {"minItems": 1, "maxItems": 1}]})
+            | {"description": "as many texts as the shape says"},
+        }
+    )
+    inputs = _list(tensor) | {"minItems": len(known.text), "description": "one tensor for each column"}
+    if not known.any:
+        inputs["maxItems"] = len(known.names)
+    has_interval = model.predictor.intervals is not None
+    parameters = {"binary_data_output": {"type": "boolean"}} | (
+        {"interval": _interval(model)} if has_interval else {}
+    )
+    output = _object(
+        {"name": {"enum": list(OUTPUTS if has_interval else OUTPUTS[:1])}},
+        {"parameters": _object({}, {"binary_data": {"type": "boolean"}}, open_=True)},
+        open_=True,
+    )
+    return _object(
+        {"inputs": inputs},
+        {"id": _TEXT, "parameters": _object({}, parameters, open_=True), "outputs": _list(output)},
+        open_=True,
+    )
+
+
+def _predict(model: Model) -> dict[str, Any]:
+    """Return the address that prices rows. Options of other bodies than JSON are in the query."""
+    found = _operation("Price rows", "Answer", f"Request-{model.name}")
+    options = ", ".join(_options(model))
+    lines = f"one row as JSON in each line; options are in the query: {options}"
+    arrow = "an Arrow IPC stream of the columns, without compression; the option interval is in the query"
+    bodies = {"application/jsonl": lines, "application/x-ndjson": lines, CONTENT_TYPE: arrow}
+    answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {
+        CONTENT_TYPE: "an Arrow IPC stream"
+    }
+    for texts, content in (
+        (bodies, found["requestBody"]["content"]),
+        (answers, found["responses"]["200"]["content"]),
+    ):
+        content |= {kind: {"schema": _TEXT | {"description": text}} for kind, text in texts.items()}
     return found
 
 
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": _TEXT}
+def _infer(model: Model) -> dict[str, Any]:
+    found = _operation("Price tensors", "InferenceAnswer", f"Inference-{model.name}")
+    binary = {
+        "schema": _TEXT
+        | {
+            "description": "JSON, then the binary tensors; Inference-Header-Content-Length is the size of the JSON"
+        }
+    }
+    found["requestBody"]["content"]["application/octet-stream"] = binary
+    found["responses"]["200"]["content"]["application/octet-stream"] = binary
+    return found
+
+
+def _operation(summary: str, answer: str | None = None, request: str | None = None) -> dict[str, Any]:
+    failed = {"content": {"application/json": {"schema": _ref("Error")}}}
+    content = {"application/json": {"schema": _ref(answer) if answer else {"type": "object"}}}
+    statuses = _ERRORS | (_ERRORS_OF_BODIES if request else {})
+    found: dict[str, Any] = {
+        "summary": summary,
+        "responses": {"200": {"description": "the answer", "content": content}}
+        | {str(status): {"description": text, **failed} for status, text in sorted(statuses.items())},
+    }
+    if request:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
+    return found
