@@ -52,7 +52,8 @@ def _read(body: bytes, known: KnownColumns, most: int) -> pa.Table:
     check_size(0, len(schema), known)  # before anything is done for each of them
     _check_schema(schema)
     check_names("rows", schema.names, known)
-    batches, rows = [], 0
+    batches: list[pa.RecordBatch] = []
+    rows = 0
     while (message := _next(messages)) is not None:
         if message.type != "record batch":
             raise ValueError(f"it contains a {message.type}")
