@@ -55,7 +55,7 @@ class Outcome:
     failure: str
     message: str = ""
     facts: Any = None
-    content: bytes = field(default=b"", repr=False)
+    content: bytes | memoryview = field(default=b"", repr=False)
     less: bool = False
 
 
@@ -116,13 +116,14 @@ def _signal(name: str) -> int:
 
 def _outcome(output: bytes, code: int, seconds: int, memory: int) -> Outcome:
     """Return the outcome that the child wrote, or one about how the child ended."""
-    start, marker, rest = max(
-        (output.partition(each) for each in (_STARTED, _LESS)), key=lambda parts: -len(parts[0])
-    )
+    places = [(place, marker) for marker in (_STARTED, _LESS) if (place := output.find(marker)) >= 0]
+    place, marker = min(places, default=(0, b""))
     less, started = marker == _LESS, bool(marker)
-    line, _, content = (rest if started else start).partition(b"\n")
+    first = place + len(marker)
+    end = output.find(b"\n", first)
     try:
-        report: dict[str, Any] = json.loads(line)
+        report: dict[str, Any] = json.loads(output[first : max(first, end)])
+        content = memoryview(output)[end + 1 :]  # it may be large, and is not copied
         return Outcome(**report, content=content, less=less)
     except ValueError:
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"

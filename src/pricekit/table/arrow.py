@@ -29,8 +29,8 @@ from pricekit.table.columns import (
     is_text,
     text_array,
 )
-from pricekit.table.feather_buffers import batch_bytes
-from pricekit.table.parquet_pages import MAX_OPEN_BYTES, rows_at_once
+from pricekit.table.feather_buffers import MAX_OPEN_BYTES, batch_bytes
+from pricekit.table.parquet_pages import rows_at_once
 from pricekit.wording import shorten
 
 MAX_CHUNK_BYTES = 16 << 20
@@ -242,7 +242,7 @@ def _chunks(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> It
                     yield RawChunk(pa.concat_tables(parts), None, position)
                     parts = []
                 parts.append(plain_columns(some, read_warnings))
-                left -= ROW_BYTES * len(some) + parts[-1].nbytes
+                left -= ROW_BYTES * len(some) + max(some.nbytes, parts[-1].nbytes)
                 if left < 0:
                     raise too_packed(path)
             done += len(batch)

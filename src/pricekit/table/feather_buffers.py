@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pricekit.errors import DataError
-from pricekit.table.parquet_pages import MAX_OPEN_BYTES
+
+MAX_OPEN_BYTES = 256 << 20
+"""All columns of a batch, or all dictionaries, unpacked."""
 
 _MAGIC = b"ARROW1"
 _DICTIONARIES, _BATCHES = 2, 3

@@ -21,10 +21,12 @@ from pricekit.wording import shorten
 
 MAX_PAGE_BYTES = 64 << 20
 """No page may be larger, unpacked; and no cell, because a page holds whole cells."""
-MAX_OPEN_BYTES = 384 << 20
-"""The current pages of all columns and their dictionaries together; writers make pages of about one megabyte."""
+MAX_OPEN_BYTES = 512 << 20
+"""The current pages of all columns and their dictionaries together, which Arrow copies; most pages have a megabyte."""
 MAX_BATCH_BYTES = 128 << 20
 """The cells of rows that are read at a time."""
+MAX_ROW_BYTES = 192 << 20
+"""The cells of one row, as far as its pages tell."""
 
 _DICTIONARY_PAGE = 2
 _DATA_PAGES = {0: 5, 3: 8}
@@ -69,7 +71,7 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int) -> int
             columns.append(_Column(stream, facts.column(number), file.schema.column(number)))
             if max(columns[-1].largest, columns[-1].dictionary) > MAX_PAGE_BYTES:
                 raise _too_large(path, group, columns[-1].name, MAX_PAGE_BYTES)
-        if sum(column.largest + column.dictionary for column in columns) > MAX_OPEN_BYTES:
+        if sum(column.largest + 2 * column.dictionary for column in columns) > MAX_OPEN_BYTES:
             raise _too_large(path, group, None, MAX_OPEN_BYTES)
         for column in columns:
             if column.is_nested and column.all_bytes(stream) > MAX_OPEN_BYTES:
@@ -79,6 +81,8 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int) -> int
             widest = sorted(flat, key=lambda column: -column.repeated)
             if not any(column.measure(stream) for column in widest):
                 most //= 2
+        if sum(column.most_bytes(1) for column in flat) > MAX_ROW_BYTES:
+            raise _too_large(path, group, None, MAX_ROW_BYTES)
     return max(most, 1)
 
 

@@ -35,11 +35,11 @@ from pricekit.table.columns import text_array
 from pricekit.table.table import column_name
 from pricekit.wording import did_you_mean, shorten
 
-SECONDS = 60
+SECONDS = 55
 """Time to read a workbook."""
-MEMORY = 1 << 30
+MEMORY = 3 << 28
 """Bytes of memory to read a workbook, libraries included."""
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 27
 """Bytes that the columns of a sheet may have."""
 
 _MAGIC = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x09\x08")
