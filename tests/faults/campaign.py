@@ -45,7 +45,7 @@ FAULTS = (
     *("states", "kill", "signals", "together", "concurrent", "full_disk"),
     *("damage", "nonfinite", "memory"),
     *("hostile_bundles", "manifests"),
-    *("tables", "settings", "environment"),
+    *("tables", "table_bombs", "settings", "environment"),
 )
 """The modules, in the order of the table."""
 

@@ -182,7 +182,7 @@ def _end(outcome: Outcome) -> NoReturn:
     os._exit(0)
 
 
-def _write(content: bytes) -> None:
+def _write(content: bytes | memoryview) -> None:
     stdout = sys.__stdout__.buffer  # type: ignore[union-attr]
     stdout.write(content)
     stdout.flush()
