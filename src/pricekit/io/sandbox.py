@@ -183,7 +183,7 @@ def _end(outcome: Outcome) -> NoReturn:
 
 
 def _write(content: bytes | memoryview) -> None:
-    stdout = sys.__stdout__.buffer  # type: ignore[union-attr]
+    stdout: Any = sys.__stdout__.buffer  # type: ignore[union-attr]
     stdout.write(content)
     stdout.flush()
 
