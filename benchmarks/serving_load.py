@@ -67,7 +67,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help="of each round of batching [10], or of overload and silent [60]"
     )
-    parser.add_argument("--only", help="kinds of bodies whose names have this word, of bodies")
+    parser.add_argument(
+        "--only", help="kinds whose names have this word, or together: all in turn, of bodies"
+    )
     parser.add_argument("--rate", type=float, default=30.0, help="requested explanations a second")
     parser.add_argument("--files", type=int, help="that the server may open, of silent")
     parser.add_argument("--rounds", type=int, default=5, help="of batching and rows")

@@ -24,6 +24,10 @@ MOST_BYTES, MOST_CHARS, MOST_ROWS = 10_000_000, 50_000, 10_000
 LINES, ARROW = "application/jsonl", "application/vnd.apache.arrow.stream"
 
 
+TOGETHER = "together"
+"""Instead of a kind: all kinds in turn, and none alone."""
+
+
 def worst(model: str) -> dict[str, bytes]:
     """Return requests by name: those that cost a parser or the model the most, in each format, of the largest size."""
     cell = {
@@ -151,8 +155,10 @@ class Probes:
 
 def bodies(bundle: str, *, seconds: float, clients: int, only: str | None) -> None:
     """Print how long health checks take while clients send the worst requests: each kind, then all in turn."""
-    kinds = {name: data for name, data in worst(Path(bundle).name).items() if only is None or only in name}
-    sets = [*([name] for name in kinds), *([list(kinds)] if len(kinds) > 1 else [])]
+    every = worst(Path(bundle).name)
+    kinds = {name: data for name, data in every.items() if only in (None, TOGETHER) or only in name}
+    sets = [[name] for name in kinds] if only != TOGETHER else []
+    sets += [list(kinds)] if len(kinds) > 1 else []
     with serving(bundle) as server:
         asyncio.run(_send(server.port, [request(rows_body(["tea"]))], 1, 1.0))
         for names in sets:
@@ -193,10 +199,10 @@ def explanations(bundle: str, texts: Sequence[str], *, seconds: float, rate: flo
         request(json.dumps({"rows": [{"catalog_content": text}], "explain": True}).encode()) for text in texts
     ]
     with serving(bundle) as server:
-        probe = {"path": "/predict", "body": rows_body(texts[:1])}
-        with Probes(server, **probe) as alone:
+        one = rows_body(texts[:1])
+        with Probes(server, "/predict", one) as alone:
             time.sleep(min(10.0, seconds))
-        with Probes(server, **probe) as beside:
+        with Probes(server, "/predict", one) as beside:
             statuses = asyncio.run(_explain(server.port, explained, rate, seconds))
     print(f"plain prices alone: {alone}")
     print(f"beside {rate:g} requested explanations a second: {beside}")
