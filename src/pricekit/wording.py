@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -56,6 +56,17 @@ def shorten(text: str, width: int = 40) -> str:
     beginning = text[: 20 * width]
     line = " ".join(beginning.split())
     return line if len(line) <= width and len(beginning) == len(text) else line[: width - 1] + "…"
+
+
+def listed(names: Sequence[str], most: int = 20, separator: str = ", ") -> str:
+    """Return names with commas between them; of more than `most`, the first ones and how many others there are.
+
+    Example:
+        >>> listed(["title", "brand"]), listed(["title", "brand", "size"], most=1)
+        ('title, brand', 'title and 2 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def printable(text: str) -> str:

@@ -261,3 +261,17 @@ def test_names_with_commas_and_ids_in_the_command(page, pricekit, tmp_path):
     assert words[3:] == ["--set", 'columns.text=["title", "size, cm"]', "--id", "code", "--out", "run"]
     code, out, err = pricekit("train", table, *words[3:-1], tmp_path / "run", "--dry-run", "--allow-leak")
     assert (code, "epochs = 40" in out) == (0, True), err
+
+
+def test_of_very_many_columns_the_page_lists_those_that_are_used_and_the_first_others(
+    pricekit, page, tmp_path
+):
+    names = [f"of {n}" for n in range(150)]
+    rows = [f"{','.join('' for _ in names)},Blue jug {n} with a lid,{n}.50" for n in range(40)]
+    path = write(tmp_path / "t.csv", "\n".join([f"{','.join(names)},title,price", *rows]))
+    code, out, _ = pricekit("check", path)
+    assert code == 0
+    assert "and 52 more columns; --json lists all of them" in out
+    assert out.count("Left out: of ") == 98
+    assert " title " in out
+    assert len(page(path)["columns"]) == 152

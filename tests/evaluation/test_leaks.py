@@ -197,3 +197,15 @@ def test_chance_matches_are_subtracted():
     texts = [f"sizes 1, 2, 3, 4, 5, 6, 7, 8{f' at {one:g}' if one > 8 else ''}" for one in price]
     found = price_in_text(pd.Series(texts, dtype="str"), price)
     assert 0.2 < found < 0.45  # all hold their price, two thirds of them by chance
+
+
+def test_leaks_are_found_among_thousands_of_columns():
+    noise = {f"noise {n}": RNG.permutation(OTHER) for n in range(1500)}
+    texts = {f"text {n}": [f"{cell:.2f} EUR" for cell in OTHER] for n in range(1500)}
+    leaks = {
+        "gross": (PRICE * 1.19).round(2),
+        "list": [f"{price:.2f} EUR" for price in PRICE],
+        "band": pd.qcut(PRICE, 4, labels=["low", "mid", "high", "top"]).astype(str),
+    }
+    found = leaking_columns(table(**noise, **texts, **leaks), ("id", "price"))
+    assert list(found) == list(leaks)

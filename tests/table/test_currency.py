@@ -53,3 +53,13 @@ def test_the_meaning_of_currency_signs(sign: str, code: str) -> None:
 @pytest.mark.parametrize("text", ["T 5", "K", "Le", "-", "fl 3", "12 oz"])
 def test_letters_with_another_meaning_are_not_signs(text: str) -> None:
     assert sign_pattern().search(text) is None
+
+
+def test_the_longest_sign_is_found_and_letters_around_it_count() -> None:
+    for sign in currency_signs():
+        for before, after in (("12 ", " 5"), ("x", "x"), ("é", "é"), ("-", ".")):
+            begins = before[-1].isalpha() and sign[0].isalpha() and sign[0].isascii()
+            ends = after[0].isalpha() and sign[-1].isalpha()
+            match = sign_pattern().match(before + sign + after, len(before))
+            assert begins or ends or (match is not None and match[0].startswith(sign)), (before, sign, after)
+            assert not (begins or ends) or match is None or match[0] != sign, (before, sign, after)

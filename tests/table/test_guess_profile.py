@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pricekit.table import ReadOptions
@@ -107,3 +109,33 @@ def test_codes_and_row_numbers_are_not_text_columns(
     path = tmp_path / "t.csv"
     path.write_text(f"{header}\n" + "\n".join(cells(i) for i in range(60)))
     assert guess_text(profiles(path)) == text
+
+
+def test_a_column_has_the_same_profile_alone_and_beside_thousands(tmp_path: Path) -> None:
+    cells = {
+        "size": "{0}.5",
+        "day": "2024-01-0{1}",
+        "link": "http://x/{0}",
+        "brand": "brand {1}",
+        "note": "fine {0} for all",
+        "cost": "{0},50 €",
+        "key": "{0:016x}",
+        "data": '{{"of": {0}}}',
+        "nothing": "",
+        "dose": "{0} mg",
+        "word": "a{1}-{0}",
+    }
+    rows = [{name: cell.format(number, number % 7) for name, cell in cells.items()} for number in range(60)]
+    alone = pa.Table.from_pylist(rows)
+    wide = pa.table({f"{name} {n}": alone[name] for n in range(300) for name in cells})
+    found = {each.name: each for each in profile("t", wide)}
+    for each in profile("t", alone):
+        assert {replace(found[f"{each.name} {n}"], name=each.name) for n in (0, 150, 299)} == {each}
+    assert {kind.kind for kind in found.values()} >= {
+        "number",
+        "date",
+        "address",
+        "category",
+        "price",
+        "json",
+    }

@@ -67,7 +67,7 @@ def check(as_json: bool, write: str | None, overwrite: bool, **flags: Any) -> No
     page = report.to_dict()
     if report.trainable:
         page["command"] = shlex.join(_command(report))
-    show_data(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report.text)
+    show_data(json.dumps(page, ensure_ascii=False)) if as_json else _show(page, report)
 
 
 def _command(report: TableReport) -> list[str]:
@@ -87,7 +87,7 @@ def _command(report: TableReport) -> list[str]:
     return [*words, "--out", "run"]
 
 
-def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
+def _show(page: dict[str, Any], report: TableReport) -> None:
     """Print a `TableReport` as one page."""
     from pricekit.table.delimited import NAMES
 
@@ -95,13 +95,18 @@ def _show(page: dict[str, Any], text: tuple[str, ...]) -> None:
     facts = [fact for fact in (page["format"], page["encoding"], separated) if fact]
     show_data(f"{page['table']}: {page['rows']:,} rows; {', '.join(facts)}")
     headers = ["column", "kind", "filled", "distinct", "example", "used as"]
-    show_table("", headers, [_row(column, text) for column in page["columns"]], stderr=False)
+    shown = {column.name for column in report.shown}
+    rows = [_row(column, report.text) for column in page["columns"] if column["name"] in shown]
+    show_table("", headers, rows, stderr=False)
+    if more := len(page["columns"]) - len(shown):
+        show_data(f"and {more:,} more columns; --json lists all of them")
     if page["yields"]:
         read = [[shorten(name) or "(text)", contents] for name, contents in page["yields"].items()]
         show_table("", ["part of the text", "the features columns and trees read"], read, stderr=False)
     show_table("", ["fact", "value"], _facts(page), stderr=False)
     for name, reason in page["left_out"].items():
-        show_data(f"- Left out: {shorten(name)} ({reason}).")
+        if name in shown:
+            show_data(f"- Left out: {shorten(name)} ({reason}).")
     for note in page["notes"]:
         show_data(f"- {note}")
     if "command" in page:

@@ -16,16 +16,22 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, pairwise, product
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pricekit.io.progress import tracked
 from pricekit.table import Columns, Table
+from pricekit.table.columns import flat
+from pricekit.table.guess import cells_of_each
 from pricekit.table.name_words import MEASURES, names_price, words_of
 from pricekit.table.price_cells import Cell, read_cell
 from pricekit.table.table import NOT_A_NUMBER
+from pricekit.text.labelled_lines import Ints, Strings, numpy_of
 from pricekit.text.normal import normal_text
 from pricekit.text.numbers import read_number
 from pricekit.text.units import COUNT, KINDS, SPELLINGS
@@ -129,11 +135,18 @@ def leaking_columns(
         return {}
     leaks: dict[str, str] = {}
     numbers: list[ColumnNumbers] = []
+    most = min(PARSED_ROWS, cells_of_each(len(judged)))
     with tracked("searching for leaks", judged) as names:
         for name in names:
-            readings = _column_numbers(str(name), frame[name])
+            column = frame[name]
+            is_number = pd.api.types.is_numeric_dtype(column.dtype)
+            cells = None if is_number else _stripped(column)
+            readings = (
+                _typed_numbers(str(name), column) if cells is None else _numbers(str(name), cells, most)
+            )
             how = next(filter(None, (as_price(reading, price) for reading in readings)), "")
-            how = how or ("" if name in texts else as_bands(frame[name], price))
+            if not how and name not in texts:
+                how = as_bands(pd.factorize(column)[0] if cells is None else _codes(cells), price)
             if how:
                 leaks[str(name)] = how
             else:
@@ -155,7 +168,7 @@ def as_price(numbers: ColumnNumbers, price: np.ndarray) -> str:
     if len(values) < MIN_ROWS:
         return ""
     equal = np.abs(values - price) <= _CENT
-    chance = np.mean(np.abs(values - np.random.default_rng(0).permutation(price)) <= _CENT)
+    chance = np.mean(np.abs(values - price[_shuffled(len(price))]) <= _CENT)
     share = float(equal.mean())
     if share - chance >= EQUAL and len(np.unique(price[equal])) >= (5 if share >= NEARLY_ALL else few):
         return f"equals the price in {share:.0%} of its numbers"
@@ -190,25 +203,25 @@ def _is_alike(ratio: np.ndarray, log_price: np.ndarray) -> bool:
     return near and 1 / SAME_SPREAD <= spread <= SAME_SPREAD
 
 
-def as_bands(column: pd.Series, price: np.ndarray) -> str:
+def as_bands(codes: Ints, price: np.ndarray) -> str:
     """Return that the values of a column are intervals of the price, or "".
 
     The intervals do not overlap, and prices reach up to their borders. Prices of kinds of goods that differ much do
     not: few are near the borders.
 
     Args:
-        column: (N,).
+        codes: the number of each row's value, from 0, -1 for an empty cell, int (N,).
         price: prices, float (N,).
     """
-    cells = _as_strings(column).str.strip()
-    codes, values = pd.factorize(cells[cells != ""])
-    log_price = np.log(price)[(cells != "").to_numpy(bool)]
-    rows = np.bincount(codes, minlength=len(values))
+    rows = np.bincount(codes + 1)[1:]
     bands = np.flatnonzero(rows >= BAND_ROWS)
     if len(bands) < 2 or rows[bands].sum() < 0.9 * rows.sum():
         return ""
-    prices = sorted((np.sort(log_price[codes == band]) for band in bands), key=np.median)
-    ends = [np.quantile(each, (0.02, 0.98)) for each in prices]
+    log_price = np.log(price[codes >= 0])
+    order = np.lexsort((log_price, codes[codes >= 0]))
+    by_code = np.split(log_price[order], np.cumsum(rows)[:-1])
+    prices = sorted((by_code[band] for band in bands), key=_middle)
+    ends = [(_quantile(each, 0.02), _quantile(each, 0.98)) for each in prices]
     borders = [(low[1] + high[0]) / 2 for low, high in pairwise(ends)]
     lower, upper = [ends[0][0], *borders], [*borders, ends[-1][1]]
     near = []
@@ -222,6 +235,25 @@ def as_bands(column: pd.Series, price: np.ndarray) -> str:
     if np.median(near) < 0.05:
         return ""
     return f"has {len(bands)} values, each of which is a range of prices"
+
+
+def _quantile(ascending: np.ndarray, share: float) -> float:
+    """Return a quantile of numbers in ascending order, as `np.quantile` computes it."""
+    place = share * (len(ascending) - 1)
+    low = int(place)
+    first, second = float(ascending[low]), float(ascending[min(low + 1, len(ascending) - 1)])
+    part = place - low
+    return second - (second - first) * (1 - part) if part >= 0.5 else first + (second - first) * part
+
+
+def _middle(ascending: np.ndarray) -> float:
+    return _quantile(ascending, 0.5)
+
+
+@lru_cache(maxsize=16)
+def _shuffled(rows: int) -> np.ndarray:
+    """Return the numbers from 0 to `rows` - 1 in the same random order each time."""
+    return np.random.default_rng(0).permutation(rows)
 
 
 def _products(numbers: Sequence[ColumnNumbers], price: np.ndarray) -> Iterator[tuple[str, str]]:
@@ -337,10 +369,21 @@ def _monotone(values: np.ndarray, log_price: np.ndarray, others: np.ndarray) -> 
     from scipy.optimize import isotonic_regression
 
     points, place, rows = np.unique(values, return_inverse=True, return_counts=True)
-    rank, rank_of_price = (pd.Series(each).rank() for each in (values, log_price))
-    rises = bool(rank.cov(rank_of_price) >= 0)
+    middle = (len(values) + 1) / 2  # of all ranks
+    rises = bool((_ranks(place, rows) - middle) @ (_ranks(*_places(log_price)) - middle) >= 0)
     fitted = isotonic_regression(np.bincount(place, log_price) / rows, weights=rows, increasing=rises)
     return np.asarray(np.interp(others, points, fitted.x))
+
+
+def _places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of each number among the distinct ones, and how often each of these occurs."""
+    return np.unique(values, return_inverse=True, return_counts=True)[1:]
+
+
+def _ranks(place: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the ranks of numbers, from 1, equal numbers with the mean of theirs; see `_places`."""
+    ranks: np.ndarray = (np.cumsum(rows) - (rows - 1) / 2)[place]
+    return ranks
 
 
 PARSED_ROWS = 2000
@@ -348,6 +391,8 @@ PARSED_ROWS = 2000
 _LONGEST = 60
 """Cells that are longer on average are texts that may contain numbers."""
 _MOSTLY = 0.5
+_PLAIN = re.compile(r"-?(?:[1-9][0-9]{0,2}(?P<three>\.[0-9]{3})|(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)")
+"""Plain numbers; the point of those with a group of three digits may separate thousands."""
 _FIRST, _SELDOM = 200, 0.1
 """Text, such as titles, has hardly a number among its first different cells with digits."""
 _UNITS_IN_NAMES = {KINDS.index(kind) for kind in ("weight", "volume", "length", "area", "distance", "power")}
@@ -371,29 +416,47 @@ class ColumnNumbers:
     measured: bool
 
 
-def _column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
+def _typed_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
+    """Return the only reading of a column of numbers."""
+    values, named = _finite(column.to_numpy(np.float64, na_value=np.nan)), names_price(name)
+    return [ColumnNumbers(name, values, named, _names_measure(name) and not named)]
+
+
+def _numbers(name: str, texts: Strings, most: int = PARSED_ROWS) -> list[ColumnNumbers]:
     """Return the readings of a column: one, or two if "." may separate decimals or thousands; none for text.
 
     A misread cell can hide a leak in one reading, but cannot create one.
 
+    Args:
+        name: of the column.
+        texts: its cells without surrounding blanks, (N,).
+        most: so many different cells that are not plain numbers are read, the first ones.
+
     Example:
-        >>> [reading.values.tolist() for reading in _column_numbers("mrp", pd.Series(["€ 1.299", "-", "€ 2.450"]))]
+        >>> cells = pa.array(["€ 1.299", "-", "€ 2.450"], pa.large_string())
+        >>> [reading.values.tolist() for reading in _numbers("mrp", cells)]
         [[1.299, nan, 2.45], [1299.0, nan, 2450.0]]
     """
-    named, measure = names_price(name), _names_measure(name)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        values = _finite(column.to_numpy(np.float64, na_value=np.nan))
-        return [ColumnNumbers(name, values, named, measure and not named)]
-    texts = _as_strings(column)[:PARSED_ROWS].str.strip()
-    if texts.str.len().sum() > _LONGEST * (texts != "").sum():
+    named, measure, rows = names_price(name), _names_measure(name), len(texts)
+    texts = texts.slice(0, PARSED_ROWS)
+    if (pc.sum(pc.utf8_length(texts)).as_py() or 0) > _LONGEST * (
+        pc.sum(pc.not_equal(texts, "")).as_py() or 0
+    ):
         return []
-    codes, cells = pd.factorize(texts)
+    coded = texts.dictionary_encode()
+    codes, cells = numpy_of(coded.indices), coded.dictionary.to_pylist()
     digits = [place for place, cell in enumerate(cells) if any(map(str.isdigit, cell))]
     by_cell = np.full((len(cells), 4), math.nan)
+    first = min(_FIRST, most)
     for count, place in enumerate(digits):
-        if count == _FIRST and np.isfinite(by_cell[digits[:_FIRST], 0]).sum() <= _SELDOM * _FIRST:
+        if count == first and np.isfinite(by_cell[digits[:first], 0]).sum() <= _SELDOM * first:
             return []
-        by_cell[place] = _read(cells[place])
+        if plain := _PLAIN.fullmatch(cells[place]):
+            grouped = plain[0].replace(".", "") if plain["three"] else plain[0]
+            by_cell[place] = float(plain[0]), float(grouped), False, False
+        elif most:
+            most -= 1
+            by_cell[place] = _read(cells[place])
     read = _finite(by_cell)[codes]
     known = np.isfinite(read[:, 0])
     if not known.any():
@@ -402,7 +465,7 @@ def _column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
     money = bool(signed or (named and not unit))
     readings: list[ColumnNumbers] = []
     for parsed in read[:, :2].T if (read[known, 0] != read[known, 1]).any() else read[:, :1].T:
-        values = np.full(len(column), np.nan)
+        values = np.full(rows, np.nan)
         values[: len(parsed)] = parsed
         readings.append(ColumnNumbers(name, values, money, bool(unit or measure) and not money))
     return readings
@@ -410,6 +473,20 @@ def _column_numbers(name: str, column: pd.Series) -> list[ColumnNumbers]:
 
 def _finite(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), values, np.nan)
+
+
+def _stripped(column: pd.Series) -> Strings:
+    """Return a column as text without surrounding blanks, "" for an empty cell."""
+    texts = pa.array(column if isinstance(column.dtype, pd.StringDtype) else _as_strings(column))
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    return pc.utf8_trim_whitespace(flat(pa.chunked_array(chunks, texts.type)))
+
+
+def _codes(cells: Strings) -> Ints:
+    """Return the number of each cell's text, from 0, -1 for an empty cell."""
+    encoded = cells.dictionary_encode()
+    codes, blank = numpy_of(encoded.indices).astype(np.int64), pc.index(encoded.dictionary, "").as_py()
+    return codes if blank < 0 else np.where(codes == blank, -1, codes - (codes > blank))
 
 
 def _as_strings(column: pd.Series) -> pd.Series:

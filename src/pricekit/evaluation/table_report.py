@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ from pricekit.table.table import RAGGED
 from pricekit.table.usable import MIN_ROWS, describe_currency_column, describe_outliers
 from pricekit.text.labelled_lines import as_strings as as_text_array
 from pricekit.text.likeness import equal_texts
-from pricekit.wording import counted, scheme_of, shorten
+from pricekit.wording import counted, listed, scheme_of, shorten
 
 FIRST_YEAR, LAST_YEAR = 1950, 2035
 PLACEHOLDERS = tuple(
@@ -63,6 +64,8 @@ TIMES = 5
 HIGH = 10
 """A row of nines, which shops use as a price, is a placeholder from this multiple of the median price on."""
 _SHOWN = 5
+SHOWN_COLUMNS = 100
+"""Columns that a page about a table lists."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,13 @@ class TableReport:
     trainable: bool = False
 
     @property
+    def shown(self) -> tuple[Profile, ...]:
+        """The columns that pages list: of very many, those that are used and the first others."""
+        used = sum(bool(self.role(column.name)) for column in self.columns)
+        left = itertools.count(used)
+        return tuple(c for c in self.columns if self.role(c.name) or next(left) < SHOWN_COLUMNS)
+
+    @property
     def train_arguments(self) -> dict[str, Any]:
         """The keyword arguments with which `pricekit.train` reads the table in this way."""
         return {name: value for name, value in (self._used | self._options).items() if value}
@@ -318,12 +328,14 @@ class TableReport:
     def _repr_html_(self) -> str:
         rows = [
             (c.name, c.kind, f"{c.filled:.0%}", f"{c.distinct:.0%}", shorten(c.example), self.role(c.name))
-            for c in self.columns
+            for c in self.shown
         ]
         headers = ["column", "kind", "filled", "distinct", "example", "used as"]
         columns = pd.DataFrame(rows, columns=headers).to_html(index=False, border=0)
-        reasons = [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in [*reasons, *self.notes])
+        shown = {column.name for column in self.shown}
+        reasons = [f"{name} is left out: {why}" for name, why in self.left_out.items() if name in shown]
+        more = [f"{len(self.columns) - len(shown):,} more columns"] * (len(shown) < len(self.columns))
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in [*reasons, *more, *self.notes])
         return f"<p>{html.escape(repr(self))}</p>{columns}<ul>{notes}</ul>"
 
 
@@ -439,7 +451,7 @@ def _column_notes(chosen: ColumnGuess, *, guessed: bool) -> list[str]:
     used = [column for column in chosen.profiles if column.name in chosen.columns.text]
     if guessed and (later := [shorten(c.name) for c in chosen.profiles if c not in used and counts_later(c)]):
         notes.append(
-            f"These columns may arise or change after the price is set, so they are left out: {', '.join(later)}. If "
+            f"These columns may arise or change after the price is set, so they are left out: {listed(later)}. If "
             "they are known when the model predicts, name them in text, with the other columns."
         )
     notes += [
@@ -515,6 +527,6 @@ def _without_leaks(text: tuple[str, ...], leaks: Leaks, notes: list[str]) -> tup
             "allow_leak if the price is known whenever the model predicts."
         )
     else:
-        left_out = ", ".join(name for name in text if name not in kept)
+        left_out = listed([name for name in text if name not in kept])
         notes.append(f"The suggested text columns omit columns that leak the price: {left_out}.")
     return kept

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pricekit.errors import ConfigError
-from pricekit.wording import did_you_mean, shorten
+from pricekit.wording import did_you_mean, listed, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,11 +149,11 @@ def alarms_of(
     if len(shifted):
         pairs = zip(shifted["words"], shifted["psi"], strict=True)
         names = [f"{shorten(str(name))} (PSI {psi:.2f})" for name, psi in pairs]
-        yield f"The distribution has changed of {_listed(names)}."
+        yield f"The distribution has changed of {listed(names, LISTED)}."
     if len(absent):
         triples = absent[["field", "then", "now"]].itertuples(index=False)
         names = [f"{shorten(str(field))!r} ({then:.1%} then, {now:.1%} now)" for field, then, now in triples]
-        yield f"More rows lack {_listed(names)}."
+        yield f"More rows lack {listed(names, LISTED)}."
     if (auc := measures["auc"]).exceeds(ALARMS["auc"]):
         yield f"A classifier tells the rows from training rows with an AUC of {auc.value:.2f}."
     for name, what in (
@@ -173,12 +173,7 @@ def _of_values(values: pd.DataFrame) -> Iterator[str]:
         for field, some in values[values["change"] == change].groupby("field", sort=False):
             pairs = zip(some["value"], some[when], strict=True)
             names = [f"{shorten(value)!r} ({share:.1%} {when})" for value, share in pairs]
-            yield f"{shorten(str(field))}: {change} since the training: {_listed(names)}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
+            yield f"{shorten(str(field))}: {change} since the training: {listed(names, LISTED)}."
 
 
 def failures_of(

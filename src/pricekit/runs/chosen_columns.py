@@ -15,7 +15,7 @@ from pricekit.runs.split import Source
 from pricekit.table import Columns, guess_columns
 from pricekit.table.read import column_names
 from pricekit.table.table import DUPLICATE_ID
-from pricekit.wording import shorten
+from pricekit.wording import listed, shorten
 
 MOST_ROWS = 100_000
 """Columns are chosen by at most this number of rows, which fit into memory."""
@@ -89,5 +89,5 @@ def _log(name: str, report: TableReport, chosen: Mapping[str, Any], *, headless:
     for column, reason in report.left_out.items():
         reasons.setdefault(reason, []).append(shorten(column))
     if "text" in chosen and reasons:
-        shown = "; ".join(f"{', '.join(columns)} ({reason})" for reason, columns in reasons.items())
+        shown = listed([f"{listed(names)} ({reason})" for reason, names in reasons.items()], separator="; ")
         logger.info(f"columns left out: {shown}. To choose others, name all text columns in text")

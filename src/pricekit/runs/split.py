@@ -35,7 +35,7 @@ from pricekit.table.source import OpenedTable, open_table
 from pricekit.table.table import Formats, texts_in_parts
 from pricekit.table.usable import MIN_ROWS
 from pricekit.text.likeness import equal_texts
-from pricekit.wording import counted, shorten
+from pricekit.wording import counted, listed, shorten
 
 MIN_NEW_ROWS = 20
 """Number of rows that a run which continues another one must add."""
@@ -511,7 +511,7 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
 
 
 def _listed(leaks: Mapping[str, str]) -> str:
-    return ", ".join(f"'{shorten(name)}' ({how})" for name, how in leaks.items())
+    return listed([f"'{shorten(name)}' ({how})" for name, how in leaks.items()])
 
 
 def check_shared(train: Table, valid: Table, *, allow_leak: bool) -> None:

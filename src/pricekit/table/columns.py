@@ -267,7 +267,10 @@ def keeps_type(kind: pa.DataType) -> bool:
 def flat(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array; text becomes `large_string` with "" for null."""
     if is_text(column.type):
-        column = pc.fill_null(column.cast(pa.large_string()), "")
+        column = column.cast(pa.large_string())
+        column = pc.fill_null(column, "") if column.null_count else column
+    if column.num_chunks == 1:
+        return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 

@@ -176,16 +176,23 @@ def currency_signs() -> dict[str, str]:
 
 @cache
 def sign_pattern() -> re.Pattern[str]:
-    """Return a pattern of all signs, longest first; a sign of letters matches only as a separate word."""
-    signs = sorted(currency_signs(), key=len, reverse=True)
-    letters = r"[^\W\d_]"
+    """Return a pattern of all signs, longest first; a sign of letters matches only as a separate word.
+
+    Signs with the same first character share one branch, so that most places of a text are passed with one look.
+    """
+    letter = r"[^\W\d_]"
+    behind: dict[str, list[str]] = {}
+    for sign in sorted(currency_signs(), key=len, reverse=True):
+        rest = re.escape(sign[1:]) + (rf"(?!{letter})" if sign[-1].isalpha() else "")
+        behind.setdefault(sign[0], []).append(rest)
+    first = "".join(map(re.escape, behind))
     each = (
-        (rf"(?<!{letters})" if sign[0].isalpha() and sign[0].isascii() else "")
-        + re.escape(sign)
-        + (rf"(?!{letters})" if sign[-1].isalpha() else "")
-        for sign in signs
+        re.escape(character)
+        + (rf"(?<!{letter}{character})" if character.isalpha() and character.isascii() else "")
+        + f"(?:{'|'.join(rests)})"
+        for character, rests in behind.items()
     )
-    return re.compile("|".join(each))
+    return re.compile(f"(?=[{first}])(?:{'|'.join(each)})")
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,8 @@ from pricekit.table.source import (
     open_table,
 )
 from pricekit.table.table import Columns
-from pricekit.wording import shorten
+from pricekit.text.labelled_lines import numpy_of
+from pricekit.wording import listed, shorten
 
 _MAX_CATEGORY_SHARE = 0.3
 """A column of short texts with a smaller share of distinct cells holds categories."""
@@ -61,8 +63,12 @@ _COUNT_WORDS = 4
 """Longest mean number of words in a column of counts such as "1,234 ratings"."""
 _UNIT_LETTERS = 5
 """A number with at most this many letters has a unit, such as 150,000km."""
-_MAX_CELLS = 2000
+_MAX_CELLS, _MIN_CELLS = 2000, 50
 """Number of cells per column that are parsed individually."""
+_MAX_PARSED = 300_000
+"""Cells of all columns that are parsed individually, if there are at least `_MIN_CELLS` of each."""
+_BYTES_TOGETHER = 1 << 25
+"""Of the columns that are searched together."""
 
 _DATE = (
     r"^([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
@@ -80,6 +86,7 @@ _BLOBS = {
 }
 """The beginnings of cells that are data for programs."""
 _BLOB_CHARACTERS = 300
+_WHOLE = re.compile("[0-9]{1,18}([.]0)?")
 _SPACES = r"\s+|\p{L}{2}[_+-]+\p{L}{2}"
 """Words end at spaces; signs such as the underscore replace spaces in some tables."""
 _SIGNS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{2}"
@@ -123,6 +130,8 @@ class Profile:
 def profile(table: str, columns: pa.Table) -> list[Profile]:
     """Profile each column of some rows as read from a file.
 
+    Columns are searched together, because each call of Arrow compiles its pattern again.
+
     Args:
         table: its name, for messages.
         columns: its first rows.
@@ -130,76 +139,150 @@ def profile(table: str, columns: pa.Table) -> list[Profile]:
     Raises:
         DataError: a column has values that cannot be read.
     """
-    return [_profile(table, name, flat(columns.column(name))) for name in columns.column_names]
+    most, profiles, together, size = cells_of_each(columns.num_columns), [], dict[str, pa.Array](), 0
+    for name in columns.column_names:
+        together[name] = flat(columns.column(name))
+        size += together[name].nbytes
+        if size >= _BYTES_TOGETHER:
+            profiles += _profiled(table, together, most)
+            together, size = {}, 0
+    return profiles + _profiled(table, together, most)
 
 
-def _profile(table: str, name: str, column: pa.Array) -> Profile:
-    with readable(table, name):
-        cells = pc.utf8_trim_whitespace(as_text(column))
-    kept = cells.filter(pc.not_equal(cells, ""))
-    if not len(kept):
-        return Profile(name, "empty", 0.0, 0.0, 0, 0.0, "")
-    signs = pc.count_substring_regex(kept, _SIGNS)
-    words = pc.add(pc.add(pc.count_substring_regex(kept, _SPACES), 1), signs)
-    mean_words = float(pc.mean(words).as_py())
-    repeats = pc.value_counts(kept).field("counts")
-    values, same = len(repeats), pc.max(repeats).as_py() / len(kept)
-    distinct = values / len(kept)
-    kind = "number" if is_numeric(column.type) else _kind(name, kept, distinct, mean_words)
-    counts = (kind == "number" and distinct == 1.0 and _counts(kept)) or _all_match(kept, _HASH)
-    return Profile(
-        name, kind, len(kept) / len(cells), distinct, values, mean_words, kept[0].as_py(), counts, same
-    )
+def cells_of_each(columns: int) -> int:
+    """Return how many cells of each of some columns are parsed individually: fewer of each of very many."""
+    return max(_MIN_CELLS, min(_MAX_CELLS, _MAX_PARSED // max(1, columns)))
 
 
-def _all_match(cells: pa.Array, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
+@dataclass(frozen=True)
+class _Filled:
+    """The filled cells of C columns, one column behind the other.
+
+    Attributes:
+        cells: of all columns, (N,).
+        column: the column of each cell, from 0, int64 (N,), ascending.
+        rows: the number of cells of each column, int64 (C,).
+    """
+
+    cells: pa.Array
+    column: np.ndarray
+    rows: np.ndarray
+
+    def of(self, wanted: np.ndarray) -> _Filled:
+        """Return the cells of some columns, bool (C,); the others have none."""
+        inside = wanted[self.column]
+        return _Filled(self.cells.filter(pa.array(inside)), self.column[inside], self.rows * wanted)
+
+    def means(self, values: pa.Array) -> np.ndarray:
+        """Return the mean of a value of each cell by column, float64 (C,); NaN without cells."""
+        numbers = values.to_numpy(zero_copy_only=False).astype(float)
+        with np.errstate(invalid="ignore"):
+            means: np.ndarray = np.bincount(self.column, numbers, len(self.rows)) / self.rows
+        return means
+
+    def shares(self, pattern: str) -> np.ndarray:
+        """Return the share of the cells that match a pattern by column, as `means` does."""
+        return self.means(pc.match_substring_regex(self.cells, pattern))
+
+    def each(self) -> list[pa.Array]:
+        """Return the cells of each column."""
+        starts = np.cumsum(self.rows) - self.rows
+        return [
+            self.cells.slice(start, rows)
+            for start, rows in zip(starts.tolist(), self.rows.tolist(), strict=True)
+        ]
+
+
+def _profiled(table: str, columns: Mapping[str, pa.Array], most: int) -> list[Profile]:
+    """Profile columns of the same rows; of each at most so many cells are parsed individually."""
+    if not columns:
+        return []
+    texts = []
+    for name, column in columns.items():
+        with readable(table, name):
+            texts.append(as_text(column))
+    total = len(texts[0])
+    cells = pc.utf8_trim_whitespace(pa.concat_arrays(texts))
+    is_filled = numpy_of(pc.not_equal(cells, "")).astype(bool)
+    column = np.repeat(np.arange(len(texts)), total)[is_filled]
+    filled = _Filled(cells.filter(pa.array(is_filled)), column, np.bincount(column, minlength=len(texts)))
+    signs = pc.count_substring_regex(filled.cells, _SIGNS)
+    words = filled.means(pc.add(pc.add(pc.count_substring_regex(filled.cells, _SPACES), 1), signs))
+    each = filled.each()
+    repeats = [pc.value_counts(kept).field("counts") for kept in each]
+    values = np.array(list(map(len, repeats)))
+    with np.errstate(invalid="ignore"):
+        distinct = values / filled.rows
+    kinds = np.where([is_numeric(column.type) for column in columns.values()], "number", "").astype(object)
+    kinds[filled.rows == 0] = "empty"
+    _find_kinds(kinds, filled)
+    for place in np.flatnonzero(kinds == ""):
+        kinds[place] = _kind(list(columns)[place], each[place], distinct[place], words[place], most)
+    counts = filled.shares(_HASH) == 1
+    for place in np.flatnonzero((kinds == "number") & (distinct == 1) & ~counts):
+        counts[place] = _counts(each[place])
+    return [
+        Profile(
+            name,
+            kinds[place],
+            len(kept) / total,
+            float(distinct[place]),
+            int(values[place]),
+            float(words[place]),
+            kept[0].as_py(),
+            bool(counts[place]),
+            pc.max(repeats[place]).as_py() / len(kept),
+        )
+        if len(kept)
+        else Profile(name, "empty", 0.0, 0.0, 0, 0.0, "")
+        for place, (name, kept) in enumerate(zip(columns, each, strict=True))
+    ]
 
 
 def _counts(cells: pa.Array) -> bool:
     """Return whether numbers that never repeat are consecutive integers, or long enough to be codes."""
-    if not _all_match(cells, "^[0-9]{1,18}([.]0)?$"):
+    written = cells.to_pylist()
+    if not all(map(_WHOLE.fullmatch, written)):
         return False
-    numbers = np.sort(cells.cast(pa.float64()).to_numpy())
+    numbers = np.sort(np.array(written, np.float64))
     return bool((np.diff(numbers) == 1).all() or numbers[0] >= 10 ** (_CODE_DIGITS - 1))
 
 
-def _kind(name: str, cells: pa.Array, distinct: float, words: float) -> str:
+def _find_kinds(kinds: np.ndarray, filled: _Filled) -> None:
+    """Replace "" among the kinds of columns, object (C,), by the kinds that patterns show."""
     for kind, pattern in (("address", _ADDRESS), ("number", PLAIN_NUMBER), ("date", _DATE)):
-        if pc.mean(pc.match_substring_regex(cells, pattern)).as_py() >= _NEARLY_ALL:
-            return kind
-    if blob := _blob(pc.utf8_slice_codeunits(cells, 0, _BLOB_CHARACTERS)):
-        return blob
-    checked = cells.slice(0, _MAX_CELLS).to_pylist()
-    read = [(cell, read_cell(cell)) for cell in checked]
-    prices = [price for _, price in read if isinstance(price, Cell)]
-    if prices and words < _SHORT_WORDS:
+        kinds[(kinds == "") & (filled.of(kinds == "").shares(pattern) >= _NEARLY_ALL)] = kind
+    filled = filled.of(kinds == "")
+    filled = replace(filled, cells=pc.utf8_slice_codeunits(filled.cells, 0, _BLOB_CHARACTERS))
+    for kind, pattern in _BLOBS.items():  # data for programs, in at least half of the cells
+        held = pc.match_substring_regex(filled.cells, pattern)
+        if kind == "base64":  # not a long word, nor words joined by dashes
+            for case in ("[a-z]", "[A-Z]", "[0-9]"):
+                held = pc.and_(held, pc.match_substring_regex(filled.cells, case))
+        if kind == "hexadecimal":  # not a long number
+            held = pc.and_(held, pc.match_substring_regex(filled.cells, "[a-fA-F]"))
+        kinds[(kinds == "") & (filled.means(held) >= _HALF)] = kind
+
+
+def _kind(name: str, cells: pa.Array, distinct: float, words: float, most: int) -> str:
+    """Return the kind of a column that no pattern shows; at most so many of its cells are parsed."""
+    if words < _SHORT_WORDS:
+        checked = cells.slice(0, most).to_pylist()
+        read = [(cell, read_cell(cell)) for cell in checked]
+        prices = [price for _, price in read if isinstance(price, Cell)]
         share = len(prices) / len(checked)
         signed = sum(price.currency is not None for price in prices) / len(checked)
         others = len({cell for cell, price in read if not isinstance(price, Cell)})  # such as "on request"
         few_others = share >= _NEARLY_ALL or others <= max(_FEW_OTHERS, _FEW * len(checked))
-        if few_others and signed >= (_FEW if names_price(name) else _HALF):
+        if prices and few_others and signed >= (_FEW if names_price(name) else _HALF):
             return "price"
-        if names_price(name) and (share >= _HALF or (share >= _FEW and others <= _FEW_OTHERS)):
+        if prices and names_price(name) and (share >= _HALF or (share >= _FEW and others <= _FEW_OTHERS)):
             return "price"
-        letters = sum(sum(map(str.isalpha, cell)) for cell in checked)
-        if share >= _NEARLY_ALL and letters <= _UNIT_LETTERS * len(checked):
-            return "number"
+        if share >= _NEARLY_ALL:
+            letters = sum(sum(map(str.isalpha, cell)) for cell in checked)
+            if letters <= _UNIT_LETTERS * len(checked):
+                return "number"
     return "category" if distinct < _MAX_CATEGORY_SHARE and words < _SHORT_WORDS else "text"
-
-
-def _blob(cells: pa.Array) -> str:
-    """Return which data for programs at least half of the cells hold, "" for none."""
-    for kind, pattern in _BLOBS.items():
-        held = pc.match_substring_regex(cells, pattern)
-        if kind == "base64":  # not a long word, nor words joined by dashes
-            for case in ("[a-z]", "[A-Z]", "[0-9]"):
-                held = pc.and_(held, pc.match_substring_regex(cells, case))
-        if kind == "hexadecimal":  # not a long number
-            held = pc.and_(held, pc.match_substring_regex(cells, "[a-fA-F]"))
-        if pc.mean(held).as_py() >= _HALF:
-            return kind
-    return ""
 
 
 def without_header(columns: Sequence[Profile]) -> bool:
@@ -389,12 +472,12 @@ def _first_rows(file: OpenedTable) -> pa.Table:
 def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:
     if all(column.kind == "empty" for column in profiles):
         return DataError(
-            f"{file.name} has no values: all cells of its columns ({', '.join(shorten(c.name) for c in profiles)}) are "
+            f"{file.name} has no values: all cells of its columns ({listed([shorten(c.name) for c in profiles])}) are "
             "empty. Check the delimiter and how the table was exported.",
             parameters=("text", "delimiter"),
             candidates=[column.name for column in profiles],
         )
-    names = ", ".join(f"{shorten(column.name)} ({column.kind})" for column in profiles)
+    names = listed([f"{shorten(column.name)} ({column.kind})" for column in profiles])
     return DataError(
         f"{file.name} has no column of text; it has {names}. Name the columns that describe a product."
         + (TITLE_HINT if file.layout is not None and len(profiles) == 1 else ""),
@@ -437,7 +520,7 @@ def guess_text(columns: Sequence[Profile], told: Mapping[str, float] | None = No
     if title is None:
         return ()
     able = [c for c in columns if c is not title and not _reason(c)]
-    long = [c.name for c in able if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]
+    long = {*[c.name for c in able if c.words >= _LONG_WORDS][_MAX_LONG_TEXTS:]}
     kept = sorted(able, key=lambda c: (c.name in long, -(told or {}).get(c.name, 1.0)))[
         : MAX_TEXT_COLUMNS - 1
     ]
@@ -447,7 +530,8 @@ def guess_text(columns: Sequence[Profile], told: Mapping[str, float] | None = No
 def shares_told(columns: pa.Table, price: str, profiles: Sequence[Profile]) -> dict[str, float]:
     """Return the share of the log price's variance that each column tells in every other row, if its cells repeat.
 
-    Numbers are compared by their ranks, in 20 groups. Texts that do not repeat are missing.
+    Numbers are compared by their ranks, in 20 groups. Texts that do not repeat are missing, and so are columns that are
+    left out for another reason.
     """
     cells = flat(columns.column(price))
     prices, _ = parse_price(cells, price_format([cells], DEFAULT_READ_OPTIONS))
@@ -455,14 +539,14 @@ def shares_told(columns: pa.Table, price: str, profiles: Sequence[Profile]) -> d
     log_price = np.log(prices[usable])
     told = {}
     for profile in profiles:
-        if profile.kind == "text" and profile.distinct > _HALF:
+        if (profile.kind == "text" and profile.distinct > _HALF) or _reason(profile):
             continue
-        texts = pd.Series(as_text(flat(columns.column(profile.name))).to_pandas()).iloc[usable]
+        texts = as_text(flat(columns.column(profile.name))).take(pa.array(usable))
         if profile.kind == "number":
-            ranks = pd.to_numeric(texts, errors="coerce").rank(pct=True)
+            ranks = pd.to_numeric(texts.to_pandas(), errors="coerce").rank(pct=True)
             codes = np.nan_to_num(np.ceil(ranks.to_numpy() * _RANKS)).astype(int)
         else:
-            codes = pd.factorize(texts)[0]
+            codes = numpy_of(texts.dictionary_encode().indices)
         told[profile.name] = _share_told(codes, log_price)
     return told
 
@@ -523,6 +607,7 @@ def _is_index(column: Profile) -> bool:
     return column.kind == "number" and column.distinct == 1.0 and bool(INDEX.search(column.name.strip()))
 
 
+@lru_cache(maxsize=1 << 14)
 def _reason(column: Profile) -> str:
     """Return why a column does not describe products, or ""."""
     words = words_of(column.name)

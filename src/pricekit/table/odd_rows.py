@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from pricekit.table.name_words import (
 )
 from pricekit.table.price_cells import Cell, read_cell
 from pricekit.text.units import SPELLINGS
-from pricekit.wording import shorten
+from pricekit.wording import listed, shorten
 
 _REPEATED = 0.8
 """A row repeats the header if this share of its cells are the names of their columns; equal names get a number."""
@@ -89,8 +90,8 @@ def second_header(frame: pd.DataFrame) -> list[str]:
 
 def two_headers(names: Iterable[object], below: Iterable[str]) -> str:
     """Return a sentence on a table with two headers: the names of its columns, and the cells of `second_header`."""
-    above = ", ".join(shorten(str(name)) for name in names)
-    return f"the table has two header rows: {above}, then {', '.join(map(shorten, below))}. Keep one of them."
+    above, cells = (listed([shorten(str(each)) for each in row]) for row in (names, below))
+    return f"the table has two header rows: {above}, then {cells}. Keep one of them."
 
 
 def total_rows(frame: pd.DataFrame, price: np.ndarray) -> np.ndarray:
@@ -103,19 +104,13 @@ def total_rows(frame: pd.DataFrame, price: np.ndarray) -> np.ndarray:
         price: prices, float (N,), NaN for none.
     """
     totals = np.zeros(len(frame), bool)
-    texts = [name for name in frame if isinstance(frame[name].dtype, pd.StringDtype)]
+    texts = [name for name, kind in frame.dtypes.items() if isinstance(kind, pd.StringDtype)]
     if len(frame) < 2 or not texts:
         return totals
     known = np.nan_to_num(price, nan=-np.inf)
     highest = np.argpartition(known, -min(_HIGHEST, len(known)))[-_HIGHEST:]
     for row, cells in zip(highest.tolist(), frame.iloc[highest][texts].fillna("").to_numpy(), strict=True):
-        labels = [
-            label
-            for label in map(_label, cells)
-            if any(map(str.isalpha, label))
-            and not is_currency(label)
-            and not isinstance(read_cell(label), Cell)
-        ]
+        labels = list(islice(filter(_is_word, map(_label, cells)), 2))
         alone = labels[0] if len(labels) == 1 else ""
         plain = _TOTAL.fullmatch(alone) and known[row] == known.max()
         totals[row] = bool(plain or _GRAND_TOTAL.fullmatch(alone))
@@ -124,6 +119,11 @@ def total_rows(frame: pd.DataFrame, price: np.ndarray) -> np.ndarray:
 
 def _label(cell: str) -> str:
     return str(cell).strip().rstrip(":").strip()
+
+
+def _is_word(label: str) -> bool:
+    has_letters = any(map(str.isalpha, label))
+    return has_letters and not is_currency(label) and not isinstance(read_cell(label), Cell)
 
 
 def _is_text(frame: pd.DataFrame) -> bool:

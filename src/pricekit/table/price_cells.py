@@ -130,6 +130,7 @@ _DASH_AS_DECIMALS = re.compile(r"([.,])\s?-")
 _NEGATIVE = re.compile(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
 _LETTER_BEFORE = re.compile(r"[A-Za-z]$")
 _FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE)
+_DIGIT = re.compile("[0-9]")
 _NO_DIGIT = re.compile("[^0-9.,]")
 _BEFORE = re.compile(
     r"from|från|fra|vanaf|dès|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
@@ -226,6 +227,8 @@ def read_cell(text: str, wanted: str | None = None) -> Cell | str:
         return Cell("0")
     if _MISSING.fullmatch(plain.strip()):
         return NO_PRICE
+    if _DIGIT.search(plain) is None:
+        return NOT_A_NUMBER
     if sum(map(str.isalpha, plain)) > _MAX_LETTERS_WITH_UNITS and sign_pattern().search(plain) is None:
         return NOT_A_NUMBER
     plain, units = without_units(normalize(plain))
@@ -352,8 +355,9 @@ def _amounts(text: str, units: Units) -> tuple[list[Cell | None], list[str]]:
         if i and not find_currency(gaps[i - 1], "") and find_currency("", ahead) and find_currency("", after):
             ahead = sign = " "  # 20 USD 18 EUR
         amount, end = _amount(place, ahead, after, sign, first=i == 0, last=last)
-        if amount is not None:
-            amount = replace(amount, unit=units.of(text, place.start(), place.end() + end, starts[i + 1]))
+        unit = units.of(text, place.start(), place.end() + end, starts[i + 1])
+        if amount is not None and unit is not None:
+            amount = replace(amount, unit=unit)
         before, big, size = (amounts[-1] if amounts else None), size, gaps[i + 1][:end]
         by_program = place["exponent"] or (i and places[i - 1]["exponent"])
         if before and amount and not by_program and (joined := _joined(before, amount, big, gap, part)):

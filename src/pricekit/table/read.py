@@ -48,7 +48,7 @@ from pricekit.table.source import (
     open_table,
 )
 from pricekit.table.table import RAGGED, Columns, Formats, Notices, Table, concat_tables
-from pricekit.wording import did_you_mean, nearest, shorten
+from pricekit.wording import did_you_mean, listed, nearest, shorten
 
 _SHOWN_COLUMNS = 30
 
@@ -321,8 +321,7 @@ def resolve(file: OpenedTable, names: list[str], columns: Columns, notices: Noti
 def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> None:
     if name in names:
         return
-    shown = ", ".join(shorten(n) for n in names[:_SHOWN_COLUMNS]) or "none"
-    more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+    shown = listed(list(map(shorten, names)), _SHOWN_COLUMNS) or "none"
     hint, parameters = "", [parameter]
     if len(several := [part.strip() for part in name.split(",")]) > 1 and set(several) <= set(names):
         hint = f" Name several columns as a list: {several}."
@@ -335,7 +334,7 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
         )
         parameters.append("columns")
     raise DataError(
-        f"{file.name} has no column {name!r}. Its columns are: {shown}{more}.{did_you_mean(name, names)}{hint}",
+        f"{file.name} has no column {name!r}. Its columns are: {shown}.{did_you_mean(name, names)}{hint}",
         parameters=tuple(parameters),
         column=name,
         candidates=names,

@@ -142,8 +142,11 @@ def describe_currency_column(table: Table) -> str:
 
 
 def _names_currencies(column: pd.Series) -> bool:
+    first = next(filter(None, map(str.strip, column)), "")
+    if not is_currency(first):  # most columns are dismissed by one cell
+        return False
     values = set(column.str.strip().unique()) - {""}
-    return bool(values) and len(values) <= _MAX_CURRENCIES and all(map(is_currency, values))
+    return len(values) <= _MAX_CURRENCIES and all(map(is_currency, values))
 
 
 def describe_outliers(price: np.ndarray) -> str:

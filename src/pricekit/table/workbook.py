@@ -33,7 +33,7 @@ from pricekit.io.sandbox import in_sandbox
 from pricekit.table.cell_formats import mixed_currencies
 from pricekit.table.columns import text_array
 from pricekit.table.table import column_name
-from pricekit.wording import did_you_mean, shorten
+from pricekit.wording import did_you_mean, listed, shorten
 
 SECONDS = 55
 """Time to read a workbook."""
@@ -195,8 +195,7 @@ def _visible(workbook: Any) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(repr(shorten(name)) for name in names[:_SHOWN]) + more
+    return listed([repr(shorten(name)) for name in names], _SHOWN)
 
 
 def _chosen(path: str, workbook: Any, wanted: str | None, names: Sequence[str]) -> tuple[str, _Block]:
