@@ -6,6 +6,8 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from pricekit.table import (
     check_columns,
     concat_tables,
     iter_table,
+    read_frame,
     read_table,
     write_rejected,
 )
@@ -453,3 +456,89 @@ def test_another_encoding_on_demand(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("sample_id,catalog_content,price\n1,Käse,2\n".encode("latin-1"))
     assert read_table(path, DEFAULT, read_options=ReadOptions(encoding="latin-1")).text.tolist() == ["Käse"]
+
+
+WANTED = replace(DEFAULT, price=None, others=("colour",))
+
+
+def wide(path: Path, **columns: list[str]) -> Path:
+    others = {f"c{number}": [str(number)] * 3 for number in range(50)}
+    named = {
+        "catalog_content": ["tea", "jam", "salt"],
+        "sample_id": ["1", "2", "3"],
+        "colour": ["red", "", "blue"],
+    }
+    return save(path, others | named | columns)
+
+
+@pytest.mark.parametrize("suffix", [*FORMATS, "feather", "orc"])
+def test_cells_that_neither_a_model_nor_a_feature_reads_are_skipped(tmp_path: Path, suffix: str) -> None:
+    path = wide(tmp_path / "t.parquet")
+    frame = pd.read_parquet(path)
+    if suffix in FORMATS:
+        path = wide(tmp_path / f"t.{suffix}")
+    else:
+        path = tmp_path / f"t.{suffix}"
+        getattr(frame, f"to_{suffix}")(path)
+    whole = read_table(path, replace(WANTED, others=None), notices=silent)
+    table = read_table(path, WANTED, notices=silent)
+    assert {*table.frame} == {"catalog_content", "sample_id", "colour"}
+    assert table.frame.equals(whole.frame[[*table.frame]])
+    assert table.text.equals(whole.text)
+    assert table.ids.equals(whole.ids)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_table_with_none_of_the_columns_that_are_read_is_not_empty(
+    tmp_path: Path, suffix: str, raises: Callable[..., AbstractContextManager[object]]
+) -> None:
+    path = save(tmp_path / f"t.{suffix}", {"a": ["1"], "b": ["2"]})
+    with raises(DataError, "text", column="catalog_content", candidates=["a", "b"]):
+        read_table(path, WANTED)
+
+
+def test_rows_are_as_long_as_the_header_whatever_is_read_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,catalog_content,b\n1,tea,2\n1,jam\n1,salt,2,3\n")
+    notices: list[str] = []
+    table = read_table(path, replace(WANTED, others=()), notices=notices.append)
+    assert table.flaws is not None
+    assert table.flaws.tolist() == ["", "ragged row", "ragged row"]
+    assert table.text.tolist() == ["tea", "jam", "salt"]
+    path.write_text("catalog_content,b\ntea,2,3\njam,2,3\n")
+    with pytest.raises(DataError, match="which has 2"):
+        list(iter_table(path, replace(WANTED, others=()), notices=notices.append))
+
+
+def test_values_of_a_frame_that_are_not_read_may_be_anything() -> None:
+    class Odd:
+        pass
+
+    frame = pd.DataFrame({"catalog_content": ["tea"], "odd": [Odd()], 7: [1j]})
+    assert read_frame(frame, WANTED_ONLY).text.tolist() == ["tea"]
+    with pytest.raises(DataError, match="cannot be read"):
+        read_frame(frame, replace(WANTED_ONLY, others=None))
+
+
+WANTED_ONLY = Columns(price=None, id=None, others=())
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_very_many_columns_are_refused_unless_few_are_read(
+    tmp_path: Path, suffix: str, raises: Callable[..., AbstractContextManager[object]]
+) -> None:
+    path = tmp_path / f"t.{suffix}"
+    save(path, {"catalog_content": ["tea"], **{f"c{number}": ["1"] for number in range(10_000)}})
+    assert read_table(path, WANTED_ONLY).text.tolist() == ["tea"]
+    with raises(DataError, "table", most=10_000):
+        read_table(path, replace(WANTED_ONLY, others=None))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_hundred_thousand_columns_are_always_refused(
+    tmp_path: Path, suffix: str, raises: Callable[..., AbstractContextManager[object]]
+) -> None:
+    path = tmp_path / f"t.{suffix}"
+    save(path, {"catalog_content": ["tea"], **{f"c{number}": ["1"] for number in range(100_000)}})
+    with raises(DataError, "table", most=100_000):
+        read_table(path, WANTED_ONLY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -178,6 +178,12 @@ def without_price(table: Table, columns: Columns) -> Table:
     if columns.price in list(frame):
         frame = frame.drop(columns=columns.price)
     return replace(table, price=None, frame=frame)
+
+
+def columns_read(preprocessors: Sequence[Preprocessor]) -> Columns:
+    """Return the columns that models with the same text columns read together, with those of all their features."""
+    others = dict.fromkeys(name for each in preprocessors for name in each.features.columns)
+    return replace(preprocessors[0].columns, others=tuple(others))
 
 
 FILES_OF_PREPROCESSOR = ("tokenizer.json", "preprocess.json")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.core.contracts import Graph
-from pricekit.features.preprocess import Inputs, Preprocessor, load_preprocessor
+from pricekit.features.preprocess import Inputs, Preprocessor, columns_read, load_preprocessor
 from pricekit.io.storage import cache_folder, location_of
 from pricekit.predict.bundle import Bundle, fetch_model, open_bundle
 from pricekit.predict.engines import open_engine
@@ -98,8 +98,8 @@ class BundleReader:
 
     @property
     def columns(self) -> Columns:
-        """The columns that the model reads."""
-        return self.preprocessors[0].columns
+        """The columns that the model reads, with those that only features read."""
+        return columns_read(self.preprocessors)
 
     def prepare(self, rows: Rows) -> list[Inputs]:
         """Return the inputs of the graph of each member, without opening an engine.

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, ConfigError
-from pricekit.features.preprocess import Inputs, Preprocessor
+from pricekit.features.preprocess import Inputs, Preprocessor, columns_read
 from pricekit.insight.drift import require_sketch
 from pricekit.insight.priced_rows import PricedRows, count_priced
 from pricekit.insight.products import ROWS, Products, read_products
@@ -105,8 +105,8 @@ class Predictor:
 
     @property
     def columns(self) -> Columns:
-        """The columns that the model was trained with."""
-        return self.preprocessor.columns
+        """The columns that the model reads, with those that only features read."""
+        return columns_read([member.preprocessor for member in self.members])
 
     @property
     def preprocessor(self) -> Preprocessor:

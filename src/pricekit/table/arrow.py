@@ -27,6 +27,7 @@ from pricekit.table.columns import (
     check_names,
     column_names_of,
     is_text,
+    places_of,
     text_array,
 )
 from pricekit.table.feather_buffers import MAX_OPEN_BYTES, batch_bytes
@@ -47,7 +48,13 @@ _PACKED = 3
 """How many times larger the cells of a file may be whose format does not tell it."""
 
 
-def read_columnar(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+def read_columnar(
+    path: Path,
+    kind: str,
+    rows: int,
+    read_warnings: ReadWarnings,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows or about `MAX_CHUNK_BYTES`, dictionary-encoded values written out.
 
     Bytes in a text that are not UTF-8 become U+FFFD and are counted in `read_warnings`.
@@ -57,12 +64,13 @@ def read_columnar(path: Path, kind: str, rows: int, read_warnings: ReadWarnings)
         kind: one of `COLUMNAR`.
         rows: maximum number of rows per chunk.
         read_warnings: counts repairs.
+        wanted: the columns to read; None: all.
 
     Raises:
-        DataError: a file of another format, a damaged one, or several columns with the same name.
+        DataError: a file of another format, a damaged one, too many columns, or several with the same name.
     """
     with _explained(path, kind):
-        yield from _chunks(path, kind, rows, read_warnings)
+        yield from _chunks(path, kind, rows, read_warnings, wanted)
 
 
 def describe_columnar(path: Path, kind: str) -> tuple[pa.Schema, bool]:
@@ -114,13 +122,14 @@ class _Columnar:
         schema: its columns.
         has_rows: returns whether it has rows.
         bytes: about the bytes of all cells, unpacked.
-        batches: yields batches of at most so many rows, each with the share of the file that was read with it.
+        batches: yields batches of at most so many rows, each with the share of the file that was read with it. They
+            have at least the named columns, or all.
     """
 
     schema: pa.Schema
     has_rows: Callable[[], bool]
     bytes: int
-    batches: Callable[[int], Iterator[tuple[pa.RecordBatch, float]]]
+    batches: Callable[[int, list[str] | None], Iterator[tuple[pa.RecordBatch, float]]]
 
 
 @contextmanager
@@ -129,10 +138,10 @@ def _parquet(path: Path) -> Iterator[_Columnar]:
         facts = file.metadata
         size = sum(facts.row_group(group).total_byte_size for group in range(facts.num_row_groups))
 
-        def batches(rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        def batches(rows: int, names: list[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
             done, rows = 0, _rows_at_once(rows, size, facts.num_rows)
             for group in range(facts.num_row_groups):
-                for batch in file.iter_batches(rows_at_once(path, file, group, rows), [group]):
+                for batch in file.iter_batches(rows_at_once(path, file, group, rows, names), [group], names):
                     done += len(batch)
                     yield batch, done / facts.num_rows
             if done != facts.num_rows:
@@ -150,7 +159,7 @@ def _feather(path: Path) -> Iterator[_Columnar]:
             reader.schema,
             lambda: any(len(reader.get_batch(number)) for number in range(reader.num_record_batches)),
             _PACKED * file.size(),
-            lambda rows: _sliced(reader.get_batch, reader.num_record_batches, rows),
+            lambda rows, _: _sliced(reader.get_batch, reader.num_record_batches, rows),
         )
 
 
@@ -161,7 +170,7 @@ def _orc(path: Path) -> Iterator[_Columnar]:
     with pa.OSFile(str(path)) as stream:
         file = ORCFile(stream)
 
-        def batches(rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        def batches(rows: int, _: list[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
             state = path.stat()
             _try_stripes(path.absolute(), state.st_size, state.st_mtime_ns)
             yield from _sliced(file.read_stripe, file.nstripes, rows)
@@ -224,15 +233,22 @@ COLUMNAR = {"parquet": _parquet, "feather": _feather, "orc": _orc}
 """The formats of files with typed columns, and what opens them."""
 
 
-def _chunks(path: Path, kind: str, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+def _chunks(
+    path: Path, kind: str, rows: int, read_warnings: ReadWarnings, wanted: frozenset[str] | None
+) -> Iterator[RawChunk]:
     size = path.stat().st_size
     left = FREE_BYTES + MAX_RATIO * size
     with COLUMNAR[kind](path) as file:
         names = column_names_of(file.schema.names)
         check_names(str(path), names)
+        places = places_of(str(path), names, wanted)
+        read_names = None if len(places) == len(names) else [file.schema.names[place] for place in places]
+        names = [names[place] for place in places]
         position = done = 0
         parts: list[pa.Table] = []
-        for batch, read in file.batches(rows):
+        for batch, read in file.batches(rows, read_names):
+            if read_names is not None:
+                batch = batch.select(read_names)
             for some in _small(path, batch.rename_columns(names), done):
                 full = (
                     sum(map(len, parts)) + len(some) > rows
@@ -386,19 +402,24 @@ def is_frame(value: object) -> bool:
     return True
 
 
-def as_arrow(frame: Any, name: str) -> pa.Table:
+def as_arrow(frame: Any, name: str, wanted: frozenset[str] | None = None) -> pa.Table:
     """Return a frame as an Arrow table; the index of a pandas frame is ignored.
 
     Args:
         frame: a frame that `is_frame` accepts.
         name: the name of the frame, for messages.
+        wanted: the columns to read; None: all.
 
     Raises:
-        DataError: several columns with the same name, column names with several levels, or values that Arrow cannot
-            represent.
+        DataError: too many columns, several with the same name, column names with several levels, or values that
+            Arrow cannot represent.
     """
     if isinstance(frame, pd.DataFrame):
         _check_labels(frame, name)
+        labels = column_names_of(map(str, frame.columns))
+        check_names(name, labels)
+        places = places_of(name, labels, wanted)
+        frame = frame if len(places) == len(labels) else frame.iloc[:, places]
     try:
         with _panic_as_error():
             if isinstance(frame, pd.DataFrame):
@@ -420,7 +441,8 @@ def as_arrow(frame: Any, name: str) -> pa.Table:
         ) from None
     table = table.rename_columns(column_names_of(table.column_names))
     check_names(name, table.column_names)
-    return table
+    places = places_of(name, table.column_names, wanted)
+    return table if len(places) == table.num_columns else table.select(places)
 
 
 def read_arrow(frame: pa.Table, rows: int, read_warnings: ReadWarnings, size: int = 0) -> Iterator[RawChunk]:

@@ -211,6 +211,35 @@ def unreadable_values(table: str, column: str, error: Exception) -> DataError:
     )
 
 
+MOST_COLUMNS = 100_000
+"""No table may have more columns."""
+MOST_READ = 10_000
+"""No more columns of a table are read, unless a model names those that it needs."""
+
+
+def places_of(table: str, names: Sequence[str], wanted: frozenset[str] | None) -> list[int]:
+    """Return the places of the columns to read: those that are wanted, or the first one; all if `wanted` is None.
+
+    Raises:
+        DataError: there are more than `MOST_COLUMNS` names.
+    """
+    if len(names) > MOST_COLUMNS:
+        raise too_many_columns(table, MOST_COLUMNS)
+    if wanted is None:
+        return list(range(len(names)))
+    return [place for place, name in enumerate(names) if name in wanted] or [0][: len(names)]
+
+
+def too_many_columns(table: str, most: int) -> DataError:
+    """Return the error for a table with more columns than are read."""
+    return DataError(
+        f"{table} has more than {most:,} columns. Keep those that describe the products, or write a table with one row "
+        "for each product.",
+        parameters=("table",),
+        most=most,
+    )
+
+
 def repeated(names: Sequence[str]) -> list[str]:
     """Return the names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,15 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
 from pricekit.table.columns import (
+    MOST_COLUMNS,
     RAW_TEXT_CHARS,
     RawChunk,
     ReadWarnings,
     column_names_of,
+    places_of,
     repeated,
     text_array,
+    too_many_columns,
 )
 from pricekit.table.encoding import Charset, bytes_of, open_text
 from pricekit.table.table import Notices
@@ -111,15 +115,22 @@ class Layout:
     names: tuple[str, ...] = ()
 
 
-def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
+def read_delimited(
+    path: Path,
+    layout: Layout,
+    rows: int,
+    read_warnings: ReadWarnings,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters, all text.
 
     A row with fewer fields than the header is filled with "", one with more is cut. Both are marked as ragged, except
-    rows whose fields beyond the header are all empty, which are counted.
+    rows whose fields beyond the header are all empty, which are counted. Of the columns, only those that are `wanted`
+    are kept, or all.
 
     Raises:
-        DataError: no header, data instead of a header, more names than fields, a different encoding, a row of more than
-            `MAX_ROW_BYTES`, or a quote that is never closed and so encloses the rows after it.
+        DataError: too many columns, no header, data instead of a header, more names than fields, a different encoding,
+            a row of more than `MAX_ROW_BYTES`, or a quote that is never closed and so encloses the rows after it.
     """
     with open_text(path, layout.charset, newline="") as stream:
         records = _records(path, stream, layout.delimiter, read_warnings)
@@ -129,13 +140,16 @@ def read_delimited(path: Path, layout: Layout, rows: int, read_warnings: ReadWar
                 f"{path} has no rows: the file is empty. A header and at least one row are expected.",
                 parameters=("table",),
             )
+        if len(first[1]) > MOST_COLUMNS:
+            raise too_many_columns(str(path), MOST_COLUMNS)
         if not layout.names:
             names = header_names(path, first[1], read_warnings)
         else:
             names = named_columns(path, layout.names, first[1])
             if column_names_of(first[1]) != names:
                 records = chain([first], records)
-        yield from _chunks(path, names, records, stream, layout.delimiter, rows, read_warnings)
+        places = places_of(str(path), names, wanted)
+        yield from _chunks(path, names, places, records, stream, layout.delimiter, rows, read_warnings)
 
 
 def first_row(path: Path, layout: Layout) -> list[str]:
@@ -264,6 +278,7 @@ def named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[
 def _chunks(
     path: Path,
     names: list[str],
+    places: list[int],
     records: Iterator[Record],
     stream: TextIOWrapper,
     delimiter: str,
@@ -271,10 +286,12 @@ def _chunks(
     read_warnings: ReadWarnings,
 ) -> Iterator[RawChunk]:
     width = len(names)
-    rows = max(1, min(rows, MAX_CHUNK_CELLS // width))
-    table: list[list[str]] = []
+    rows = max(1, min(rows, MAX_CHUNK_CELLS // len(places)))
+    table: list[Sequence[str]] = []
     ragged: list[int] = []
-    chars = 0
+    chars = skipped = 0
+    kept = [names[place] for place in places]
+    pick = None if len(places) == width else itemgetter(*places) if len(places) > 1 else _only(places[0])
     for line, fields in records:
         fits = len(fields) == width or _fit(fields, width, read_warnings)
         if not fits or read_warnings.ends_in_quotes:  # true for the last row only
@@ -286,14 +303,24 @@ def _chunks(
             if size > MAX_ROW_BYTES:
                 raise _too_large(path, line)
             fields = [cell[:RAW_TEXT_CHARS] for cell in fields]
-        table.append(fields)
-        chars += size
+        cells: Sequence[str] = fields if pick is None else pick(fields)
+        table.append(cells)
+        chars += size if pick is None else sum(map(len, cells))
+        skipped += width + size
         if len(table) >= rows or chars >= MAX_CHUNK_CHARS:
-            yield _chunk(names, table, ragged, stream)
+            yield _chunk(kept, table, ragged, stream)
             table, ragged, chars = [], [], 0
             begin_chunk(stream, delimiter)
+        elif pick is not None and skipped >= MAX_CHUNK_CELLS:  # the bytes of skipped cells take no memory
+            begin_chunk(stream, delimiter)
+            skipped = 0
     if table:
-        yield _chunk(names, table, ragged, stream)
+        yield _chunk(kept, table, ragged, stream)
+
+
+def _only(place: int) -> Callable[[Sequence[str]], Sequence[str]]:
+    """Return what keeps one field of a row."""
+    return lambda fields: (fields[place],)
 
 
 def _fit(fields: list[str], width: int, read_warnings: ReadWarnings) -> bool:
@@ -308,7 +335,9 @@ def _fit(fields: list[str], width: int, read_warnings: ReadWarnings) -> bool:
     return fits
 
 
-def _chunk(names: list[str], table: list[list[str]], ragged: list[int], stream: TextIOWrapper) -> RawChunk:
+def _chunk(
+    names: list[str], table: list[Sequence[str]], ragged: list[int], stream: TextIOWrapper
+) -> RawChunk:
     marks = np.zeros(len(table), dtype=bool)
     marks[ragged] = True
     cells = zip(names, zip(*table, strict=True), strict=True)

@@ -42,6 +42,7 @@ from pricekit.table.source import (
     OpenedTable,
     ReadOptions,
     TableSource,
+    check_count,
     no_rows,
     open_table,
 )
@@ -455,7 +456,10 @@ def with_generated_names(file: OpenedTable, columns: Columns) -> OpenedTable:
         or not any(re.fullmatch("column[1-9][0-9]*", str(c)) for c in wanted)
     ):
         return file
-    return file if wanted.intersection(file.first_row()) else _with_names(file)[0]
+    if wanted.intersection(file.first_row()):
+        return file
+    named, _ = _with_names(replace(file, wanted=None))  # all columns decide
+    return replace(named, wanted=file.wanted)
 
 
 def _profiles(file: OpenedTable) -> list[Profile]:
@@ -466,6 +470,7 @@ def _first_rows(file: OpenedTable) -> pa.Table:
     first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
     if first is None or not len(first.columns):
         raise no_rows(file)
+    check_count(file, first)
     return first.columns
 
 

@@ -13,12 +13,15 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
 from pricekit.table.columns import (
+    MOST_COLUMNS,
     RAW_TEXT_CHARS,
     RawChunk,
     ReadWarnings,
     check_names,
     column_names_of,
+    places_of,
     text_array,
+    too_many_columns,
 )
 from pricekit.table.encoding import Charset, bytes_of, open_text
 
@@ -35,18 +38,23 @@ _CONSTANTS = {True: "true", False: "false", None: ""}
 
 
 def read_json_lines(
-    path: Path, rows: int, charset: Charset, read_warnings: ReadWarnings
+    path: Path,
+    rows: int,
+    charset: Charset,
+    read_warnings: ReadWarnings,
+    wanted: frozenset[str] | None = None,
 ) -> Iterator[RawChunk]:
     """Yield chunks of at most `rows` rows, `MAX_CHUNK_CELLS` cells or about `MAX_CHUNK_CHARS` characters.
 
     Every column is text: numbers keep their notation, null and missing keys become "", and a list or object becomes
     its JSON. The columns are the keys of the first chunk. Keys that only occur later are ignored and counted in
     `read_warnings`, so memory stays bounded even if every object has different keys. The `numbers` of a chunk are the
-    columns of JSON numbers with decimals, whose point is a decimal mark.
+    columns of JSON numbers with decimals, whose point is a decimal mark. Of the columns, only those that are `wanted`
+    are kept, or all.
 
     Raises:
-        DataError: a line that is not a JSON object, or has more than `MAX_LINE_BYTES` or `MAX_VALUES`; an empty
-            file, a different encoding.
+        DataError: too many different keys; a line that is not a JSON object, or has more than `MAX_LINE_BYTES` or
+            `MAX_VALUES`; an empty file, a different encoding.
     """
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
@@ -60,7 +68,9 @@ def read_json_lines(
             row = _row(path, number, line)
             if first:
                 names.update(dict.fromkeys(row))
-            elif not row.keys() <= names.keys():
+                if len(names) > MOST_COLUMNS:
+                    raise too_many_columns(str(path), MOST_COLUMNS)
+            elif wanted is None and not row.keys() <= names.keys():
                 new = next(key for key in row if key not in names)
                 read_warnings.new_key_rows += 1
                 read_warnings.first_new_key = read_warnings.first_new_key or new
@@ -70,10 +80,10 @@ def read_json_lines(
             chars += len(line)
             full = len(chunk) >= rows or len(chunk) * len(names) >= MAX_CHUNK_CELLS
             if full or chars >= MAX_CHUNK_CHARS:
-                yield _chunk(str(path), names, chunk, bytes_of(stream).position)
+                yield _chunk(str(path), names, wanted, chunk, bytes_of(stream).position)
                 chunk, chars, first = [], 0, False
         if chunk:
-            yield _chunk(str(path), names, chunk, bytes_of(stream).position)
+            yield _chunk(str(path), names, wanted, chunk, bytes_of(stream).position)
     if not names:
         raise NoRowsError(
             f"{path} has no rows: at least one JSON object with a key is expected.", parameters=("table",)
@@ -144,10 +154,19 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, dict | list)
 
 
-def _chunk(name: str, names: dict[str, None], rows: list[dict[str, str]], position: int) -> RawChunk:
-    written = column_names_of(text_array(list(names)).to_pylist())
+def _chunk(
+    name: str,
+    names: dict[str, None],
+    wanted: frozenset[str] | None,
+    rows: list[dict[str, str]],
+    position: int,
+) -> RawChunk:
+    keys = list(names)
+    written = column_names_of(text_array(keys).to_pylist())
     check_names(name, written)
-    cells = [[row.get(key, "") for row in rows] for key in names]
+    places = places_of(name, written, wanted)
+    written = [written[place] for place in places]
+    cells = [[row.get(keys[place], "") for row in rows] for place in places]
     columns = pa.table(dict(zip(written, map(text_array, cells), strict=True)))
     numbers = frozenset(key for key, each in zip(written, cells, strict=True) if _has_decimals(each))
     return RawChunk(columns, None, position, numbers)

@@ -57,8 +57,10 @@ class _Page:
     start: int
 
 
-def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int) -> int:
-    """Return how many rows of a row group can be read at a time, at most `most`, at least 1.
+def rows_at_once(
+    path: Path, file: pq.ParquetFile, group: int, most: int, names: list[str] | None = None
+) -> int:
+    """Return how many rows of a row group can be read at a time, at most `most`, at least 1; `names` are the columns.
 
     Raises:
         DataError: a page, or the pages that are open at a time, are too large.
@@ -68,6 +70,9 @@ def rows_at_once(path: Path, file: pq.ParquetFile, group: int, most: int) -> int
     columns = []
     with open(path, "rb") as stream:
         for number in range(facts.num_columns):
+            path_in_schema = file.schema.column(number).path
+            if names is not None and not any(f"{path_in_schema}.".startswith(f"{name}.") for name in names):
+                continue
             columns.append(_Column(stream, facts.column(number), file.schema.column(number)))
             if max(columns[-1].largest, columns[-1].dictionary) > MAX_PAGE_BYTES:
                 raise _too_large(path, group, columns[-1].name, MAX_PAGE_BYTES)

@@ -44,6 +44,7 @@ from pricekit.table.source import (
     OpenedTable,
     ReadOptions,
     TableSource,
+    check_count,
     no_rows,
     open_table,
 )
@@ -158,13 +159,23 @@ def iter_with_facts(
     first = next(raws, None)
     if first is None:
         raise no_rows(file)
+    if columns.others is not None and not columns.expected <= {*first.columns.column_names}:
+        return iter_with_facts(  # whoever lacks a column tells which ones there are
+            source if file.kind == "frame" else file,
+            replace(columns, others=None),
+            rows=rows,
+            limit=limit,
+            read_options=read_options,
+            notices=notices,
+        )
+    if rows is not None:
+        check_width(file, first, read_warnings)
+    columns = resolve(file, first.columns.column_names, columns, notices)
+    check_count(file, first)
     chunks: Iterable[RawChunk] = chain([first], raws)
     priced: Iterable[RawChunk] = _limited(file, most, limit, ReadWarnings())
     if rows is None:
         chunks = priced = list(chunks)
-    else:
-        check_width(file, first, read_warnings)
-    columns = resolve(file, first.columns.column_names, columns, notices)
     columns, prices = _decided(file, priced, columns, read_options, notices)
     facts = Facts(file, columns, prices)
     return _tables(facts, chunks, read_warnings, notices), facts
@@ -172,7 +183,11 @@ def iter_with_facts(
 
 def read_frame(frame: TableSource, columns: Columns) -> Table:
     """Read a frame for prediction, which may have no rows; arguments and errors are those of `read_table`."""
-    file = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug)
+    file = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug, wanted=columns.wanted)
+    if not columns.expected <= {
+        *file.origin.column_names
+    }:  # whoever lacks a column tells which ones there are
+        file, columns = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug), replace(columns, others=None)
     columns = resolve(file, file.origin.column_names, columns, logger.debug)
     if file.origin.num_rows:
         return read_table(file, columns)
@@ -210,11 +225,17 @@ def columns_found(
     if is_remote(path):
         with suppress(DataError):  # such as a part that ends within the first row
             file = with_generated_names(open_table(path, read_options, logger.debug, whole=False), columns)
-            names = _names(file)
+            names = _names_with(file, columns)
     if names is None:
         file = with_generated_names(open_table(path, read_options, logger.debug), columns)
-        names = _names(file)
+        names = _names_with(file, columns)
     return resolve(file, names, columns, logger.debug)
+
+
+def _names_with(file: OpenedTable, columns: Columns) -> list[str]:
+    """Return the names of the columns that are read, or of all if one is missing, for the error."""
+    names = _names(replace(file, wanted=columns.wanted))
+    return names if columns.expected <= {*names} else _names(file)
 
 
 def _names(file: OpenedTable) -> list[str]:
@@ -238,7 +259,7 @@ def _open(
     source: TableSource | OpenedTable, columns: Columns | None, read_options: ReadOptions, notices: Notices
 ) -> tuple[OpenedTable, Columns]:
     """Open a table, and guess its columns if they are None."""
-    file = open_table(source, read_options, notices)
+    file = open_table(source, read_options, notices, wanted=None if columns is None else columns.wanted)
     if columns is not None:
         return with_generated_names(file, columns), columns
     guess = guess_columns(file)
@@ -344,8 +365,9 @@ def _require(file: OpenedTable, names: list[str], name: str, parameter: str) -> 
 
 def check_width(file: OpenedTable, first: RawChunk, read_warnings: ReadWarnings) -> None:
     """Raise DataError if all rows are wider than the header: cells would be read into the wrong columns."""
-    rows, width = first.columns.num_rows, first.columns.num_columns
+    rows = first.columns.num_rows
     if rows > 1 and read_warnings.wider >= rows:
+        width = len(file.layout.names if file.layout and file.layout.names else file.first_row())
         raise DataError(
             f"{file.name}: all rows have more fields than the header, which has {width}. Perhaps it lacks a name for "
             "the first column, or is not on the first line, or fields that contain the delimiter are not quoted. Fix "

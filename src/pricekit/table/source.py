@@ -15,7 +15,7 @@ from pricekit.errors import ConfigError, DataError, NoRowsError
 from pricekit.io.compression import is_larger, suffixes_of
 from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
 from pricekit.table.arrow import COLUMNAR, as_arrow, is_frame, read_arrow, read_columnar, stored_bytes
-from pricekit.table.columns import RawChunk, ReadWarnings, repeated
+from pricekit.table.columns import MOST_READ, RawChunk, ReadWarnings, places_of, repeated, too_many_columns
 from pricekit.table.currency import is_known
 from pricekit.table.delimited import (
     Layout,
@@ -151,6 +151,7 @@ class OpenedTable:
         layout: the layout of a delimited file; None for all others.
         copy: of a remote file or a stream; it exists for as long as this object.
         size: the bytes of a workbook.
+        wanted: the columns that `chunks` has; None: all.
     """
 
     name: str
@@ -160,6 +161,7 @@ class OpenedTable:
     layout: Layout | None = None
     copy: Copy | None = None
     size: int = 0
+    wanted: frozenset[str] | None = None
 
     def first_row(self) -> list[str]:
         """Return the fields of the first row of a delimited file, header or not; [] for other tables."""
@@ -167,16 +169,21 @@ class OpenedTable:
             return [] if self.layout is None else first_row(self.origin, self.layout)
 
     def chunks(self, rows: int, read_warnings: ReadWarnings) -> Iterator[RawChunk]:
-        """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`."""
+        """Yield the rows, at most `rows` at a time, and count repairs in `read_warnings`.
+
+        Raises:
+            DataError: the table cannot be read, or has too many columns.
+        """
         with self.named():
             if isinstance(self.origin, pa.Table):
-                yield from read_arrow(self.origin, rows, read_warnings, self.size)
+                places = places_of(self.name, self.origin.column_names, self.wanted)
+                yield from read_arrow(self.origin.select(places), rows, read_warnings, self.size)
             elif self.layout is not None:
-                yield from read_delimited(self.origin, self.layout, rows, read_warnings)
+                yield from read_delimited(self.origin, self.layout, rows, read_warnings, self.wanted)
             elif self.charset is not None:
-                yield from read_json_lines(self.origin, rows, self.charset, read_warnings)
+                yield from read_json_lines(self.origin, rows, self.charset, read_warnings, self.wanted)
             else:
-                yield from read_columnar(self.origin, self.kind, rows, read_warnings)
+                yield from read_columnar(self.origin, self.kind, rows, read_warnings, self.wanted)
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -191,7 +198,12 @@ class OpenedTable:
 
 
 def open_table(
-    source: TableSource | OpenedTable, read_options: ReadOptions, notices: Notices, *, whole: bool = True
+    source: TableSource | OpenedTable,
+    read_options: ReadOptions,
+    notices: Notices,
+    *,
+    whole: bool = True,
+    wanted: frozenset[str] | None = None,
 ) -> OpenedTable:
     """Detect how to read a table, and report differences from what the file's suffix suggests.
 
@@ -200,6 +212,7 @@ def open_table(
         read_options: how to read the table; options that are not set are detected.
         notices: receives sentences for the user.
         whole: False: of a remote file, only as much is fetched as shows its columns.
+        wanted: the columns whose cells are read; None: all.
 
     Raises:
         DataError: the file is missing, of an unknown format, or not text despite its suffix; or the source is
@@ -207,10 +220,10 @@ def open_table(
         ConfigError: a sheet is named, and the table is no workbook.
     """
     if isinstance(source, OpenedTable):
-        return source
+        return replace(source, wanted=wanted)
     if isinstance(source, str | Path | Address):
         location = location_of(source, "table") if isinstance(source, str) else source
-        return _open_file(location, read_options, notices, whole)
+        return replace(_open_file(location, read_options, notices, whole), wanted=wanted)
     if not is_frame(source):
         hint = " Call its collect() first." if hasattr(source, "collect") else ""
         described = "None" if source is None else f"an object of type {type(source).__name__}"
@@ -221,7 +234,7 @@ def open_table(
         )
     name = f"the {type(source).__name__}"
     _check_sheet(name, read_options)
-    return OpenedTable(name, "frame", as_arrow(source, name))
+    return OpenedTable(name, "frame", as_arrow(source, name, wanted), wanted=wanted)
 
 
 def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
@@ -300,6 +313,12 @@ def no_rows(table: OpenedTable) -> NoRowsError:
     """Return the error for a table without rows."""
     where = "" if table.kind == "frame" else " below the header"
     return NoRowsError(f"{table.name} has no rows: at least one is expected{where}.", parameters=("table",))
+
+
+def check_count(file: OpenedTable, first: RawChunk) -> None:
+    """Raise DataError for a table with more columns than are read at once; `first` are its first rows."""
+    if first.columns.num_columns > MOST_READ:
+        raise too_many_columns(file.name, MOST_READ)
 
 
 def is_large(file: OpenedTable) -> bool:

@@ -134,6 +134,8 @@ class Columns:
         id: the id column; None numbers the rows from 0.
         id_required: the user named this id column, so a table without it is an error.
         formats: how the training table writes its columns; None: a table that is read decides.
+        others: further columns that features read; the cells of all columns that are not named here are skipped. None:
+            all columns are read.
 
     Example:
         >>> from pricekit import Columns
@@ -146,6 +148,21 @@ class Columns:
     id: str | None = "sample_id"
     id_required: bool = False
     formats: Formats | None = field(default=None, repr=False, compare=False)
+    others: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def wanted(self) -> frozenset[str] | None:
+        """The names of the columns whose cells are read; None: all."""
+        if self.others is None:
+            return None
+        return frozenset(name for name in (*self.text, self.price, self.id, *self.others) if name is not None)
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The names of the columns that a table must have."""
+        row_id = self.id if self.id_required else None
+        names = (*self.text, self.price, row_id, *(self.others or ()))
+        return frozenset(name for name in names if name is not None)
 
     def __post_init__(self) -> None:
         text = (self.text,) if isinstance(self.text, str) else self.text

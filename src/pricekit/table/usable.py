@@ -73,6 +73,8 @@ def read_usable(
         DataError: the table cannot be read, its prices are in several currencies or for several units and
             `read_options` names none, or no row of it can be used.
     """
+    if columns is not None:
+        columns = replace(columns, others=None)  # all cells of a row show whether it is a header or a total
     opened = open_table(source, read_options, notices)
     if not is_large(opened):
         folder = None
