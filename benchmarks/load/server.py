@@ -129,6 +129,8 @@ class Client:
 
     async def ask(self, data: bytes) -> Answer:
         """Send a request; return the answer."""
+        if self._streams is not None and self._streams[0].at_eof():  # as HTTP clients do
+            self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
