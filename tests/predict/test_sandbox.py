@@ -137,6 +137,13 @@ def test_a_damaged_state_is_the_bundles_fault_for_every_command(copy, pricekit, 
     assert "do not trust it" in err or "is damaged" in err
 
 
+def test_a_bundle_that_is_replaced_meanwhile_does_not_pass(copy, raises):
+    opened = open_bundle(copy)
+    put(copy, "later.bin", b"new")
+    with raises(BundleError):
+        inspect_bundle(opened)
+
+
 def test_prices_that_differ_from_the_self_test_are_the_bundles_fault(copy, raises):
     change(copy, "self_test.json", lambda record: record["prices"].__setitem__(0, 1e6))
     with raises(BundleError):

@@ -73,7 +73,7 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     """Open a bundle in a sandbox, and use it as `predict`, `serve` and `comparables` do.
 
     Args:
-        bundle: it is read again from its folder.
+        bundle: it is read again from its folder, which must not have changed.
         seconds: see `SECONDS`.
         memory: see `MEMORY`.
 
@@ -96,7 +96,7 @@ def inspect_bundle(bundle: Bundle, *, seconds: int = SECONDS, memory: int = MEMO
     outcome = in_sandbox(
         "pricekit.predict.sandbox:load_libraries",
         "pricekit.predict.sandbox:open_and_use",
-        [str(bundle.path.absolute())],
+        [str(bundle.path.absolute()), bundle.digest],
         seconds=seconds * (1 + size // LARGE),
         memory=allowed,
         environment=_plugins(),
@@ -147,12 +147,15 @@ def load_libraries() -> None:
     loader.registry()
 
 
-def open_and_use(path: str) -> tuple[dict[str, float], bytes]:
-    """Open a bundle and use it once; called in the sandbox."""
+def open_and_use(path: str, digest: str) -> tuple[dict[str, float], bytes]:
+    """Open the bundle with a digest and use it once; called in the sandbox."""
     from pricekit.predict.predictor import Predictor
 
     began = time.perf_counter()
-    _use(Predictor.load(path, "ort-cpu"))
+    predictor = Predictor.load(path, "ort-cpu")
+    if predictor.digest != digest:
+        raise BundleError("it was replaced while it was inspected; try again")
+    _use(predictor)
     seconds = time.perf_counter() - began
     # `getrusage` also counts the memory of the parent.
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
