@@ -82,12 +82,13 @@ def test_a_file_of_another_format_is_one_error(tmp_path, suffix, raises):
         read_table(path, COLUMNS)
 
 
-@pytest.mark.parametrize("suffix", [".feather", ".orc"])
-def test_damage_is_an_error_or_harmless(tmp_path, suffix):
+@pytest.mark.parametrize(("suffix", "trials"), [(".feather", 150), (".orc", 12)])
+def test_damage_is_an_error_or_harmless(tmp_path, suffix, trials):
+    """Each trial of ORC starts a sandbox."""
     path = write(tmp_path / f"x{suffix}")
     content, chance = path.read_bytes(), random.Random(0)
     problems = []
-    for _ in range(150):
+    for _ in range(trials):
         damaged = bytearray(content)
         for _ in range(chance.choice([1, 3, 20])):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
@@ -96,7 +97,7 @@ def test_damage_is_an_error_or_harmless(tmp_path, suffix):
             read_table(path, COLUMNS)
         except DataError as error:
             problems.append(str(error))
-    assert len(problems) > 50
+    assert len(problems) > trials / 3
     assert all(str(path) in problem for problem in problems)
 
 
