@@ -69,6 +69,12 @@ def test_columns_are_tensors(wide):
     )
 
 
+def test_no_rows_have_no_prices(client):
+    asked = {"inputs": [tensor()], "parameters": {"interval": 0.9}}
+    outputs = client.post("/v2/models/shop/infer", json=asked).json()["outputs"]
+    assert [output["data"] for output in outputs] == [[], [], []]
+
+
 @pytest.mark.parametrize("interval", [0.8, "0.8", "0.80"])
 def test_parameters_may_be_texts_as_those_of_tritons_clients(client, predictor, interval):
     asked = {"inputs": [tensor("tea")], "parameters": {"interval": interval}}

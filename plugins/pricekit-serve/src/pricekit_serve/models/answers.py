@@ -19,7 +19,7 @@ from pricekit.plugin.runners import BOUNDS, comparables_of, explain_prices, tabl
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models.model import Model
-from pricekit_serve.models.queue import Times
+from pricekit_serve.models.queue import Prices, Times
 from pricekit_serve.requests.rows import Number, Rows
 from pricekit_serve.tracing import record
 
@@ -138,7 +138,7 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     """
     wanted.check(len(rows))
     if not len(rows):
-        return Answer(model, np.empty(0, np.float32), {}, [])
+        return _answer(model, np.empty(0, np.float32), wanted, [])
     futures: list[Future[Any]] = []
     times = Times()
     try:
@@ -156,6 +156,10 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
             future.cancel()
     record("queue", times.came, times.began, {"pricekit.model": model.name})
     record("price", times.began, time.time_ns(), {"pricekit.model": model.name, "pricekit.rows": len(rows)})
+    return _answer(model, price, wanted, details)
+
+
+def _answer(model: Model, price: Prices, wanted: Wanted, details: Sequence[Mapping[str, Any]]) -> Answer:
     bounds: Mapping[str, np.ndarray] = {}
     if wanted.interval is not None:
         bounds = dict(zip(BOUNDS, model.predictor.interval(price, wanted.interval), strict=True))

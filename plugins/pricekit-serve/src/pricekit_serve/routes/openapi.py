@@ -167,7 +167,7 @@ def _options(model: Model) -> dict[str, Any]:
     return options
 
 
-def _interval(model: Model) -> dict[str, Any]:
+def _interval(model: Model) -> Any:
     return _NUMBER | {
         "exclusiveMinimum": 0,
         "maximum": float(model.predictor.require_intervals().levels[-1]),
@@ -175,20 +175,16 @@ def _interval(model: Model) -> dict[str, Any]:
     }
 
 
-def _request(model: Model, limits: Limits) -> dict[str, Any]:
-    options = _options(model)
-    rows = _list(_ref(f"Row-{model.name}")) | {"maxItems": limits.max_rows}
-    plain = {"explain": {"const": False}, "comparables": {"const": 0}}
-    few = {"maxItems": EXPLAINED_ROWS, "description": "explanations and comparables are for fewer rows"}
-    return _object({"rows": rows}, options) | {
-        "anyOf": [
-            {"properties": {name: plain[name] for name in plain if name in options}},
-            {"properties": {"rows": few}},
-        ]
+def _request(model: Model, limits: Limits) -> Any:
+    rows = _list(_ref(f"Row-{model.name}")) | {
+        "maxItems": limits.max_rows,
+        "description": f"at most {EXPLAINED_ROWS} with explanations or comparables",
     }
+    nullable = {name: option | {"type": [option["type"], "null"]} for name, option in _options(model).items()}
+    return _object({"rows": rows}, nullable)
 
 
-def _inference(model: Model) -> dict[str, Any]:
+def _inference(model: Model) -> Any:
     known = model.columns
     cell = _TEXT | {"maxLength": MAX_TEXT_CHARS}
     tensor = _object(
