@@ -166,7 +166,7 @@ def cli() -> None:
       1    invalid data, or another error
       2    wrong usage: an unknown command, option or setting, or a value out of range
       3    a plugin failed
-      4    a temporary failure: a full or locked disk, too little memory, no network
+      4    a failure of the machine: a full or locked disk, too little memory, no network
       5    training succeeded, but its prices are no better than a constant one
       6    a measure of drift is over its limit in --fail-over
       130  interrupted
