@@ -444,3 +444,12 @@ def test_an_encoding_with_a_nul_is_unknown(tmp_path: Path, raises) -> None:
     path.write_text("catalog_content,price\ntea,3\n")
     with raises(DataError, "encoding", encoding="a\x00b"):
         read_table(path, read_options=ReadOptions(encoding="a\0b"))
+
+
+@pytest.mark.parametrize(
+    "line", ['{"catalog_content": "tea", "price": 1, "price": 2}', '{"catalog_content": {"a": 1, "a": 2}}']
+)
+def test_a_key_that_occurs_twice_is_an_error(tmp_path: Path, line: str, raises) -> None:
+    path = write(tmp_path / "t.jsonl", '{"catalog_content": "x", "price": 1}\n' + line)
+    with raises(DataError, "table", line=2):
+        read_table(path, DEFAULT)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,10 +21,12 @@ from pricekit.table.columns import (
     check_names,
     column_names_of,
     places_of,
+    repeated,
     text_array,
     too_many_columns,
 )
 from pricekit.table.encoding import Charset, bytes_of, open_text
+from pricekit.wording import shorten
 
 MAX_CHUNK_CHARS = 16 << 20
 MAX_CHUNK_CELLS = 2 << 20
@@ -53,8 +56,8 @@ def read_json_lines(
     are kept, or all.
 
     Raises:
-        DataError: too many different keys; a line that is not a JSON object, or has more than `MAX_LINE_BYTES` or
-            `MAX_VALUES`; an empty file, a different encoding.
+        DataError: too many different keys; a line that is not a JSON object, has a key twice, or has more than
+            `MAX_LINE_BYTES` or `MAX_VALUES`; an empty file, a different encoding.
     """
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
@@ -128,10 +131,24 @@ class _Number(str):
     __slots__ = ()
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raises ValueError if a key occurs twice, because only one of its values could be read."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        twice = repeated([key for key, _ in pairs])[0]
+        raise ValueError(f"an object has the key {shorten(repr(twice))} twice")
+    return row
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=_Number, parse_int=_Number, parse_constant=str, object_pairs_hook=_object
+)
+
+
 def _row(path: Path, number: int, line: str) -> dict[str, str]:
     line = line.removeprefix("\ufeff")
     try:
-        row = json.loads(line, parse_float=_Number, parse_int=_Number, parse_constant=str)
+        row = _DECODER.decode(line)
         plain = json.loads(line) if isinstance(row, dict) and any(map(_is_nested, row.values())) else {}
     except (ValueError, RecursionError) as error:
         raise DataError(
