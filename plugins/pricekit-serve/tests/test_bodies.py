@@ -1,4 +1,4 @@
-"""Bodies are parsed as JSON is, within a number of values, and take memory in turn."""
+"""Bodies are parsed as JSON is, within a number of values, and share memory."""
 
 import asyncio
 import json
@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pricekit_serve import Limits
 from pricekit_serve.errors import RequestError
-from pricekit_serve.requests.bodies import LARGEST_BODIES, SMALL, Bodies, Room, parse_json, parse_json_lines
+from pricekit_serve.requests import bodies as module
+from pricekit_serve.requests.bodies import (
+    LARGEST_BODIES,
+    SMALL,
+    Bodies,
+    Room,
+    Share,
+    parse_json,
+    parse_json_lines,
+)
 from starlette.requests import Request
 
 VALUES = st.recursive(
@@ -68,48 +77,53 @@ def test_an_object_in_which_a_key_is_twice_is_refused():
     assert parse_json(b'[{"a": 1}, {"a": 1}]', 9) == [{"a": "1"}, {"a": "1"}]
 
 
-def test_memory_is_taken_in_the_order_of_the_requests():
-    order = []
+@given(
+    st.lists(st.integers(1, 100), min_size=1, max_size=20),
+    st.integers(100, 300),
+    st.integers(1, 40),
+    st.randoms(use_true_random=False),
+)
+def test_bodies_that_share_memory_all_become_complete(sizes, most, step, random):
+    taken = 0
 
-    async def work(room, name, size):
-        await room.take(size)
-        order.append(name)
+    async def come(room, size):
+        nonlocal taken
+        share = Share(size)
+        while share.held < size:
+            before = share.held
+            await room.take(share, min(step, size - share.held))
+            taken += share.held - before
+            assert taken <= most
+            for _ in range(random.randrange(4)):
+                await asyncio.sleep(0)
+        room.complete(share)
         await asyncio.sleep(0)
-        room.give_back(size)
+        taken -= size
+        room.leave(share)
 
     async def main():
-        room = Room(10)
-        await room.take(6)
-        tasks = [asyncio.create_task(work(room, name, size)) for name, size in (("a", 8), ("b", 4), ("c", 9))]
-        await asyncio.sleep(0)
-        assert order == []  # b has to wait, although there is room for it
-        given_up = asyncio.create_task(work(room, "d", 1))
-        await asyncio.sleep(0)
-        given_up.cancel()
-        room.give_back(6)
-        await asyncio.gather(*tasks)
-        await room.take(10)  # all of it is back
+        room = Room(most)
+        await asyncio.wait_for(asyncio.gather(*(come(room, size) for size in sizes)), 10)
+        await room.take(Share(most), most)  # all of it is back
 
-    asyncio.run(asyncio.wait_for(main(), 10))
-    assert order == ["a", "b", "c"]
+    asyncio.run(main())
 
 
-def test_memory_of_those_who_give_up_goes_to_the_next():
+def test_memory_of_a_body_that_is_given_up_goes_to_those_who_wait():
     async def main():
-        room = Room(10)
-        await room.take(10)
-        first, second = (asyncio.create_task(room.take(10)) for _ in range(2))
+        room, holding, given_up, last = Room(10), Share(10), Share(8), Share(10)
+        await room.take(holding, 4)
+        task = asyncio.create_task(room.take(given_up, 8))
+        after = asyncio.create_task(room.take(last, 3))  # there is room for it, but not its turn
         await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.sleep(0)
-        room.give_back(10)
-        await second
-        last = asyncio.create_task(room.take(10))
-        await asyncio.sleep(0)
-        room.give_back(10)  # it has its turn, but is cancelled before it runs again
-        last.cancel()
-        await asyncio.gather(last, return_exceptions=True)
-        await room.take(10)
+        assert room.is_wanted and not last.held
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        room.leave(given_up)
+        assert (given_up.held, last.held) == (0, 0)  # the two others could not both become complete
+        room.leave(holding)
+        await after
+        assert not room.is_wanted
 
     asyncio.run(asyncio.wait_for(main(), 10))
 
@@ -167,6 +181,26 @@ def test_a_body_that_does_not_come_gives_its_memory_back():
             assert refused.value.status == 408
 
     asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_bodies_that_come_too_slowly_are_given_up_when_others_wait_for_memory(monkeypatch):
+    monkeypatch.setattr(module, "_LOOK", 0.05)
+
+    async def read(bodies, whole):
+        async with bodies.parsed(request(2 * SMALL, whole), len) as size:
+            return size
+
+    async def main():
+        bodies = Bodies(Limits(max_bytes=2 * SMALL, timeout=15))
+        slow = [asyncio.create_task(read(bodies, whole=False)) for _ in range(LARGEST_BODIES)]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in slow)  # nobody waits
+        assert await read(bodies, whole=True) == 2 * SMALL
+        refusals = await asyncio.gather(*slow, return_exceptions=True)
+        assert {refusal.status for refusal in refusals} == {408}
+        assert all("came too slowly while other requests waited" in str(refusal) for refusal in refusals)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
 
 
 def test_large_bodies_are_parsed_one_at_a_time_and_small_ones_beside_them():

@@ -40,9 +40,11 @@ class App:
         self.free = asyncio.Event()
         self.free.set()
         self.began, self.ended, self.size = 0, 0, 0
+        self.headers = []
 
     async def __call__(self, scope, receive, send):
         self.began += 1
+        self.headers.append(scope["headers"])
         body, more = b"", scope["path"] != "/early"
         while more:
             message = await receive()
@@ -357,6 +359,18 @@ def test_a_body_that_is_none_gets_an_answer(before, body, status):
         assert await reader.read() == b""
 
     talk(conversation, timeout=5)
+
+
+@pytest.mark.parametrize("pause", [0, 0.02])
+def test_headers_behind_a_body_are_ignored(pause):
+    async def conversation(server):
+        reader, writer = await server.client(CHUNKED)
+        await asyncio.sleep(pause)
+        writer.write(b"5\r\nhello\r\n0\r\nAuthorization: Bearer x\r\nHost: example\r\n\r\n" + REQUEST)
+        assert [(await answer(reader))[::2] for _ in range(2)] == [(200, b"hello"), (200, b"")]
+        assert server.app.headers == [[(b"transfer-encoding", b"chunked")], []]
+
+    talk(conversation)
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])

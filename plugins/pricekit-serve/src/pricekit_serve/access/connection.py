@@ -298,6 +298,11 @@ class Connection(HttpToolsProtocol):
         self._head_comes, self._began = True, self.loop.time()
         self._expect(self._timeout)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header, and none that comes behind the body: proxies have not checked it."""
+        if not self._body_comes:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Begin to answer a request."""
         if self._resumes:

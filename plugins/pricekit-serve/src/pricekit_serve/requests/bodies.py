@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from starlette.requests import Request
@@ -25,9 +25,13 @@ JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjs
 AT_ONCE = 1 << 12
 """Larger bodies are parsed in a thread, so that other requests do not wait."""
 SMALL = 1 << 16
-"""Larger bodies take room until their request is answered, and are parsed one at a time."""
+"""Larger bodies take room as they come, until their request is answered, and are parsed one at a time."""
 LARGEST_BODIES = 5
 """There is room for so many bodies of the largest size."""
+PATIENCE = 10
+"""Seconds in which the largest body comes at the lowest speed, as long as others wait for room."""
+_LOOK = 0.5
+"""Seconds over which the speed of a body is measured."""
 
 
 class Bodies:
@@ -46,7 +50,8 @@ class Bodies:
     async def parsed(self, request: Request, parse: Callable[[bytes], Result]) -> AsyncIterator[Result]:
         """Read the body of a request; give the block what a function makes of it.
 
-        A large body is read when there is room for it. The room is free again at the end of the block.
+        A large body is read as long as there is room for it; if others wait for room, it has to come fast enough. The
+        room is free again at the end of the block.
 
         Raises:
             RequestError: the body is too large or compressed, comes too slowly, or there was no room in time; or the
@@ -77,29 +82,72 @@ class Bodies:
         limits = self._limits
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RequestError(415, "the body is compressed; send it without Content-Encoding")
-        size = _announced(request, limits)
-        body, waits = bytearray(), False
+        share = Share(_announced(request, limits))
+        body, watching = bytearray(), None
         try:
-            async with asyncio.timeout(limits.timeout):
+            async with asyncio.timeout(limits.timeout) as time_left:
                 async for chunk in request.stream():
-                    if len(body) <= SMALL < len(body) + len(chunk):
-                        waits = True
-                        await self._room.take(size)
-                        stack.callback(self._room.give_back, size)
-                        waits = False
-                    body += chunk
-                    if len(body) > limits.max_bytes:
+                    if (size := len(body) + len(chunk)) > limits.max_bytes:
                         raise _too_large(limits)
+                    if watching is None and size > SMALL:
+                        stack.callback(self._room.leave, share)
+                        watching = asyncio.create_task(self._give_up_if_slow(share, time_left))
+                    if size > max(SMALL, share.held):
+                        await self._room.take(share, max(size - share.held, min(SMALL, share.rest)))
+                    body += chunk
+                    share.came = size
         except TimeoutError:
-            if waits:
+            if share.turn is not None:
                 busy = "other requests with large bodies take all the memory for them; try later"
                 raise RequestError(503, busy, headers={"retry-after": "1", "connection": "close"}) from None
+            if watching is not None and watching.done():
+                slow = "the body came too slowly while other requests waited for memory; try later"
+                raise RequestError(408, slow) from None
             raise RequestError(408, f"the body did not come within {limits.timeout:g} seconds") from None
+        finally:
+            if watching is not None:
+                watching.cancel()
+        self._room.complete(share)
         return bytes(body)
+
+    async def _give_up_if_slow(self, share: Share, time_left: asyncio.Timeout) -> None:
+        """Return, and let no time be left, when a client sends a body too slowly while other bodies wait for room."""
+        least = self._limits.max_bytes * _LOOK / PATIENCE
+        while True:
+            before, share.waited = share.came, share.turn is not None
+            await asyncio.sleep(_LOOK)
+            if self._room.is_wanted and not share.waited and share.came - before < least:
+                time_left.reschedule(asyncio.get_running_loop().time())
+                return
+
+
+@dataclass(eq=False)
+class Share:
+    """What a body has of the room.
+
+    Attributes:
+        rest: bytes that it may still take until it is complete.
+        held: bytes that it has taken.
+        came: bytes of the body that have come.
+        turn: done when it may go on; None: it does not wait.
+        wanted: bytes for which it waits.
+        waited: whether it has waited since its speed was last looked at.
+    """
+
+    rest: int
+    held: int = 0
+    came: int = 0
+    turn: asyncio.Future[None] | None = None
+    wanted: int = 0
+    waited: bool = False
 
 
 class Room:
-    """Bytes of memory that requests take in the order in which they ask.
+    """Bytes of memory, which bodies take as they come.
+
+    A body waits as long as not all others could become complete, one after the other, if it went on. So none waits for
+    ever for another one that waits, too. Those that need the fewest bytes go on first; those that have none yet, in the
+    order in which they ask.
 
     Args:
         size: the number of bytes.
@@ -107,30 +155,58 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self._free = size
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._holding: set[Share] = set()
+        self._waiting: list[Share] = []
 
-    async def take(self, size: int) -> None:
-        """Take bytes, when there are so many, and all who asked earlier have theirs."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        self.give_back(0)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self.give_back(0 if turn.cancelled() else size)
-            raise
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a body waits."""
+        return bool(self._waiting)
 
-    def give_back(self, size: int) -> None:
-        """Give bytes back, and let those who wait have theirs."""
-        self._free += size
-        while self._waiting:
-            taken, turn = self._waiting[0]
-            if not turn.cancelled():
-                if taken > self._free:
-                    return
-                self._free -= taken
-                turn.set_result(None)
-            self._waiting.popleft()
+    async def take(self, share: Share, size: int) -> None:
+        """Take bytes for a body when it may go on. After a cancellation, it still waits in `share.turn`."""
+        share.turn, share.wanted, share.waited = asyncio.get_running_loop().create_future(), size, True
+        self._waiting.append(share)
+        self._go_on()
+        await share.turn
+        share.turn = None
+
+    def complete(self, share: Share) -> None:
+        """Note that a body needs no more bytes."""
+        share.rest = 0
+        self._go_on()
+
+    def leave(self, share: Share) -> None:
+        """Give back all bytes of a body."""
+        self._free += share.held
+        self._holding.discard(share)
+        if share in self._waiting:
+            self._waiting.remove(share)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Give those who wait their bytes."""
+        for share in sorted(self._waiting, key=lambda share: (not share.held, share.rest * bool(share.held))):
+            if not self._is_enough(share):
+                return
+            self._waiting.remove(share)
+            self._holding.add(share)
+            self._free -= share.wanted
+            share.held += share.wanted
+            share.rest = max(0, share.rest - share.wanted)
+            if share.turn is not None and not share.turn.done():
+                share.turn.set_result(None)
+
+    def _is_enough(self, share: Share) -> bool:
+        """Return whether all bodies can still become complete if one of them takes what it wants."""
+        needs = [(other.rest, other.held) for other in self._holding - {share}]
+        needs.append((share.rest - share.wanted, share.held + share.wanted))
+        free = self._free - share.wanted
+        for rest, held in sorted(needs):
+            if free < max(0, rest):
+                return False
+            free += held
+        return True
 
 
 def _announced(request: Request, limits: Limits) -> int:
