@@ -136,7 +136,7 @@ def serve(memory: int) -> None:
             if predictor.invented is not None:
                 predictor.self_test()
             others = () if predictor.sketch is None else predictor.sketch.others
-            row = dict.fromkeys(others, "") | dict.fromkeys(predictor.columns.text, "warm up")
+            row = dict.fromkeys([*others, *predictor.columns.text], "")
             predictor.predict(_frame([row]))
             predictor.own_products()
         except PricekitError as error:

@@ -16,6 +16,8 @@ from pricekit_serve.models.served import Models, file_states, named
 from pricekit_serve.requests.rows import Rows
 from starlette.testclient import TestClient
 
+import pricekit as pk
+from conftest import TINY
 from pricekit.plugin import BundleError, ConfigError
 from pricekit.plugin.runners import Predictor
 from tests.predict.hostile import change, write_manifest
@@ -59,6 +61,16 @@ def test_a_new_bundle_replaces_the_old_one_and_the_old_one_ends(link, served, bu
             break
         time.sleep(0.05)
     assert threading.active_count() < threads
+
+
+def test_a_model_that_reads_numbers_is_opened_without_a_warning(tmp_path, caplog):
+    table = pk.make_catalog(200).rename(columns={"catalog_content": "title"})
+    table = table.assign(weight=[f"{number % 9 + 1}.5" for number in range(200)])
+    run = pk.train(table, text=["title", "weight"], id="sample_id", config=TINY)
+    run.export(tmp_path / "numbers")
+    caplog.clear()
+    models_of(tmp_path / "numbers")
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_the_same_bundle_is_not_opened_again(link):

@@ -175,7 +175,7 @@ def _use(predictor: Predictor) -> None:
         predictor.self_test()
     predictor.own_products()
     others = () if predictor.sketch is None else predictor.sketch.others
-    texts = [*make_catalog(ROWS - 2)["catalog_content"], "warm up", *UNUSUAL]
+    texts = [*make_catalog(ROWS - 2)["catalog_content"], "", *UNUSUAL]
     rows = pd.DataFrame(
         dict.fromkeys(others, "") | dict.fromkeys(predictor.columns.text, texts), range(len(texts))
     )

@@ -75,9 +75,7 @@ def open_model(
         found: Prices = predictor.predict(rows.for_predictor(predictor.columns))
         return found
 
-    price(
-        Rows({column: ["warm up" * (column in columns.text)] for column in (*columns.text, *columns.others)})
-    )
+    price(Rows({column: [""] for column in (*columns.text, *columns.others)}))
     recorder = None if sketches is None else sketches.recorder(name, version_of(predictor), predictor)
     queue = PriceQueue(
         price if recorder is None else recorded(price, recorder),
