@@ -80,7 +80,7 @@ class Bodies:
     async def _read(self, request: Request, stack: AsyncExitStack) -> bytes:
         """Return the body; the stack gives its room back."""
         limits = self._limits
-        if request.headers.get("content-encoding", "identity") != "identity":
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise RequestError(415, "the body is compressed; send it without Content-Encoding")
         share = Share(_announced(request, limits))
         body, watching = bytearray(), None

@@ -51,6 +51,7 @@ class Routes:
         self._bodies = Bodies(limits)
         self._document: tuple[list[tuple[str, str]], bytes] | None = None
         self._descriptions: WeakKeyDictionary[Model, dict[str, Any]] = WeakKeyDictionary()
+        self._describing = asyncio.Lock()
 
     def all(self) -> list[Route]:
         """Return all routes."""
@@ -108,8 +109,9 @@ class Routes:
     async def model(self, request: Request) -> Response:
         """Describe a model with the fields of a form and an example."""
         model = self._model(request)
-        if model not in self._descriptions:
-            self._descriptions[model] = await asyncio.to_thread(describe_in_full, model)
+        async with self._describing:  # many who ask at once cost as much as one
+            if model not in self._descriptions:
+                self._descriptions[model] = await asyncio.to_thread(describe_in_full, model)
         return _json(self._descriptions[model])
 
     async def server(self, request: Request) -> Response:

@@ -128,12 +128,12 @@ def _rows(content: Mapping[str, Any], binary: memoryview, model: Model, limits: 
     cells: dict[str, list[str]] = {}
     for number, (name, tensor) in enumerate(tensors.items()):
         cells[name], binary = _texts(f"inputs[{number}]", tensor, binary, limits.max_rows)
+        check_size(len(cells[name]), len(tensors), known)
     if len(binary):
         raise invalid("inputs", f"end before the last {len(binary):,} bytes of the body")
     sizes = {len(column) for column in cells.values()}
     if len(sizes) > 1:
         raise invalid("inputs", "have different numbers of rows")
-    check_size(sizes.pop(), len(cells), known)
     return Rows(
         {name: cells[name] for name in [*known.text, *sorted(cells.keys() - {*known.text, known.id})]}
     )
@@ -148,14 +148,14 @@ def _texts(
     if size is None:
         texts = _listed(field, tensor.get("data"), rows)
     else:
-        if not (isinstance(size, Number) and size.isdigit() and int(size[:9]) <= len(binary)):
+        if not (isinstance(size, Number) and size.isdigit() and len(size) < 19 and int(size) <= len(binary)):
             raise invalid(
                 f"{field}.parameters.binary_data_size",
                 f"is {shorten(repr(size))}; {len(binary):,} bytes of the body are left for this tensor and the header "
                 "Inference-Header-Content-Length says where they begin",
             )
-        texts = unpacked_texts(field, binary[: int(size[:9])], rows)
-        binary = binary[int(size[:9]) :]
+        texts = unpacked_texts(field, binary[: int(size)], rows)
+        binary = binary[int(size) :]
     return [check_cell(f"{field}.data[{place}]", text) for place, text in enumerate(texts)], binary
 
 
