@@ -116,7 +116,8 @@ def test_memory_of_a_body_that_is_given_up_goes_to_those_who_wait():
         task = asyncio.create_task(room.take(given_up, 8))
         after = asyncio.create_task(room.take(last, 3))  # there is room for it, but not its turn
         await asyncio.sleep(0)
-        assert room.is_wanted and not last.held
+        assert room.is_wanted
+        assert not last.held
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         room.leave(given_up)
