@@ -150,7 +150,8 @@ def price(r: random.Random) -> str:
 def header(r: random.Random) -> list[str]:
     """Return column names, mostly usual ones."""
     if r.random() < 0.7:
-        return ["sample_id", "catalog_content", "price"] + [cell(r)[:40]] * (r.random() < 0.3)
+        wide = [f"c{number}" for number in range(r.choice([300, 10_001]))] * (r.random() < 0.003)
+        return ["sample_id", "catalog_content", "price"] + [cell(r)[:40]] * (r.random() < 0.3) + wide
     names = [
         "price",
         "title",

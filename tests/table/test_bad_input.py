@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from pricekit.errors import DataError
 from pricekit.io.compression import open_packed
-from pricekit.table import MAX_TEXT_CHARS, Columns, ReadOptions, Table, iter_table, read_table, split_usable
+from pricekit.table import (
+    MAX_TEXT_CHARS,
+    Columns,
+    ReadOptions,
+    Table,
+    delimited,
+    iter_table,
+    read_table,
+    split_usable,
+)
 
 DEFAULT = Columns()
 HEADER = "sample_id,catalog_content,price\n"
@@ -213,6 +222,13 @@ def test_empty_fields_beyond_the_header_are_ignored_and_reported(tmp_path: Path)
     )
     assert reasons(table) == {9: "ragged row"}
     assert any("rows with empty fields beyond the header: 9" in sentence for sentence in said)
+
+
+def test_many_empty_fields_beyond_the_header_are_not_a_large_row(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(delimited, "MAX_CHUNK_CELLS", 1000)
+    monkeypatch.setattr(delimited, "_MAX_ROW_CELLS", 100_000)
+    rows = "".join(f"{i},tea {i},{i + 1}{',' * 1000}\n" for i in range(300))
+    assert len(read_table(write(tmp_path / "t.csv", HEADER + rows), DEFAULT)) == 300
 
 
 def test_rows_inside_a_cell_are_reported(tmp_path: Path) -> None:

@@ -9,9 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pricekit.table import ReadOptions
+from pricekit.table import ReadOptions, delimited
 from pricekit.table.columns import ReadWarnings
-from pricekit.table.guess import Profile, guess_id, guess_price, guess_text, profile, without_header
+from pricekit.table.guess import (
+    Profile,
+    guess_columns,
+    guess_id,
+    guess_price,
+    guess_text,
+    profile,
+    without_header,
+)
 from pricekit.table.source import open_table
 
 
@@ -139,3 +147,11 @@ def test_a_column_has_the_same_profile_alone_and_beside_thousands(tmp_path: Path
         "price",
         "json",
     }
+
+
+def test_as_many_rows_of_long_texts_are_profiled(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(delimited, "MAX_CHUNK_CHARS", 1000)
+    path = tmp_path / "t.csv"
+    rows = [f"{'a fine blue jug for the kitchen ' * 9}{i},{i}" for i in range(300)]
+    path.write_text("catalog_content,price\n" + "\n".join(rows))
+    assert [column.values for column in guess_columns(path).profiles] == [300, 300]

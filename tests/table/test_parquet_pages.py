@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.errors import DataError
-from pricekit.table import parquet_pages
+from pricekit.io.sandbox import MEMORY, Outcome
+from pricekit.table import arrow, parquet_pages
 from pricekit.table.arrow import read_columnar
 from pricekit.table.columns import ReadWarnings
 from pricekit.table.parquet_pages import rows_at_once
@@ -31,7 +32,7 @@ def written(path: Path, columns: dict[str, object], **settings: object) -> Path:
 
 def at_once(path: Path, most: int = 256, group: int = 0) -> int:
     with pq.ParquetFile(path) as file:
-        return rows_at_once(path, file, group, most)
+        return rows_at_once(path, file, group, most)[0]
 
 
 def rows_read(path: Path) -> int:
@@ -98,9 +99,25 @@ def test_many_columns_of_large_pages_are_refused(tmp_path, monkeypatch, raises):
 
 def test_a_list_of_too_many_values_is_refused(tmp_path, monkeypatch, raises):
     monkeypatch.setattr(parquet_pages, "MAX_OPEN_BYTES", 1 << 20)
-    path = written(tmp_path / "t.parquet", {"t": ["x"], "l": [[None] * 200_000]})
-    with raises(DataError, "table", row_group=0):
+    values = pa.nulls(2 << 20, pa.int8())
+    path = written(
+        tmp_path / "t.parquet", {"t": ["x"], "l": pa.ListArray.from_arrays([0, len(values)], values)}
+    )
+    with raises(DataError, "table", column="l", row=0):
         rows_read(path)
+    outcome = Outcome(MEMORY, "it needs more than 704 MiB of memory")
+    monkeypatch.setattr(arrow, "in_sandbox", lambda *_, **__: outcome)
+    path.touch()
+    with raises(DataError, "table"):
+        rows_read(path)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 128)], ids=["list", "fixed"])
+def test_many_rows_of_embeddings_are_read(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(parquet_pages, "MAX_OPEN_BYTES", 1 << 20)
+    embeddings = pa.array([[0.5] * 128] * 1000, kind)
+    path = written(tmp_path / "t.parquet", {"t": ["x"] * 1000, "s": [{"a": 1}] * 1000, "e": embeddings})
+    assert rows_read(path) == 1000
 
 
 @settings(max_examples=60, deadline=None)

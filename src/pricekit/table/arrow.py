@@ -43,7 +43,7 @@ MAX_CELL_BYTES = 64 << 20
 """A row may take so many bytes in columns whose cells share values, or are lists."""
 _VALUE_BYTES = 64
 """What a value of a list takes in Python."""
-_ORC_SECONDS, _ORC_BYTES_PER_SECOND, _ORC_MEMORY = 60, 10 << 20, 704 << 20
+_TRY_SECONDS, _TRY_BYTES_PER_SECOND, _TRY_MEMORY = 60, 10 << 20, 704 << 20
 _PACKED = 3
 """How many times larger the cells of a file may be whose format does not tell it."""
 
@@ -141,7 +141,10 @@ def _parquet(path: Path) -> Iterator[_Columnar]:
         def batches(rows: int, names: list[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
             done, rows = 0, _rows_at_once(rows, size, facts.num_rows)
             for group in range(facts.num_row_groups):
-                for batch in file.iter_batches(rows_at_once(path, file, group, rows, names), [group], names):
+                at_once, unknown = rows_at_once(path, file, group, rows, names)
+                if unknown:
+                    _try(path, read_row_group, str(group), str(at_once), *unknown)
+                for batch in file.iter_batches(at_once, [group], names):
                     done += len(batch)
                     yield batch, done / facts.num_rows
             if done != facts.num_rows:
@@ -171,34 +174,39 @@ def _orc(path: Path) -> Iterator[_Columnar]:
         file = ORCFile(stream)
 
         def batches(rows: int, _: list[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
-            state = path.stat()
-            _try_stripes(path.absolute(), state.st_size, state.st_mtime_ns)
+            _try(path, read_stripes)
             yield from _sliced(file.read_stripe, file.nstripes, rows)
 
         yield _Columnar(file.schema, lambda: file.nrows > 0, _PACKED * stream.size(), batches)
 
 
+def _try(path: Path, read: Callable[..., object], *arguments: str) -> None:
+    """Raise DataError if a part of a file, which tells no sizes, takes too much memory: read it in a sandbox."""
+    state = path.stat()
+    _try_once(path.absolute(), state.st_size, state.st_mtime_ns, read.__name__, arguments)
+
+
 @lru_cache
-def _try_stripes(path: Path, size: int, _changed: int) -> None:
-    """Raise DataError if a part of an ORC file, which tells no sizes, takes too much memory: read it in a sandbox."""
+def _try_once(path: Path, size: int, _changed: int, read: str, arguments: tuple[str, ...]) -> None:
     outcome = in_sandbox(
-        "pricekit.table.arrow:load_orc",
-        "pricekit.table.arrow:read_stripes",
-        [str(path)],
-        seconds=max(_ORC_SECONDS, size // _ORC_BYTES_PER_SECOND),
-        memory=int(min(_ORC_MEMORY, available_memory())),
+        "pricekit.table.arrow:load_libraries",
+        f"pricekit.table.arrow:{read}",
+        [str(path), *arguments],
+        seconds=max(_TRY_SECONDS, size // _TRY_BYTES_PER_SECOND),
+        memory=int(min(_TRY_MEMORY, available_memory())),
     )
     if outcome.failure in (sandbox.MEMORY, sandbox.TIME):
         raise DataError(
-            f"{path} was opened in a sandbox, and cannot be read: {outcome.message}. Write it with smaller stripes.",
+            f"{path} was opened in a sandbox, and cannot be read: {outcome.message}. Write it with smaller cells, and "
+            "fewer rows in a stripe or row group.",
             parameters=("table",),
         )
     if outcome.failure:
         raise OSError(outcome.message)
 
 
-def load_orc() -> None:
-    """Load the library for ORC before the limits begin; called in the sandbox."""
+def load_libraries() -> None:
+    """Load what reads ORC and Parquet before the limits begin; called in the sandbox."""
     import pyarrow.orc  # noqa: F401
 
 
@@ -209,6 +217,14 @@ def read_stripes(path: str) -> tuple[None, bytes]:
     file = ORCFile(path)
     for number in range(file.nstripes):
         file.read_stripe(number)
+    return None, b""
+
+
+def read_row_group(path: str, group: str, rows: str, *names: str) -> tuple[None, bytes]:
+    """Read columns of a row group of a Parquet file, so many rows at a time; called in the sandbox."""
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+        for _ in file.iter_batches(int(rows), [int(group)], list(names), use_threads=False):
+            pass
     return None, b""
 
 

@@ -289,10 +289,11 @@ def _chunks(
     rows = max(1, min(rows, MAX_CHUNK_CELLS // len(places)))
     table: list[Sequence[str]] = []
     ragged: list[int] = []
-    chars = skipped = 0
+    chars = counted = 0
     kept = [names[place] for place in places]
     pick = None if len(places) == width else itemgetter(*places) if len(places) > 1 else _only(places[0])
     for line, fields in records:
+        counted += len(fields)
         fits = len(fields) == width or _fit(fields, width, read_warnings)
         if not fits or read_warnings.ends_in_quotes:  # true for the last row only
             read_warnings.ragged += 1
@@ -306,14 +307,14 @@ def _chunks(
         cells: Sequence[str] = fields if pick is None else pick(fields)
         table.append(cells)
         chars += size if pick is None else sum(map(len, cells))
-        skipped += width + size
-        if len(table) >= rows or chars >= MAX_CHUNK_CHARS:
+        counted += size
+        is_full = len(table) >= rows or chars >= MAX_CHUNK_CHARS
+        if is_full:
             yield _chunk(kept, table, ragged, stream)
             table, ragged, chars = [], [], 0
+        if is_full or counted >= MAX_CHUNK_CELLS:  # cells that are not kept take no memory
             begin_chunk(stream, delimiter)
-        elif pick is not None and skipped >= MAX_CHUNK_CELLS:  # the bytes of skipped cells take no memory
-            begin_chunk(stream, delimiter)
-            skipped = 0
+            counted = 0
     if table:
         yield _chunk(kept, table, ragged, stream)
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pricekit.errors import DataError
 from pricekit.io.log import logger
 from pricekit.table.columns import ReadWarnings, as_text, flat, is_numeric, readable
-from pricekit.table.delimited import TITLE_HINT, looks_like_data
+from pricekit.table.delimited import MAX_CHUNK_CELLS, TITLE_HINT, looks_like_data
 from pricekit.table.name_words import (
     CODES,
     COUNTER,
@@ -322,6 +322,8 @@ _MIN_FILLED = 0.05
 
 _PROFILED_ROWS = 8192
 """Number of rows from which the kind of each column is determined."""
+_PROFILED_BYTES = 48 << 20
+"""Fewer rows are enough once their cells take so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -467,11 +469,20 @@ def _profiles(file: OpenedTable) -> list[Profile]:
 
 
 def _first_rows(file: OpenedTable) -> pa.Table:
-    first = next(file.chunks(_PROFILED_ROWS, ReadWarnings()), None)
-    if first is None or not len(first.columns):
+    parts: list[pa.Table] = []
+    rows = size = 0
+    for chunk in file.chunks(_PROFILED_ROWS, ReadWarnings()):
+        if not parts:
+            check_count(file, chunk)
+        parts.append(chunk.columns.slice(0, _PROFILED_ROWS - rows))
+        rows += len(parts[-1])
+        size += chunk.columns.nbytes
+        is_wide = rows * chunk.columns.num_columns >= MAX_CHUNK_CELLS
+        if rows >= _PROFILED_ROWS or size >= _PROFILED_BYTES or is_wide:
+            break
+    if not rows:
         raise no_rows(file)
-    check_count(file, first)
-    return first.columns
+    return pa.concat_tables(parts)
 
 
 def _without_text(file: OpenedTable, profiles: list[Profile]) -> DataError:

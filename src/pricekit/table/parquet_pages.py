@@ -59,8 +59,11 @@ class _Page:
 
 def rows_at_once(
     path: Path, file: pq.ParquetFile, group: int, most: int, names: list[str] | None = None
-) -> int:
+) -> tuple[int, list[str]]:
     """Return how many rows of a row group can be read at a time, at most `most`, at least 1; `names` are the columns.
+
+    The names that are returned are those of columns of lists, by their paths, of which one row may take too much: how
+    many values belong to a row is not known before they are unpacked.
 
     Raises:
         DataError: a page, or the pages that are open at a time, are too large.
@@ -78,9 +81,11 @@ def rows_at_once(
                 raise _too_large(path, group, columns[-1].name, MAX_PAGE_BYTES)
         if sum(column.largest + 2 * column.dictionary for column in columns) > MAX_OPEN_BYTES:
             raise _too_large(path, group, None, MAX_OPEN_BYTES)
-        for column in columns:
-            if column.is_nested and column.all_bytes(stream) > MAX_OPEN_BYTES:
-                raise _too_large(path, group, column.name, MAX_OPEN_BYTES)
+        unknown = [
+            column.name
+            for column in columns
+            if column.is_nested and column.all_bytes(stream) > MAX_OPEN_BYTES
+        ]
         flat = [column for column in columns if not column.is_nested]
         while most > 1 and sum(column.most_bytes(most) for column in flat) > MAX_BATCH_BYTES:
             widest = sorted(flat, key=lambda column: -column.repeated)
@@ -88,7 +93,7 @@ def rows_at_once(
                 most //= 2
         if sum(column.most_bytes(1) for column in flat) > MAX_ROW_BYTES:
             raise _too_large(path, group, None, MAX_ROW_BYTES)
-    return max(most, 1)
+    return max(most, 1), unknown
 
 
 class _Column:
