@@ -118,6 +118,12 @@ def test_damaged_numbers_are_reported(text, raises):
         read_intervals(text, "here")
 
 
+def test_a_text_among_the_numbers_does_not_fill_the_screen():
+    with pytest.raises(BundleError) as caught:
+        read_intervals(numbers(levels=f'["{"y" * 100_000}"]'), "here")
+    assert len(str(caught.value)) < 400
+
+
 def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp_path):
     frames = []
     for name, predictor in (("run", pk.load(run)), ("bundle", pk.load(bundle))):

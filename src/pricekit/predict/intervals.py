@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 
 from pricekit.errors import BundleError, ConfigError
+from pricekit.wording import shorten
 
 WIDEST = 80.0
 """Half width of a log price; exp(80) times a price is still a float32."""
@@ -83,7 +84,7 @@ def read_intervals(text: str | bytes, where: object) -> Intervals:
             raise ValueError("the numbers are inconsistent")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
-            f"the intervals of {where} are damaged ({error}); train or export it again"
+            f"the intervals of {where} are damaged ({shorten(str(error), 200)}); train or export it again"
         ) from None
     return intervals
 
