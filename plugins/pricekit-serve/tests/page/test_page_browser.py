@@ -19,7 +19,6 @@ from pricekit_serve import app
 
 import pricekit as pk
 from conftest import TINY
-from pricekit.core.loader import registry
 from pricekit.plugin.runners import Predictor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -191,8 +190,8 @@ def pricekit_register_features(register):
 
 def test_columns_besides_the_text_have_inputs_too(browser, tmp_path, monkeypatch):
     (tmp_path / "stock.py").write_text(STOCK)
-    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", str(tmp_path / "stock.py"))
-    registry.cache_clear()
+    monkeypatch.setenv("PRICEKIT_PLUGIN_FILES", "")
+    pk.use_plugins(tmp_path / "stock.py")
     table = pk.make_catalog(120).assign(stock=range(120), shelf=["left", "right"] * 60)
     config = {**TINY, "features": ["fast15", "stock"]}
     pk.train(table, text="catalog_content", config=config).export(tmp_path / "stock")
@@ -214,7 +213,8 @@ def test_columns_besides_the_text_have_inputs_too(browser, tmp_path, monkeypatch
         page.click("#ask-many")
         page.wait_for_selector("#prices")
         assert said == []
-    registry.cache_clear()
+    monkeypatch.undo()
+    pk.use_plugins()
 
 
 def test_factors_name_their_column_and_their_effects_make_up_the_price(browser, address):
