@@ -201,7 +201,7 @@ def too_packed(path: Path) -> DataError:
     """Return the error for a file whose content is much larger than the file."""
     return DataError(
         f"{path}: its content is more than {MAX_RATIO} times larger than the file, as in files that are made to fill "
-        "the memory. If you trust it, write it without compression.",
+        "the memory. If you trust it, write it as a CSV file, without compression.",
         parameters=("table",),
     )
 
