@@ -65,3 +65,10 @@ def encoded(content):
 def test_damage_is_reported(text, raises):
     with raises(ValueError):
         unpack(text, np.int64, most=1_000)
+
+
+@pytest.mark.parametrize("bits", [0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001])
+def test_numbers_that_are_not_finite_are_refused_without_a_warning(bits):
+    """The last one is a NaN that signals: to convert it makes numpy warn."""
+    with pytest.raises(ValueError, match="not finite"):
+        unpack(pack(np.array([bits], np.uint32).view(np.float32)), np.float32, most=1)

@@ -52,7 +52,7 @@ def unpack(text: object, kind: npt.DTypeLike, *, most: int) -> npt.NDArray[Any]:
         The numbers, (N,).
 
     Raises:
-        ValueError: the text is damaged, or contains more than `most` numbers.
+        ValueError: the text is damaged, or contains more than `most` numbers, or one that is not finite.
     """
     if not isinstance(text, str):
         raise ValueError(f"found {type(text).__name__}, expected the text of an array")
@@ -67,4 +67,7 @@ def unpack(text: object, kind: npt.DTypeLike, *, most: int) -> npt.NDArray[Any]:
     if not reader.eof or reader.unused_data or len(content) % dtype.itemsize:
         raise ValueError("an array is damaged: it has no end")
     planes = np.frombuffer(content, np.uint8).reshape(dtype.itemsize, -1)
-    return np.ascontiguousarray(planes.T).reshape(-1).view(dtype).astype(np.dtype(kind), copy=False)
+    values = np.ascontiguousarray(planes.T).reshape(-1).view(dtype).astype(np.dtype(kind), copy=False)
+    if not np.isfinite(values).all():
+        raise ValueError("an array has a number that is not finite")
+    return values
