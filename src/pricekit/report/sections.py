@@ -229,7 +229,8 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
     """Return whether a table lacks the model's price column, and the user named no other one."""
     if options.get("price") is not None:
         return False
-    some = rows_without_prices(table, predictor.columns, {**options, "limit": 1})
+    all_columns = replace(predictor.columns, others=None)
+    some = rows_without_prices(table, all_columns, {**options, "limit": 1})
     return predictor.columns.price not in some.frame.columns
 
 
