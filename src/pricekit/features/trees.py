@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -219,6 +219,14 @@ PRIOR_ROWS = 10.0
 """A category's mean log price is drawn to that of all rows as if these many rows had it."""
 
 
+class _StoredInputs(Strict):
+    """What `Inputs.to_json` returns, except for the parts that open themselves."""
+
+    columns: StoredColumns
+    ranks: list[list[Annotated[int, Field(ge=0, le=MOST_CATEGORIES + 1)]]]
+    words: list[str] = Field(max_length=MOST_WORDS)
+
+
 @renewed_in_child
 @dataclass(frozen=True)
 class Inputs:
@@ -271,7 +279,7 @@ class Inputs:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
-        """Check and return what `to_json` described; an error of Python's says what is damaged."""
+        """Return what `to_json` described, ready to be used; raises an error of Python's if it is damaged."""
         stored, learned = _StoredInputs.model_validate(state), state["learned"]
         CATALOG.check_state(state["catalog"])
         inputs = cls(
@@ -284,22 +292,20 @@ class Inputs:
         )
         if inputs.neighbours is not None:
             inputs._neighbours.check_state(inputs.neighbours)
-        if [len(ranks) for ranks in inputs.ranks] != [
-            each.categories for each in inputs._cells if each.categories
-        ]:
+        _ = inputs._table  # checks the words
+        if [len(ranks) for ranks in inputs.ranks] != [count for count in inputs._categories if count]:
             raise ValueError("the ranks do not fit the categories of the columns")
-        assert inputs._table is not None  # checks the words
         return inputs
 
     @property
     def width(self) -> int:
         """The number D of dense inputs."""
         learned = 1 if self.neighbours is None else 1 + len(Neighbours.names)
-        return learned + len(self._cells) + len(CATALOG.names)
+        return learned + len(self._categories) + len(CATALOG.names)
 
     @cached_property
-    def _cells(self) -> list[Input]:
-        return list(inputs_among(self.columns, self._known))
+    def _categories(self) -> list[int]:
+        return list(categories_of(self.columns, self._known))
 
     def dense(self, table: Table, price: Floats | None = None) -> Block:
         """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite.
@@ -372,57 +378,15 @@ def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = N
     return ranks
 
 
-@dataclass(frozen=True)
-class Input:
-    """An input of trees.
-
-    Attributes:
-        what: the texts yield.
-        place: of the column; for codes, the position in `Categories.counts`.
-        nth: number of a cell.
-        categories: their number, 0 for numbers.
-    """
-
-    what: Literal["number", "unit", "amount", "pack", "kind", "code", "length"]
-    place: int
-    nth: int = 0
-    categories: int = 0
-
-    def read(self, values: Values, codes: Mapping[int, Ints]) -> npt.NDArray[Any]:
-        """Return the values of N texts, (N,); codes as of `Categories.codes`."""
-        of = slice(self.place, None, values.number.shape[1])
-        match self.what:
-            case "number":
-                return values.number[:, self.place, self.nth]
-            case "unit":
-                return values.unit[:, self.place, self.nth]
-            case "amount":
-                return values.total.amount[of]
-            case "pack":
-                return values.total.pack[of]
-            case "kind":
-                return values.total.kind[of]
-            case "code":
-                return codes[self.place]
-            case "length":
-                return values.cells.end[:, self.place] - values.cells.start[:, self.place]
-
-
-def inputs_among(columns: Sequence[Column], known: Categories) -> Iterator[Input]:
-    """Yield the inputs of trees; `known` are the categories of the columns."""
+def categories_of(columns: Sequence[Column], known: Categories) -> Iterator[int]:
+    """Yield the number of categories of each input, 0 for numbers, in the order of `inputs_of`."""
     for place, column in enumerate(columns):
-        for nth in range(min(column.places, PLACES)):
-            yield Input("number", place, nth)
-            yield Input("unit", place, nth, len(KINDS))
+        yield from (0, len(KINDS)) * min(column.places, PLACES)
         if column.measured:
-            yield Input("amount", place)
-            yield Input("pack", place)
-            yield Input("kind", place, categories=len(KINDS))
-        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
-            if known.counts[position]:
-                yield Input("code", position, categories=known.counts[position] + 2)
+            yield from (0, 0, len(KINDS))
+        yield from (count + 2 for count in known.counts[2 * place : 2 * place + 2] if count)
         if column.long:
-            yield Input("length", place)
+            yield 0
 
 
 def inputs_of(
@@ -436,9 +400,25 @@ def inputs_of(
         known: the categories of the columns; None: they are made here.
     """
     known = known or Categories(columns)
+    return zip(_inputs_of(values, columns, known), categories_of(columns, known), strict=True)
+
+
+def _inputs_of(values: Values, columns: Sequence[Column], known: Categories) -> Iterator[npt.NDArray[Any]]:
+    labels, total = len(columns), values.total
     codes = known.codes(values.cells)
-    for each in inputs_among(columns, known):
-        yield each.read(values, codes), each.categories
+    for place, column in enumerate(columns):
+        for nth in range(min(column.places, PLACES)):
+            yield values.number[:, place, nth]
+            yield values.unit[:, place, nth]
+        if column.measured:
+            yield total.amount[place::labels]
+            yield total.pack[place::labels]
+            yield total.kind[place::labels]
+        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
+            if known.counts[position]:
+                yield codes[position]
+        if column.long:
+            yield values.cells.end[:, place] - values.cells.start[:, place]
 
 
 THREADS = 1
@@ -453,27 +433,14 @@ MORE = 3
 
 
 def _open(state: State) -> tuple[Inputs, Forest]:
-    """Return the inputs and the trees of a state; raise ValueError and the like if it is damaged."""
-    inputs, forest, dense = (
-        Inputs.from_json(state["inputs"]),
-        Forest.from_json(state["forest"]),
-        state["dense"],
-    )
+    """Return the inputs and the trees of a state; raises an error of Python's if it is damaged."""
+    inputs, forest = Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"])
+    dense = state["dense"]
     if not all(type(column) is int and 0 <= column < inputs.width for column in dense):
         raise ValueError(f"expected numbers of the {inputs.width} inputs")
-    if forest.columns != max(1, len(dense) + len(inputs.words)):
-        raise ValueError(
-            f"the trees have {forest.columns:,} columns for {len(dense) + len(inputs.words):,} inputs"
-        )
+    if forest.columns != max(1, read := len(dense) + len(inputs.words)):
+        raise ValueError(f"the trees have {forest.columns:,} columns for {read:,} inputs")
     return inputs, forest
-
-
-class _StoredInputs(Strict):
-    """What `Inputs.to_json` returns, as far as nothing else checks it."""
-
-    columns: StoredColumns
-    ranks: list[list[Annotated[int, Field(ge=0, le=MOST_CATEGORIES + 1)]]]
-    words: list[str] = Field(max_length=MOST_WORDS)
 
 
 class Trees(Feature):
