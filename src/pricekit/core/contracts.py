@@ -98,15 +98,15 @@ class Feature:
     """
 
     def check_state(self, state: State) -> None:
-        """Raise an error unless `transform` can use a state; by default any passes.
+        """Raise an exception if `transform` cannot use a state; by default, every state passes.
 
-        A model is opened with it: its state may be a stranger's.
+        pricekit calls it when it opens a model, whose state may be a stranger's.
         """
 
     def describe(self, state: State) -> Mapping[str, str]:
-        """Return words for columns whose names do not say what they are; by default for none.
+        """Return words for columns whose names do not say what they are; by default, for none.
 
-        They stand for the names in `pricekit drift`, such as {"column_1": "number in size"}.
+        `pricekit drift` shows them instead of the names, such as {"column_1": "number in size"}.
         """
         return {}
 

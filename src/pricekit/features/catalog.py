@@ -57,14 +57,14 @@ _Counts = Annotated[
 
 
 class Labels(Strict):
-    """The label that begins most texts, and those of sizes."""
+    """The label that begins most texts, and the labels of sizes."""
 
     label: _Label
     sizes: list[_Label] = Field(max_length=MOST_LABELS + 1)
 
 
 class Names(Labels):
-    """The state of a feature set: also the training rows of each brand and category."""
+    """The state of a feature set: the labels, and the number of training rows of each brand and category."""
 
     brand: _Counts
     category: _Counts
@@ -166,7 +166,7 @@ WORDS = {
     "is_large_pack": "whether it is a large pack",
     "has_fraction": "whether the name has a fraction",
 }
-"""What the columns are, for readers who do not know their names."""
+"""What the columns contain, for readers who do not know their names."""
 
 
 class Fast15(Feature):
@@ -188,7 +188,7 @@ class Fast15(Feature):
         return shared(table.text, fit_names, lambda: fit_names(as_strings(table.text))).copy()
 
     def check_state(self, state: State) -> None:
-        """Raise ValueError unless a state is one of `Names`."""
+        """Raise ValueError unless a state is a `Names`."""
         Names.model_validate(state)
 
     def transform(self, table: Table, state: State) -> Block:

@@ -432,16 +432,16 @@ def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     return [column.model_dump() for column in columns]
 
 
-def _have_labels_of_their_own(columns: list[Column]) -> list[Column]:
+def _have_distinct_labels(columns: list[Column]) -> list[Column]:
     if len({column.label for column in columns}) < len(columns):
-        raise ValueError("two columns have one label")
+        raise ValueError("two columns have the same label")
     return columns
 
 
 StoredColumns = Annotated[
-    list[Column], Field(max_length=MOST_LABELS + 1), AfterValidator(_have_labels_of_their_own)
+    list[Column], Field(max_length=MOST_LABELS + 1), AfterValidator(_have_distinct_labels)
 ]
-"""What `to_json` returned, in a declared state."""
+"""What `to_json` returns, as a field of a state."""
 
 
 MIN_DISTINCT = 3
@@ -460,7 +460,7 @@ class ChosenCells(Strict):
     chosen: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]]
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> ChosenCells:
+    def _has_chosen_columns(self) -> ChosenCells:
         if any(label >= len(self.columns) or place > PACK for label, place in self.chosen):
             raise ValueError("a chosen value has no column or no place")
         return self
@@ -483,7 +483,7 @@ class CellNumbers(Feature):
         self._open = LastOpened(ChosenCells.model_validate)
 
     def check_state(self, state: dict[str, Any]) -> None:
-        """Raise ValueError unless a state is one of `ChosenCells` with at most as many values as there are columns."""
+        """Raise ValueError unless a state is a `ChosenCells` with at most one value for each column."""
         if len(self._open(state).chosen) > len(self.names):
             raise ValueError(f"it has more than {len(self.names)} values")
 

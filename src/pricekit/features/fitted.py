@@ -29,7 +29,7 @@ from pricekit.table.table import parts_of
 from pricekit.wording import shorten
 
 _LONGEST_REASON = 1_000
-"""Characters of an error about options, which may quote a stranger's."""
+"""Characters of an error about options, which may quote a stranger's text."""
 
 LOCAL = "local"
 """In the `json_schema_extra` of an option: a path that only `fit` reads, of which a bundle contains the file name."""
@@ -53,12 +53,12 @@ class FittedFeatures:
 
     @property
     def words(self) -> dict[str, str]:
-        """Words for columns whose names do not say what they are; raises PluginError if a plugin has none."""
+        """Words for columns whose names do not say what they are; raises PluginError if a plugin fails."""
         words: dict[str, str] = {}
         for part in self.parts:
             with plugin_call("feature", part.name, "describing its columns"):
-                own = {str(name): str(text) for name, text in part.plugin.describe(part.state).items()}
-            words |= {name: text for name, text in own.items() if name in part.plugin.names}
+                described = part.plugin.describe(part.state)
+                words |= {name: str(described[name]) for name in part.plugin.names if name in described}
         return words
 
     def third_party(self) -> FittedFeatures:
@@ -181,29 +181,28 @@ def _restore(record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedFea
     """Restore a feature; warn if its version differs.
 
     Raises:
-        BundleError: a built-in feature does not take its options or its state, or has other columns.
-        PluginError: so does another one, or it is not installed.
+        BundleError: the record of a built-in feature has options, a state or columns that do not fit it.
+        PluginError: that of a plugin does not fit the installed plugin, or the plugin is missing.
     """
     name, made_with = record["name"], shorten(f"{record['package']} {record['version']}")
     registry().require("feature", name, record["package"], record["version"])
     entry = registry().get("feature", name)
     here = f"{entry.package} {entry.version}"
     assets = read_assets(name, record.get("assets") or {}, files)
-    own: type[PricekitError] = BundleError if entry.package == "pricekit" else PluginError
+    mismatch: type[PricekitError] = BundleError if entry.package == "pricekit" else PluginError
     try:
         part = make(name, record["options"], record["state"] | assets)
         check_state(part)
     except PricekitError as error:
+        reason = shorten(str(error), _LONGEST_REASON)
         if here != made_with:
-            reason = shorten(str(error), _LONGEST_REASON)
-            raise own(f"{reason} (the model was made with {made_with}; {here} is installed)") from error
+            raise mismatch(f"{reason} (the model was made with {made_with}; {here} is installed)") from error
         if isinstance(error, ConfigError):
-            reason = shorten(str(error), _LONGEST_REASON)
             raise BundleError(f"the model is damaged, its features cannot be restored: {reason}") from error
         raise
     columns = record["columns"]
     if list(part.plugin.names) != columns:
-        raise own(
+        raise mismatch(
             f"the feature '{name}' of {here} has the columns {', '.join(part.plugin.names)}; the model was made with "
             f"{made_with}, which has {shorten(', '.join(columns), 300)}. Install that version, or train again"
         )

@@ -250,9 +250,13 @@ def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:
 
 
 def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | None = None) -> np.ndarray:
-    """Return the columns that a feature computed; raise PluginError unless they are finite float32 (N, K).
+    """Return the columns that a feature computed, if they are finite float32 (N, K).
 
     They are those of all rows of a table, or of the rows with the numbers `rows`, int64 (N,).
+
+    Raises:
+        BundleError: a value of a built-in feature is not finite.
+        PluginError: so is one of a plugin, or the array has another type or shape.
     """
     shape = (len(table) if rows is None else len(rows), len(part.plugin.names))
     if not isinstance(block, np.ndarray) or (block.dtype, block.shape) != (np.float32, shape):
@@ -267,15 +271,14 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
     if not finite.all():
         place, column = (int(place) for place in np.argwhere(~finite)[0])
         row, name = place if rows is None else int(rows[place]), part.plugin.names[column]
-        if part.guard is None:
-            raise BundleError(
-                f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
-                f"{row_of(table, row)}, so the model's state of it is damaged; {_AGAIN}",
-                feature=part.name,
-            )
-        raise PluginError(
+        problem = (
             f"the feature '{part.name}' returned {block[place, column]} in its column '{name}' for "
-            f"{row_of(table, row)}, expected finite float32; {repair('feature', part.name)}",
+            f"{row_of(table, row)}, expected finite float32"
+        )
+        if part.guard is None:
+            raise BundleError(f"{problem}: its stored state is damaged; {_AGAIN}", feature=part.name)
+        raise PluginError(
+            f"{problem}; {repair('feature', part.name)}",
             feature=part.name,
             column=name,
             row=row,
@@ -284,17 +287,8 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
 
 
 @contextmanager
-def reading_state(part: FittedFeature, action: str) -> Iterator[None]:
-    """Turn exceptions of a feature into an error about the model's state if it is built in, otherwise about its plugin.
-
-    Args:
-        part: the feature.
-        action: of it in the block.
-    """
-    if part.guard is not None:
-        with plugin_call("feature", part.name, action):
-            yield
-        return
+def built_in_call(part: FittedFeature) -> Iterator[None]:
+    """Turn any exception of a built-in feature into a BundleError: only a damaged state makes it fail."""
     try:
         yield
     except PricekitError:
@@ -308,8 +302,9 @@ def reading_state(part: FittedFeature, action: str) -> Iterator[None]:
 
 
 def check_state(part: FittedFeature) -> None:
-    """Raise BundleError unless a built-in feature can use its stored state; PluginError if another one cannot."""
-    with reading_state(part, "reading its stored state"):
+    """Check the stored state of a feature; raises BundleError if it is built in, otherwise PluginError."""
+    action = "reading its stored state"
+    with built_in_call(part) if part.guard is None else plugin_call("feature", part.name, action):
         part.plugin.check_state(part.state)
 
 
@@ -458,9 +453,10 @@ def transformed(part: FittedFeature, table: Table) -> np.ndarray:
     Raises:
         DataError: the table lacks a column that the feature declares.
         PluginError: the plugin breaks its contract.
+        BundleError: the state of a built-in feature is damaged.
     """
     if part.guard is not None:
         return transform_guarded(part, part.guard, table)
-    with reading_state(part, "computing its columns"):
+    with built_in_call(part):
         block = part.plugin.transform(table, part.state)
     return checked(part, table, block)

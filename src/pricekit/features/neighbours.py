@@ -303,7 +303,7 @@ class Neighbours(Feature):
         }
 
     def check_state(self, state: State) -> None:
-        """Raise an error of Python's if a state is damaged; it is kept open for `transform`."""
+        """Open a state for `transform`; raises ValueError or another exception if it is damaged."""
         self._open(state)
 
     def transform(self, table: Table, state: State) -> Block:

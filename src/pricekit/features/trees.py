@@ -279,7 +279,7 @@ class Inputs:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
-        """Return what `to_json` described, ready to be used; raises an error of Python's if it is damaged."""
+        """Return what `to_json` described; raises ValueError or another exception if it is damaged."""
         stored, learned = _StoredInputs.model_validate(state), state["learned"]
         CATALOG.check_state(state["catalog"])
         inputs = cls(
@@ -433,7 +433,7 @@ MORE = 3
 
 
 def _open(state: State) -> tuple[Inputs, Forest]:
-    """Return the inputs and the trees of a state; raises an error of Python's if it is damaged."""
+    """Return the inputs and the trees of a state; raises ValueError or another exception if it is damaged."""
     inputs, forest = Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"])
     dense = state["dense"]
     if not all(type(column) is int and 0 <= column < inputs.width for column in dense):
@@ -500,7 +500,7 @@ class Trees(Feature):
         self._open = LastOpened(_open)
 
     def check_state(self, state: State) -> None:
-        """Raise an error of Python's if a state is damaged; it is kept open for `transform`."""
+        """Open a state for `transform`; raises ValueError or another exception if it is damaged."""
         self._open(state)
 
     def fit(self, table: Table, price: np.ndarray) -> State:  # type: ignore[override]
