@@ -6,8 +6,9 @@ Each grouping contains every row once, so the mean of the groups' SMAPE, weighte
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,8 @@ BUILT_IN = ("price", "text length", "unit", "quantity")
 """Groupings that need no column of the table."""
 TWINS = 0.95
 """Two groups are the same if this share of the rows of either is in both."""
+MOST_GROUPINGS = 100
+"""Groupings whose groups are compared with each other, which takes time for each pair of groupings."""
 OTHER = "(other)"
 BLANK = "(blank)"
 KINDS = ("none", "weight", "volume", "pieces", "length")
@@ -224,12 +227,23 @@ class ErrorReport:
     Attributes:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `group_scores`.
-        twins: of groups that are the same rows as an earlier one, that group; see `twins_of`.
+        groupings: of the rows.
     """
 
     rows: pd.DataFrame
     groups: pd.DataFrame
-    twins: Mapping[Group, Group] = field(default_factory=dict)
+    groupings: Sequence[Grouping] = ()
+
+    @cached_property
+    def twins(self) -> dict[Group, Group]:
+        """Groups that are the same rows as an earlier group, each with that group; see `twins_of`."""
+        return twins_of(self.groupings[:MOST_GROUPINGS])
+
+    @property
+    def distinct_groups(self) -> pd.DataFrame:
+        """The groups without those that are the same rows as an earlier group."""
+        pairs = zip(self.groups["by"], self.groups["group"], strict=True)
+        return self.groups[np.array([pair not in self.twins for pair in pairs], bool)]
 
     def share_of_worst(self, count: int) -> float:
         """Return the percentage of the total error in the `count` rows with the largest errors."""
@@ -252,7 +266,7 @@ def find_errors(held_out: HeldOut, by: str | None = None, metric: Metric = SMAPE
     quantities = quantities_of(held_out.text)
     groupings = groupings_of_errors(held_out, quantities, by)
     groups = group_scores(groupings, held_out, metric)
-    return ErrorReport(error_table(held_out, quantities, metric), groups, twins_of(groupings))
+    return ErrorReport(error_table(held_out, quantities, metric), groups, groupings)
 
 
 def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAPE) -> pd.DataFrame:

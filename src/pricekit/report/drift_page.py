@@ -49,15 +49,15 @@ DRAWN, FEWEST = 15, 5
 """The most and the fewest features in the picture: of those with the highest PSI, the ones that differ."""
 
 
-LEAST = 0.005
-"""Differences and shares of rows below it are not listed."""
+LEAST_LISTED = 0.005
+"""Smaller differences and shares of rows are not listed."""
 
-PAIRS = {
+SHARES = {
     "unknown_words": "words that training rows hardly had, of all words",
     "unknown_tokens": "parts of words that the model does not know",
     "unknown_brands": "rows without a frequent brand",
 }
-"""What measures of shares count."""
+"""What the measures count that are differences of two shares."""
 
 
 def drift_sections(drift: Drift) -> list[Section]:
@@ -74,12 +74,11 @@ def drift_sections(drift: Drift) -> list[Section]:
 
 
 def _verdict(drift: Drift) -> Iterator[Block]:
-    few = min(drift.rows, drift.trained_on) < LEAST_ROWS
     yield Summary(
         [
             ("Whether the table has drifted", drift.verdict),
             ("What has changed most", printable(_largest_change(drift))),
-            ("What to do next", _what_next(drift, few=few)),
+            ("What to do next", _what_next(drift)),
         ],
         f"{counted(drift.rows, 'row')} against {drift.trained_on:,} training rows. Alarms are differences that are "
         "large and beyond chance; the limits are at the end of the page.",
@@ -99,20 +98,19 @@ def _largest_change(drift: Drift) -> str:
         return (
             f"{shorten(str(value['field']))} {shorten(str(value['value']))!r} is {value['change']}: {shares}."
         )
-    shifted = drift.features[drift.features["psi"] >= LEAST]
+    shifted = drift.features[drift.features["psi"] >= LEAST_LISTED]
     if not len(shifted):
         return "Nothing that is beyond chance."
     first = shifted.iloc[0]
     return f"The {shorten(str(first['words']), 80)}: {_of_100(first['distance'])} of 100 rows differ."
 
 
-def _what_next(drift: Drift, *, few: bool) -> str:
+def _what_next(drift: Drift) -> str:
     if drift.measures["missing_columns"].value:
         return "Add the missing columns to the table: prices without them are guesses."
-    if few:
+    if min(drift.rows, drift.trained_on) < LEAST_ROWS:
         return f"Compare at least {LEAST_ROWS} rows: fewer raise no alarm."
-    smape = drift.measures["smape"]
-    if smape.exceeds(ALARMS["smape"]):
+    if drift.measures["smape"].exceeds(ALARMS["smape"]):
         return "Train again with these rows, whose prices the model no longer predicts as well."
     if drift.alarms:
         return (
@@ -139,11 +137,11 @@ def _figures(drift: Drift) -> Iterator[Figure]:
                 f"more or fewer than then: {shorten(each.where, 60)}",
             )
         elif name == "auc":
-            note = "from training rows by a classifier; 50 is chance, alarm above 75"
+            note = f"from training rows by a classifier; 50 is chance, alarm above {100 * ALARMS[name]:g}"
             yield Figure("told apart", f"{_of_100(value)} of 100", note)
-        elif name in PAIRS:
+        elif name in SHARES:
             then = f"{_of_100(each.then or 0.0)} then; alarm if {100 * (limit or 0.0):g} more"
-            yield Figure(PAIRS[name], f"{_of_100(each.now or 0.0)} of 100", then)
+            yield Figure(SHARES[name], f"{_of_100(each.now or 0.0)} of 100", then)
         elif name == "missing_columns":
             yield Figure("missing columns", f"{value:.0f}", shorten(each.where, 60) or "the table has all")
         else:
@@ -158,7 +156,9 @@ def _of_100(share: float) -> str:
 
 def _features(drift: Drift) -> Iterator[Block]:
     yield from picture(
-        lambda: _shifts(drift.features.head(min(DRAWN, max(FEWEST, (drift.features["psi"] >= LEAST).sum())))),
+        lambda: _shifts(
+            drift.features.head(min(DRAWN, max(FEWEST, (drift.features["psi"] >= LEAST_LISTED).sum())))
+        ),
         "The PSI of what differs most, less what chance gives. The dashed line is the limit of an alarm.",
     )
     yield from picture(
@@ -166,7 +166,7 @@ def _features(drift: Drift) -> Iterator[Block]:
         "Predicted prices: the shares of rows in each tenth of the predictions for held-out rows, then and now.",
     )
     features = drift.features
-    differ = (features["psi"] >= LEAST) | (features["distance"] >= LEAST)
+    differ = (features["psi"] >= LEAST_LISTED) | (features["distance"] >= LEAST_LISTED)
     rows = [
         [
             str(words),
@@ -180,14 +180,14 @@ def _features(drift: Drift) -> Iterator[Block]:
         ].itertuples(index=False)
     ]
     heads = ["what", "kind", "PSI", "rows that differ, of 100", "mean rank, of 100 training rows"]
-    yield from _listed("What differs", heads, rows)
+    yield from _table("What differs", heads, rows)
     if alike := len(features) - len(rows):
         yield Paragraph(f"{alike:,} more do not differ.")
 
 
 def _values(drift: Drift) -> Iterator[Block]:
     then, now = "then, of 100 rows", "now, of 100 rows"
-    missing = drift.missing[(drift.missing["then"] >= LEAST) | (drift.missing["now"] >= LEAST)]
+    missing = drift.missing[(drift.missing["then"] >= LEAST_LISTED) | (drift.missing["now"] >= LEAST_LISTED)]
     for caption, heads, frame in (
         ("Values whose shares have changed", ["column", "value", then, now, "change"], drift.values),
         ("Words whose shares have changed most", ["word", then, now], drift.words),
@@ -200,11 +200,11 @@ def _values(drift: Drift) -> Iterator[Block]:
             ]
             for row in frame.itertuples(index=False)
         ]
-        yield from _listed(caption, heads, rows)
+        yield from _table(caption, heads, rows)
 
 
-def _listed(caption: str, heads: list[str], rows: list[list[str]]) -> Iterator[Block]:
-    """Yield a table, or a sentence without rows."""
+def _table(caption: str, heads: list[str], rows: list[list[str]]) -> Iterator[Block]:
+    """Yield a table, or a sentence if there are no rows."""
     yield TableBlock(caption, heads, rows[:MOST_LINES]) if rows else Paragraph(f"{caption}: none.")
 
 
@@ -228,10 +228,10 @@ def _reading() -> Iterator[Block]:
         "Measures, as --fail-over and fail_over name them", ["measure", "meaning", "alarm above"], rows
     )
     yield Paragraph(
-        "PSI, the population stability index, is a size of the difference of two distributions: 0 is none, and above "
-        "0.2 is large. From it and from the rows that differ, what chance alone gives for tables of these sizes is "
-        "subtracted. A small difference on a large table is significant, but no alarm. The model holds no training "
-        "rows, but a sketch of their shares."
+        "PSI, the population stability index, is the size of the difference between two distributions: 0 is none, and "
+        f"above {ALARMS['psi']:g} is large. PSI and the number of rows that differ exclude what chance alone gives for "
+        "tables of these sizes. A small difference on a large table is significant, but it does not raise an alarm. "
+        "The training rows are known only by a sketch of their shares."
     )
 
 

@@ -122,6 +122,31 @@ class Subject:
         """The scores of the rows."""
         return scores_of(self.rows, self.metric)
 
+    @cached_property
+    def constant(self) -> float:
+        """The score of the best constant price for the rows."""
+        return constant_score(self.rows, self.rows, self.metric)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the model is better than a constant price, beyond chance."""
+        return max(self.scores.interval or (self.scores.metrics[self.metric.name],)) < self.constant
+
+    @cached_property
+    def errors(self) -> ErrorReport:
+        """The errors of the rows and of groups of them."""
+        return find_errors(self.rows, None, self.metric)
+
+    @property
+    def worst(self) -> pd.DataFrame:
+        """The rows with the largest errors, see `error_table`."""
+        return self.errors.rows.head(WORST)
+
+    @cached_property
+    def compared(self) -> list[Comparables]:
+        """What the worst rows are compared with; empty without products."""
+        return [] if self.products is None else compare_rows(self.worst, self.products, self.currency)
+
     def predictor(self, row: int) -> Predictor:
         """Open the model that predicted a row: of a cross-validation, the run of its fold."""
         folder = self.path / f"fold-{self.rows.fold[row]}"
@@ -212,7 +237,7 @@ class Unpriced:
     @property
     def compared(self) -> int:
         """The number of rows that are compared with products."""
-        return len(some_rows(len(self.table), MOST_COMPARED))
+        return min(len(self.table), MOST_COMPARED)
 
     @cached_property
     def far(self) -> list[tuple[int, Comparables]]:
@@ -331,18 +356,11 @@ def sections_for(
 
 def sections_of(subject: Subject) -> list[Section]:
     """Return the sections of the report on prices and predictions."""
-    errors = find_errors(subject.rows, None, subject.metric)
-    count = min(WORST, len(errors.rows))
-    compared = (
-        []
-        if subject.products is None
-        else compare_rows(errors.rows.head(count), subject.products, subject.currency)
-    )
     return sections_from(
         {
-            "In short": _summary(subject, errors, compared),
+            "In short": _summary(subject),
             "How good the prices are": _quality(subject),
-            "Where the prices fail": _failures(subject, errors, compared),
+            "Where the prices fail": _failures(subject),
             "Whether the price intervals hold": _intervals(subject),
             "The data": data_blocks(subject.facts, subject.table, subject.rows.text.tolist()),
             "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
@@ -364,79 +382,57 @@ FEW_ROWS = 5_000
 """Of the training; more rows help a model that has learned from fewer."""
 
 
-def _summary(subject: Subject, errors: ErrorReport, compared: Sequence[Comparables]) -> Iterator[Block]:
-    metric, weak = subject.metric, _weak_groups(subject, errors)
-    better = _is_better(subject)
+def _summary(subject: Subject) -> Iterator[Block]:
+    weak = _weak_groups(subject)
     yield Summary(
         [
             ("How good it is", _how_good(subject)),
-            ("Where it fails", _where_it_fails(subject, errors, weak)),
-            ("What to do next", _what_next(subject, errors, compared, weak) if better else CHECK_THE_TABLE),
+            ("Where it fails", _where_it_fails(subject, weak)),
+            ("What to do next", _what_next(subject, weak)),
         ],
         f"The rules: an error at least {GOOD:.0%} below that of the best constant price is good, less than {WEAK:.0%} "
-        f"below it is weak. A group fails if it has at least {LEAST_GROUP} rows and its {metric.title} is at least "
-        f"{WORSE:g} times that of all rows.",
+        f"below it is weak. A group fails if it has at least {LEAST_GROUP} rows and its {subject.metric.title} is at "
+        f"least {WORSE:g} times that of all rows.",
     )
 
 
-CHECK_THE_TABLE = (
-    "Check the table first: pricekit check finds mixed currencies, wrong columns and rejected rows. As they are, the "
-    "texts say little about the prices."
-)
-
-
-def _is_better(subject: Subject) -> bool:
-    """Return whether the model is better than a constant price, beyond chance."""
-    constant = constant_score(subject.rows, subject.rows, subject.metric)
-    worst = max(subject.scores.interval or (subject.scores.metrics[subject.metric.name],))
-    return bool(worst < constant)
-
-
 def _how_good(subject: Subject) -> str:
-    scores, metric = subject.scores, subject.metric
-    score, constant = scores.metrics[metric.name], constant_score(subject.rows, subject.rows, metric)
-    seen = (
+    scores, metric, constant = subject.scores, subject.metric, subject.constant
+    score = scores.metrics[metric.name]
+    rows = (
         "held-out rows" if subject.held_out else "rows of the table, if the model has not learned from them"
     )
     median = (
         f"Half of the predictions are within {scores.metrics['mdape']:.0f}% of the true price, over "
-        f"{scores.rows:,} {seen}"
+        f"{scores.rows:,} {rows}"
     )
     if not constant:
         return f"{median}. All rows have the same price, so a constant one cannot be compared."
     below = 1 - score / constant
-    if not _is_better(subject):
-        word = (
-            "it is not clearly better than a constant price"
-            if below > 0
-            else "it is no better than a constant price"
-        )
+    if subject.is_better:
+        verdict = f"the model is {'good' if below >= GOOD else 'usable' if below >= WEAK else 'weak'}"
     else:
-        word = "the model is " + ("good" if below >= GOOD else "usable" if below >= WEAK else "weak")
+        verdict = f"it is {'not clearly' if below > 0 else 'no'} better than a constant price"
     size = f"{abs(below):.0%} {'below' if below >= 0 else 'above'} that of the best constant price"
-    return f"{median}; the {metric.title} of {metric.write(score)} is {size} ({metric.write(constant)}), so {word}."
+    return f"{median}; the {metric.title} of {metric.write(score)} is {size} ({metric.write(constant)}), so {verdict}."
 
 
-def _weak_groups(subject: Subject, errors: ErrorReport) -> list[dict[str, Any]]:
+def _weak_groups(subject: Subject) -> list[dict[Any, Any]]:
     """Return the worst range of true prices and the worst other group, as far as they fail."""
-    groups, name = errors.groups, subject.metric.name
-    twins = [pair in errors.twins for pair in zip(groups["by"], groups["group"], strict=True)]
-    least = WORSE * subject.scores.metrics[name]
+    groups, name = subject.errors.distinct_groups, subject.metric.name
     weak = groups[
         (groups["rows"] >= LEAST_GROUP)
-        & (groups[name] >= least)
+        & (groups[name] >= WORSE * subject.scores.metrics[name])
         & (groups["group"] != OTHER)
-        & ~np.array(twins, bool)
     ].sort_values(name, ascending=False, kind="stable")
     by_price = weak["by"] == "price"
-    worst = pd.concat([weak[by_price].head(1), weak[~by_price].head(1)])
-    return [{str(name): value for name, value in row.items()} for row in worst.to_dict("records")]
+    return pd.concat([weak[by_price].head(1), weak[~by_price].head(1)]).to_dict("records")
 
 
-def _where_it_fails(subject: Subject, errors: ErrorReport, weak: Sequence[Mapping[str, Any]]) -> str:
+def _where_it_fails(subject: Subject, weak: Sequence[Mapping[Any, Any]]) -> str:
     metric = subject.metric
     if not weak:
-        if not (errors.groups["rows"] >= LEAST_GROUP).any():
+        if not (subject.errors.groups["rows"] >= LEAST_GROUP).any():
             return f"There are too few rows to tell: no group has {LEAST_GROUP}."
         return (
             f"No group of at least {LEAST_GROUP} rows has {WORSE:g} times the {metric.title} of all rows; the largest "
@@ -453,18 +449,20 @@ def _where_it_fails(subject: Subject, errors: ErrorReport, weak: Sequence[Mappin
     return f"The prices are worst where {', and where '.join(parts)}."
 
 
-def _named(group: Mapping[str, Any]) -> str:
+def _named(group: Mapping[Any, Any]) -> str:
     by = "the true price" if group["by"] == "price" else str(group["by"])
     return printable(f"{by} is {shorten(str(group['group']), 60)}")
 
 
-def _what_next(
-    subject: Subject, errors: ErrorReport, compared: Sequence[Comparables], weak: Sequence[Mapping[str, Any]]
-) -> str:
-    count = min(WORST, len(errors.rows))
-    worst = errors.rows.head(count)["price"]
-    far = sum(beside.is_far(float(price)) for beside, price in zip(compared, worst, strict=False))
-    share, counts = errors.share_of_worst(count), subject.facts.get("rows")
+def _what_next(subject: Subject, weak: Sequence[Mapping[Any, Any]]) -> str:
+    if not subject.is_better:
+        return (
+            "Check the table first: pricekit check finds mixed currencies, wrong columns and rejected rows. As they "
+            "are, the texts say little about the prices."
+        )
+    count, prices = len(subject.worst), subject.worst["price"]
+    far = sum(beside.is_far(float(price)) for beside, price in zip(subject.compared, prices, strict=False))
+    share, counts = subject.errors.share_of_worst(count), subject.facts.get("rows")
     trained = counts.get("train") if isinstance(counts, dict) else None
     if far >= DOUBTFUL_ROWS:
         return (
@@ -473,9 +471,11 @@ def _what_next(
         )
     if share >= LARGE_SHARE:
         return f"Look at the {count} rows with the largest errors below: they have {share:.0f}% of all error."
-    if known := [group for group in weak if group["by"] != "price"]:
+    if groups := [
+        group for group in weak if group["by"] != "price"
+    ]:  # of a new product, the price is unknown
         return (
-            f"Add training rows where {_named(known[0])}, or a column that tells these rows apart; for now, check "
+            f"Add training rows where {_named(groups[0])}, or a column that tells these rows apart; for now, check "
             "their prices by hand."
         )
     if isinstance(trained, int) and trained < FEW_ROWS:
@@ -488,7 +488,7 @@ def _what_next(
 def _quality(subject: Subject) -> Iterator[Block]:
     scores, metric, rows = subject.scores, subject.metric, subject.rows
     yield from (Paragraph(note) for note in subject.notes)
-    constant, metrics = constant_score(rows, rows, metric), scores.metrics
+    constant, metrics = subject.constant, scores.metrics
     interval = " to ".join(map(metric.write, scores.interval or ()))
     figures = [
         Figure(metric.title, metric.write(metrics[metric.name]), interval and f"95% interval {interval}"),
@@ -535,8 +535,8 @@ def _comparison_table(comparison: Comparison) -> Block:
     )
 
 
-def _failures(subject: Subject, errors: ErrorReport, compared: Sequence[Comparables]) -> Iterator[Block]:
-    rows, metric = subject.rows, subject.metric
+def _failures(subject: Subject) -> Iterator[Block]:
+    rows, metric, errors = subject.rows, subject.metric, subject.errors
     yield from picture(
         lambda: DecileDisplay.from_predictions(
             rows.price, rows.predicted, metric=metric.name, currency=subject.currency
@@ -547,8 +547,7 @@ def _failures(subject: Subject, errors: ErrorReport, compared: Sequence[Comparab
         lambda: ResidualDisplay.from_predictions(rows.price, rows.predicted, currency=subject.currency),
         "Predicted divided by true price. Above 1 the prediction is too high.",
     )
-    twins = [pair in errors.twins for pair in zip(errors.groups["by"], errors.groups["group"], strict=True)]
-    groups = errors.groups[~np.array(twins, bool)]
+    groups = errors.distinct_groups
     own = groups[groups["by"].isin(rows.groups.columns)]
     spread = own.groupby("by")[metric.name].std(ddof=0).sort_values(ascending=False)
     for name in map(str, spread.index[:COLUMNS_SHOWN]):
@@ -586,17 +585,17 @@ def _failures(subject: Subject, errors: ErrorReport, compared: Sequence[Comparab
         yield TableBlock(
             f"Groups of rows, the worst first; groups of fewer than {LEAST_GROUP} come last", heads, cells
         )
-    count = min(WORST, len(errors.rows))
+    count = len(subject.worst)
     share = errors.share_of_worst(count)
     yield Paragraph(
         f"The {counted(count, 'row')} with the largest errors have {share:.1f}% of all error. {COLOURS}"
     )
-    yield ProductList(list(_worst(subject, errors.rows.head(count), compared)))
+    yield ProductList(list(_worst(subject)))
 
 
-def _worst(subject: Subject, worst: pd.DataFrame, compared: Sequence[Comparables]) -> Iterator[Product]:
-    positions = {int(row): place for place, row in enumerate(subject.rows.rows)}
-    for place, row in enumerate(worst.to_dict("records")):
+def _worst(subject: Subject) -> Iterator[Product]:
+    positions, compared = {int(row): place for place, row in enumerate(subject.rows.rows)}, subject.compared
+    for place, row in enumerate(subject.worst.to_dict("records")):
         prices = f"true price {amount(row['price'])}, predicted {amount(row['predicted'])}"
         facts = [prices, f"error {row['error']:.3g}"]
         beside = compared[place] if compared else None
@@ -758,11 +757,10 @@ def _product(
     why = f"{amount(explanation.price)} = {base}:"
     if abs(explanation.price - predicted) > SAME_PRICE * predicted:
         why = f"The final model, which has also learned from this row, predicts {why}"
-    several = len(explanation.cells) > 1
-    factors = [
-        f"× {each.factor:.2f}  {f'{each.column}: ' * (several and each.kind != 'column')}{name_of(each)}"
-        for each in explanation.phrases()[:5]
-    ]
+    factors = []
+    for each in explanation.phrases()[:5]:
+        column = f"{each.column}: " if len(explanation.cells) > 1 and each.kind != "column" else ""
+        factors.append(f"× {each.factor:.2f}  {column}{name_of(each)}")
     return Product(title, facts, _pieces(explanation), why, factors, products)
 
 
