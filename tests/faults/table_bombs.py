@@ -279,6 +279,8 @@ def _ods(path: Path) -> None:
         )
 
 
+_ROWS = _text((HEAD, 1), (b"1,a,2\n", 100 * MB))
+_LONG_TEXT = _text((OBJECT + b'{"catalog_content": "', 1), (b"x", 800 * MB), (b'"}\n', 1))
 Make = Callable[[Path], None]
 BOMBS: dict[str, tuple[str, Make]] = {
     "one line, gz": (".csv.gz", _text((HEAD, 1), (b"x", 100 * MB))),
@@ -301,10 +303,10 @@ BOMBS: dict[str, tuple[str, Make]] = {
         ".csv",
         _text((b"\xff\xfe" + HEAD.decode().encode("utf-16-le"), 1), (b"\x0a\x0a", 90 * MB)),
     ),
-    "rows, gz": (".csv.gz", _text((HEAD, 1), (b"1,a,2\n", 100 * MB))),
-    "rows, zst": (".csv.zst", _text((HEAD, 1), (b"1,a,2\n", 100 * MB))),
-    "rows, bz2": (".csv.bz2", _text((HEAD, 1), (b"1,a,2\n", 100 * MB))),
-    "rows, xz": (".csv.xz", _text((HEAD, 1), (b"1,a,2\n", 100 * MB))),
+    "rows, gz": (".csv.gz", _ROWS),
+    "rows, zst": (".csv.zst", _ROWS),
+    "rows, bz2": (".csv.bz2", _ROWS),
+    "rows, xz": (".csv.xz", _ROWS),
     "rows, zip": (".zip", _zipped),
     "short rows as many as allowed, gz": (".csv.gz", _text((HEAD, 1), (b"1,a,2\n", 950_000))),
     "one line, zst": (".csv.zst", _text((HEAD, 1), (b"x", 1 << 30))),
@@ -319,10 +321,7 @@ BOMBS: dict[str, tuple[str, Make]] = {
     "a long name, gz": (".csv.gz", _named),
     "a large dictionary, xz": (".csv.xz", _xz_dictionary),
     "one line, JSON": (".jsonl", _sparse(b'{"catalog_content": "')),
-    "one text, JSON": (
-        ".jsonl",
-        _text((OBJECT + b'{"catalog_content": "', 1), (b"x", 800 * MB), (b'"}\n', 1)),
-    ),
+    "one text, JSON": (".jsonl", _LONG_TEXT),
     "one list, JSON": (
         ".jsonl",
         _text((OBJECT + b'{"catalog_content": [', 1), (b"0,", 30 * MB), (b"0]}\n", 1)),
@@ -333,10 +332,7 @@ BOMBS: dict[str, tuple[str, Make]] = {
         ".jsonl",
         _text((OBJECT + b'{"catalog_content": "', 1), (b"\\u0041", 10 * MB), (b'"}\n', 1)),
     ),
-    "one text, JSON and zst": (
-        ".jsonl.zst",
-        _text((OBJECT + b'{"catalog_content": "', 1), (b"x", 800 * MB), (b'"}\n', 1)),
-    ),
+    "one text, JSON and zst": (".jsonl.zst", _LONG_TEXT),
     "one cell, Parquet": (
         ".parquet",
         _parquet(lambda: {"catalog_content": ["x" * (100 * MB)]}, use_dictionary=False),

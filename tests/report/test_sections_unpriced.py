@@ -1,5 +1,7 @@
 """The report on a table without prices."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -7,6 +9,8 @@ import pricekit as pk
 from pricekit.errors import ConfigError, DataError
 from pricekit.report.sections import sections_for
 from pricekit.runs.load import ModelReader
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 
 
 def _sections(model, table, **options):
@@ -72,6 +76,14 @@ def test_prices_far_from_similar_products_come_first(run, table):
 def test_the_data_are_described_without_prices(run, table):
     found = _sections(run, table)["The data"]
     assert any(block.block == "table" and block.caption.startswith("Columns of ") for block in found)
+
+
+def test_a_file_with_prices_is_compared_with_them(run, tmp_path):
+    pk.make_catalog(30, seed=5).to_csv(tmp_path / "priced.csv", index=False)
+    pk.make_catalog(30, seed=5).drop(columns="price").to_csv(tmp_path / "new.csv", index=False)
+    for model in (run, GOLDEN):
+        assert "What was predicted" not in _sections(model, tmp_path / "priced.csv")
+        assert "What was predicted" in _sections(model, tmp_path / "new.csv")
 
 
 def test_what_needs_prices_is_refused_in_one_sentence(run, table, raises):

@@ -371,7 +371,7 @@ def test_blank_lines_are_not_a_row(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_a_line_of_too_many_bytes_is_not_read(tmp_path: Path, monkeypatch, raises) -> None:
-    monkeypatch.setattr("pricekit.table.jsonlines.MAX_LINE_BYTES", 1 << 17)
+    monkeypatch.setattr("pricekit.table.jsonlines.MAX_ROW_BYTES", 1 << 17)
     row = '{"catalog_content": "a", "price": 1}\n'
     path = write(tmp_path / "t.jsonl", row * 10_000 + '{"catalog_content": "' + "x" * 1_000_000)
     with raises(DataError, "table", line=10_001):

@@ -17,7 +17,7 @@ from babel import Locale, UnknownLocaleError
 import pricekit
 from pricekit.answers.evaluate import columns_of, products_among, usable_rows
 from pricekit.answers.insight import comparables_of, explain_prices
-from pricekit.errors import ConfigError, DataError, PricekitError
+from pricekit.errors import ConfigError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
 from pricekit.evaluation.groups import OTHER, ErrorReport, Group, amount, find_errors
 from pricekit.evaluation.held_out import (
@@ -71,6 +71,7 @@ from pricekit.report.page import (
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, source_name
 from pricekit.table.currency import measure_of
+from pricekit.table.read import column_names
 from pricekit.table.table import Formats
 from pricekit.wording import counted, printable, shorten
 
@@ -254,17 +255,14 @@ def has_no_prices(predictor: Predictor, table: Any, options: Mapping[str, Any]) 
     """Return whether a table lacks the model's price column, and the user named no other one."""
     if options.get("price") is not None:
         return False
-    all_columns = replace(predictor.columns, others=None)
-    some = rows_without_prices(table, all_columns, {**options, "limit": 1})
-    return predictor.columns.price not in some.frame.columns
+    columns = columns_over(predictor.columns, options)
+    return columns.price not in column_names(table, read_options_of(options), columns)
 
 
 def read_unpriced(reader: ModelReader, table: Any, options: Mapping[str, Any]) -> Unpriced:
     """Read and price a table without prices; raises DataError if it has no row."""
     predictor, products = reader.open(), products_among(reader, options)
     rows = rows_without_prices(table, predictor.columns, options)
-    if not len(rows):
-        raise DataError(f"{source_name(table)} has no row; expected at least one", parameters=("table",))
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
     rows = rows.take(some_rows(len(rows), MOST_ROWS))
     return Unpriced(

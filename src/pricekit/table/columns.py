@@ -33,6 +33,10 @@ _ZEROS = r"(\.[0-9]*[1-9])0+((?:Z|[+-][0-9]{4})?)$|\.0+((?:Z|[+-][0-9]{4})?)$"
 
 RAW_TEXT_CHARS = 4 * MAX_TEXT_CHARS
 """Readers cut cells to so many characters, before anything is done with them; `clean` cuts to `MAX_TEXT_CHARS`."""
+MAX_ROW_BYTES = 64 << 20
+"""No row of a text file may have more bytes, because it is read as a whole; a character takes up to four in memory."""
+MAX_CHUNK_CELLS = 2 << 20
+"""A chunk of a text file has about as many cells at most."""
 
 NOT_FOR_PANDAS = (pa.ArrowException, ValueError, OverflowError)
 """The errors of values that Python or pandas cannot hold."""

@@ -22,6 +22,8 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
 from pricekit.table.columns import (
+    MAX_CHUNK_CELLS,
+    MAX_ROW_BYTES,
     MOST_COLUMNS,
     RAW_TEXT_CHARS,
     RawChunk,
@@ -37,9 +39,6 @@ from pricekit.table.table import Notices
 from pricekit.wording import shorten
 
 MAX_CHUNK_CHARS = 4 << 20
-MAX_CHUNK_CELLS = 2 << 20
-MAX_ROW_BYTES = 64 << 20
-"""No row may have more bytes, because a row is read as a whole; a character takes up to four in memory."""
 _MAX_ROW_CELLS = 2 << 20
 _MAX_CELL_CHARS = 32 << 20
 _SAMPLE_CHARS = 1 << 18

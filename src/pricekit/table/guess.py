@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
-from pricekit.table.columns import ReadWarnings, as_text, flat, is_numeric, readable
-from pricekit.table.delimited import MAX_CHUNK_CELLS, TITLE_HINT, looks_like_data
+from pricekit.table.columns import MAX_CHUNK_CELLS, ReadWarnings, as_text, flat, is_numeric, readable
+from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.name_words import (
     CODES,
     COUNTER,

@@ -14,6 +14,8 @@ import pyarrow as pa
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
 from pricekit.table.columns import (
+    MAX_CHUNK_CELLS,
+    MAX_ROW_BYTES,
     MOST_COLUMNS,
     RAW_TEXT_CHARS,
     RawChunk,
@@ -29,9 +31,6 @@ from pricekit.table.encoding import Charset, bytes_of, open_text
 from pricekit.wording import shorten
 
 MAX_CHUNK_CHARS = 16 << 20
-MAX_CHUNK_CELLS = 2 << 20
-MAX_LINE_BYTES = 64 << 20
-"""No line may have more bytes, because a line is read as a whole; a character takes up to four in memory."""
 MAX_VALUES = 1 << 20
 """No line may have more keys and values: a value takes a hundred bytes in memory."""
 _AHEAD = 1 << 17
@@ -57,7 +56,7 @@ def read_json_lines(
 
     Raises:
         DataError: too many different keys; a line that is not a JSON object, has a key twice, or has more than
-            `MAX_LINE_BYTES` or `MAX_VALUES`; an empty file, a different encoding.
+            `MAX_ROW_BYTES` or `MAX_VALUES`; an empty file, a different encoding.
     """
     names: dict[str, None] = {}
     chunk: list[dict[str, str]] = []
@@ -96,7 +95,7 @@ def read_json_lines(
 def _lines(path: Path, stream: TextIOWrapper) -> Iterator[tuple[int, str]]:
     """Yield the lines with their numbers, from 1; raises DataError for a line that is too large."""
     source, number = bytes_of(stream), 1
-    source.expect(MAX_LINE_BYTES + _AHEAD)
+    source.expect(MAX_ROW_BYTES + _AHEAD)
     try:
         for number, line in enumerate(stream, start=1):
             if (
@@ -106,7 +105,7 @@ def _lines(path: Path, stream: TextIOWrapper) -> Iterator[tuple[int, str]]:
             ):
                 raise _too_large(path, number)
             yield number, line
-            source.expect(MAX_LINE_BYTES + _AHEAD)
+            source.expect(MAX_ROW_BYTES + _AHEAD)
     except TooMuchError:
         raise _too_large(path, number + 1) from None
 
@@ -118,7 +117,7 @@ def _counts(text: str) -> int:
 
 def _too_large(path: Path, number: int) -> DataError:
     return DataError(
-        f"{path}: line {number:,} is too large: at most {MAX_LINE_BYTES >> 20} MB and {MAX_VALUES:,} values are "
+        f"{path}: line {number:,} is too large: at most {MAX_ROW_BYTES >> 20} MB and {MAX_VALUES:,} values are "
         "expected in a line. Fix or delete it.",
         parameters=("table",),
         line=number,
