@@ -37,7 +37,7 @@ def inspect(bundle: PathLike, **options: Unpack[InspectOptions]) -> Inspection:
 
     The function checks every file against its hash and the limits of docs/bundle-format.md. Then another process, with
     10 seconds of time and 2 GiB of memory, opens the bundle and prices a few generated rows. Only Linux can limit a
-    process in this way; elsewhere only the self-test, if it is asked for, opens the bundle, and `note` says so.
+    process in this way; elsewhere, only the self-test opens the bundle, if it is on, and `note` says why.
 
     Args:
         bundle: its folder.

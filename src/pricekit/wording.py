@@ -59,7 +59,7 @@ def shorten(text: str, width: int = 40) -> str:
 
 
 def listed(names: Sequence[str], most: int = 20, separator: str = ", ") -> str:
-    """Return names with commas between them; of more than `most`, the first ones and how many others there are.
+    """Return the first `most` names, separated by commas, and the number of the others.
 
     Example:
         >>> listed(["title", "brand"]), listed(["title", "brand", "size"], most=1)
@@ -88,11 +88,11 @@ def printable_json(text: str) -> str:
 
 
 _LONGEST_NAME = 200
-"""Characters; nobody mistypes a longer name, and the search takes as long as the product of the lengths."""
+"""Characters; nobody mistypes a longer name, and the time of the search grows with the product of the lengths."""
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the most similar of `names`, ignoring case; None if none is close, or the name has over 200 characters."""
+    """Return the most similar of `names`, ignoring case; None if none is close, or if the name is too long."""
     if len(name) > _LONGEST_NAME:
         return None
     folded = {candidate.casefold(): candidate for candidate in names if len(candidate) <= _LONGEST_NAME}

@@ -7,15 +7,14 @@ tenth is inspected by the program itself, whose sandbox is a new process.
 from __future__ import annotations
 
 import os
-import re
 import resource
 import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 from pricekit.datasets import make_catalog
+from pricekit.wording import printable
 from tests.faults.campaign import Case
 from tests.faults.commands import Command, Ended
 from tests.faults.grammar import spoil
@@ -32,9 +31,8 @@ SECONDS_TO_INSPECT = 60
 LONGEST_OUTPUT, LONGEST_ERROR = 20_000, 2_500
 """Characters of all that a command prints, and of one that refuses a bundle."""
 REAL = 10
-"""Every so manieth trial starts a new process as its sandbox."""
+"""One trial in this number starts a new process as its sandbox."""
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _ONLY_SANDBOX = ("ends the process", "takes more than", "memory")
 """What only the sandbox survives: predict runs a graph without limits."""
 
@@ -97,19 +95,16 @@ def _run(case: Case, *words: str, before: str | None) -> Ended:
 
 
 def _check(case: Case, ended: Ended, rule: str, *new: str) -> None:
-    """Assert that a command explained itself, controlled no terminal, and wrote nothing else."""
-    found = {file.name for file in case.folder.iterdir()}
-    assert found == {"bundle", "secret", "table.csv", *new}, f"{rule}: found {sorted(found)}"
+    """Assert that a command explained itself, printed no control characters, and wrote only the files in `new`."""
+    files = {file.name for file in case.folder.iterdir()}
+    assert files == {"bundle", "secret", "table.csv", *new}, f"{rule}: found {sorted(files)}"
     assert 0 <= ended.code <= 4, (rule, ended)
-    assert not (control := _CONTROL.search(ended.output.replace("\r\n", "\n"))), (
-        rule,
-        control,
-        ended.output[:2000],
-    )
-    assert len(ended.output) < (LONGEST_ERROR if ended.code else LONGEST_OUTPUT), (rule, ended.output[:3000])
+    output = ended.output.replace("\r\n", "\n")
+    assert printable(output) == output, (rule, output[:2000])
+    assert len(output) < (LONGEST_ERROR if ended.code else LONGEST_OUTPUT), (rule, output[:3000])
     if ended.code:
         ended.check_explained()
-        assert ended.output.count("\n") <= 3, (rule, ended.output)
+        assert output.count("\n") <= 3, (rule, output)
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     assert most < MEMORY, f"{rule}: {most / 1e6:,.0f} MB"
 
@@ -122,6 +117,8 @@ def limit(memory: int) -> None:
 
 def serve(memory: int) -> None:
     """Open the bundle as `open_model` of pricekit-serve does; end the process if it is refused."""
+    import pandas as pd
+
     from pricekit.cli.common import exit_code
     from pricekit.cli.terminal import logging_to_terminal
     from pricekit.errors import PricekitError
@@ -137,17 +134,11 @@ def serve(memory: int) -> None:
                 predictor.self_test()
             others = () if predictor.sketch is None else predictor.sketch.others
             row = dict.fromkeys([*others, *predictor.columns.text], "")
-            predictor.predict(_frame([row]))
+            predictor.predict(pd.DataFrame([row]))
             predictor.own_products()
         except PricekitError as error:
             logger.error(str(error))
             os._exit(exit_code(error))
-
-
-def _frame(rows: list[dict[str, str]]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(rows)
 
 
 def fork_sandbox(_: int) -> None:
@@ -158,7 +149,7 @@ def fork_sandbox(_: int) -> None:
 
 
 def _forked(words: list[str], *, cwd: str, timeout: float, **_: object) -> subprocess.CompletedProcess[bytes]:
-    """Run the function that a sandbox was asked for in a fork, as `subprocess.run` would in a new process."""
+    """Run the function of a sandbox in a fork, as `subprocess.run` would run it in a new process."""
     from pricekit.io.sandbox import main
 
     reading, writing = os.pipe()

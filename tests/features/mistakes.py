@@ -137,6 +137,12 @@ class KeepsTheTable(Length):
         return column([len(self.texts[row]) / state["mean"] for row in range(len(table))])
 
 
+@feature("state survives JSON")
+class RefusesItsState(Length):
+    def check_state(self, state):
+        raise ValueError(f"unknown values: {', '.join(state)}")
+
+
 @feature()
 class ReusesItsMemory(Length):
     """Right, because the columns are copied."""

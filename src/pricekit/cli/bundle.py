@@ -18,7 +18,7 @@ from pricekit.predict.keys import SIGNATURE
 from pricekit.wording import counted, scheme_of, shorten
 
 _MOST_ROWS, _LONGEST_FACT = 60, 200
-"""Rows of a table, and characters of a cell: the rest of a stranger's manifest would fill the screen."""
+"""Rows of a table, and characters of a cell: more of a stranger's manifest would fill the screen."""
 
 _SHOWN = "schema_version pricekit_version created precision opset table currency price_unit best_epoch"
 
@@ -67,21 +67,20 @@ def inspect(bundle: str, self_test: bool, engine: str | None, trust: list[str] |
     if tested := inspection.self_test:
         passed = f"{tested.rows} rows in {tested.engine}, relative difference {tested.difference:.1e}"
         rows.append(("self-test passed", f"{passed}, limit {tested.tolerance:g}"))
-    rows = [(shorten(name, _LONGEST_FACT), shorten(value, _LONGEST_FACT)) for name, value in rows]
-    _show_some(f"{bundle}: all files match their hashes", ["fact", "value"], [[*row] for row in rows])
+    facts = [[shorten(cell, _LONGEST_FACT) for cell in row] for row in rows]
+    _show_beginning(f"{bundle}: all files match their hashes", ["fact", "value"], facts)
     if members := inspection.manifest.get("members"):
         lines = [[member["model"], f"{member['weight']:.3f}"] for member in members]
-        _show_some("members, whose log prices are averaged", ["graph", "weight"], lines)
+        _show_beginning("members, whose log prices are averaged", ["graph", "weight"], lines)
     sizes = [[name, f"{len(content):,}"] for name, content in inspection.bundle.files.items()]
-    _show_some("files", ["name", "bytes"], sizes)
+    _show_beginning("files", ["name", "bytes"], sizes)
 
 
-def _show_some(title: str, headers: list[str], rows: list[list[str]]) -> None:
-    """Print a table; a bundle may have a thousand files."""
-    left = len(rows) - _MOST_ROWS
+def _show_beginning(title: str, headers: list[str], rows: list[list[str]]) -> None:
+    """Print a table of at most 60 rows; a bundle may have a thousand files."""
     show_table(title, headers, rows[:_MOST_ROWS], stderr=False)
-    if left > 0:
-        show_data(f"and {left:,} more, see --json")
+    if len(rows) > _MOST_ROWS:
+        show_data(f"and {len(rows) - _MOST_ROWS:,} more, see --json")
 
 
 def _signature(bundle: str, trust: list[str] | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -23,6 +23,7 @@ from pricekit.features.parsed import FEW
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import in_threads
 from pricekit.io.mapped import rows_read
+from pricekit.io.packing import leaves
 from pricekit.table import Columns, Table
 from pricekit.table.table import Formats
 from pricekit.text.tokens import Tokens, WordCache, encode, pad_rows
@@ -192,15 +193,6 @@ FILES_OF_PREPROCESSOR = ("tokenizer.json", "preprocess.json")
 _Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in nested lists and objects, with the names of the objects."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for one in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from texts_in(one)
-
-
 class _ColumnNames(BaseModel):
     text: tuple[_Name, ...] = Field(min_length=1, max_length=MOST_TEXT_COLUMNS)
     price: _Name | None
@@ -210,10 +202,8 @@ class _ColumnNames(BaseModel):
     @field_validator("formats")
     @classmethod
     def _has_short_texts(cls, formats: Formats) -> Formats:
-        if (
-            len(formats.columns) > MOST_TEXT_COLUMNS
-            or max(map(len, texts_in(formats.model_dump())), default=0) > LONGEST_NAME
-        ):
+        texts = (value for value in leaves(formats.model_dump(mode="json")) if isinstance(value, str))
+        if len(formats.columns) > MOST_TEXT_COLUMNS or max(map(len, texts), default=0) > LONGEST_NAME:
             raise ValueError(
                 f"more columns than {MOST_TEXT_COLUMNS:,}, or a text of more than {LONGEST_NAME:,} characters"
             )

@@ -325,17 +325,14 @@ def _changed(
 
 
 def _absent(sketch: Sketch, counts: Counts, missing: Sequence[str]) -> pd.DataFrame:
-    fields = []
-    for name, field in counts.fields.items():
-        if name not in (BRAND, UNIT):
-            then = 1 - min(sketch.fields[name].filled, sketch.rows) / sketch.rows
-            fields.append((name, then, (counts.rows - field.filled) / counts.rows))
-    for name in missing:
-        if name not in counts.fields:
-            known = sketch.fields.get(name)
-            fields.append(
-                (name, np.nan if known is None else 1 - min(known.filled, sketch.rows) / sketch.rows, 1.0)
-            )
+    now = {
+        name: (counts.rows - field.filled) / counts.rows
+        for name, field in counts.fields.items()
+        if name not in (BRAND, UNIT)
+    }
+    now |= dict.fromkeys((name for name in missing if name not in counts.fields), 1.0)
+    then = {name: 1 - min(field.filled, sketch.rows) / sketch.rows for name, field in sketch.fields.items()}
+    fields = [(name, then.get(name, np.nan), share) for name, share in now.items()]
     frame = pd.DataFrame(fields, columns=["field", "then", "now"])
     order = np.argsort(-(frame["now"] - frame["then"].fillna(0)).to_numpy(float), kind="stable")
     return frame.iloc[order].reset_index(drop=True)

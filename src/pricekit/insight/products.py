@@ -140,7 +140,7 @@ _DAMAGE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
     *(pa.ArrowException, OSError),
 )
-"""What reading damaged products raises; they are in memory, so an OSError is no failure of a disk."""
+"""What reading damaged products raises; they are in memory, so an OSError is not that of a disk."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -310,9 +310,10 @@ def _read_rows(content: bytes, rows: int) -> pd.DataFrame:
         raise ValueError("a cell is missing")
     if (size_of := sum(_bytes_of(table[name]) for name in strings)) > MOST_TEXT_BYTES:
         raise ValueError(f"their texts have {size_of:,} bytes; expected {MOST_TEXT_BYTES:,} at most")
-    frame = pd.DataFrame({name: table[name].to_pylist() for name in table.column_names})
-    if max((len(text) for name in strings for text in frame[name]), default=0) > MOST_CHARACTERS:
+    texts = [chunk.dictionary for name in strings for chunk in table[name].chunks]
+    if any((pc.max(pc.utf8_length(some)).as_py() or 0) > MOST_CHARACTERS for some in texts):
         raise ValueError(f"a text has more than {MOST_CHARACTERS:,} characters")
+    frame = pd.DataFrame({name: table[name].to_pylist() for name in table.column_names})
     price, size = (frame[name].to_numpy(np.float64) for name in ("price", "size"))
     if not ((price > 0) & (price < _HIGHEST)).all() or not ((size >= 0) & (size < _HIGHEST)).all():
         raise ValueError("a price or a size is not a positive number")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,18 @@ class Strict(BaseModel):
     """Exact types and finite numbers; names that it does not know are ignored, because later versions may add some."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in nested lists and objects, and the names of the objects."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from leaves(one)
+    else:
+        yield value
 
 
 _LEVEL = 6

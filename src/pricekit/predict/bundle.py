@@ -74,7 +74,7 @@ TOLERANCE = 1e-6
 
 
 MOST_FILES, MOST_FACTS, MOST_PLUGINS = 1_000, 100, 1_000
-"""Files; rows and metrics that a manifest counts; plugins."""
+"""Of a manifest: files; counts of rows, and metrics; plugins."""
 
 Text = Annotated[str, Field(max_length=100)]
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]

@@ -132,7 +132,7 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
             fastest = opened[0]
             if len(opened) > 1:
                 fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
-    except BundleError as error:  # of random tokens; the rows to price may do
+    except BundleError as error:  # the graph cannot price random tokens, but perhaps the rows
         logger.warning(f"the engine is {opened[0].name}, because no speed could be measured: {error}")
         return opened[0]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
@@ -149,7 +149,7 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
 
 def _load(name: str, graph: Graph) -> LoadedEngine:
     entry, engine = registry().get("engine", name), registry().create("engine", name)
-    with suppress(ImportError):  # an engine of another package may run the graph in it, too
+    with suppress(ImportError):  # silences it: an engine of another package may use it, too
         onnx_runtime()
     with plugin_call("engine", name, "loading the graph"):
         try:

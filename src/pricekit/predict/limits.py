@@ -22,6 +22,7 @@ from pricekit.config.settings import MAX_LENGTH
 from pricekit.errors import BundleError
 from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
 from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, LARGEST_ID
+from pricekit.io.packing import leaves
 from pricekit.wording import shorten
 
 MOST_BYTES = 16 << 30
@@ -456,13 +457,12 @@ class _Check:
 
     def settings(self, component: dict[str, Any], kind: str) -> None:
         """Limit the numbers, the texts and the lists among a component's settings, and its pattern."""
-        leaves = list(
-            _leaves({name: value for name, value in component.items() if name != "precompiled_charsmap"})
-        )
-        self.limit(len(leaves), MOST_SETTINGS, f"settings in {kind}")
-        texts = [leaf for leaf in leaves if isinstance(leaf, str)]
+        settings = {name: value for name, value in component.items() if name != "precompiled_charsmap"}
+        values = list(leaves(settings))
+        self.limit(len(values), MOST_SETTINGS, f"settings in {kind}")
+        texts = [value for value in values if isinstance(value, str)]
         self.limit(max(map(len, texts), default=0), LONGEST_SETTING, f"characters in a text of {kind}")
-        numbers = [leaf for leaf in leaves if isinstance(leaf, int | float)]
+        numbers = [value for value in values if isinstance(value, int | float)]
         self.limit(max(map(abs, numbers), default=0), LARGEST_ID, f"as a number of {kind}")
         pattern = component.get("pattern")
         if isinstance(pattern, dict) and "Regex" in pattern and pattern["Regex"] not in PATTERNS:
@@ -470,15 +470,15 @@ class _Check:
         if kind == "TemplateProcessing":
             self.template(component)
         if kind == "Prepend" and not component["prepend"]:
-            raise ValueError("it prepends nothing, which is a panic")
+            raise ValueError("it prepends an empty text, on which the library panics")
 
     def template(self, component: dict[str, Any]) -> None:
-        """Limit the texts in a template, which may name one text and listed special tokens: others are panics."""
+        """Limit a template to one text and the special tokens that it lists: the library panics on others."""
         sequences = [piece["Sequence"]["id"] for piece in component["single"] if "Sequence" in piece]
         self.limit(len(sequences), 1, "copies of each text in its template")
         tokens = {piece["SpecialToken"]["id"] for piece in component["single"] if "SpecialToken" in piece}
         if {*sequences} - {"A"} or tokens - component["special_tokens"].keys():
-            raise ValueError("its template names a text or a special token that there is not")
+            raise ValueError("its template names an unknown text or special token")
 
     def growth(self, components: list[dict[str, Any]]) -> None:
         """Limit how much longer the tokenizer makes a text."""
@@ -517,8 +517,8 @@ class _Check:
     def added_tokens(self, added: list[dict[str, Any]], normalizer: Any) -> None:
         """Limit the added tokens.
 
-        One that is empty, or that the normalizer makes empty, would be found without end. One that takes the blanks
-        behind it would overlap with one that begins with a blank, which is a panic.
+        The library finds a token without end if it is empty, or if the normalizer makes it empty. It panics where a
+        token that takes the spaces behind it overlaps with a token that begins with a space.
         """
         self.limit(len(added), MOST_ADDED_TOKENS, "added tokens")
         for token in added:
@@ -532,25 +532,13 @@ class _Check:
         if not all(texts):
             raise ValueError("an added token is empty")
         if any(text[0].isspace() for text in texts) and any(token.get("rstrip") for token in added):
-            raise ValueError("an added token takes the blanks with which another one begins")
+            raise ValueError("an added token takes the spaces with which another one begins")
 
     def lengths(self, name: str, settings: dict[str, Any]) -> None:
-        numbers = [leaf for key in settings.keys() - {"pad_id"} for leaf in _leaves(settings[key])]
+        numbers = [value for key in settings.keys() - {"pad_id"} for value in leaves(settings[key])]
         longest = max((n for n in numbers if isinstance(n, int | float)), default=0)
         self.limit(longest, MAX_LENGTH, f"tokens in its {name}")
         self.limit(settings.get("pad_id", 0), LARGEST_ID, "as the id of a token")
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in nested lists and objects, and the names of the objects."""
-    if isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for one in value:
-            yield from _leaves(one)
-    else:
-        yield value
 
 
 def _growth(component: dict[str, Any]) -> int:
@@ -579,8 +567,9 @@ def _character_map(encoded: str) -> tuple[np.ndarray, bytes]:
 
 
 def _check_trie(trie: np.ndarray, replacements: bytes) -> None:
-    """Raise ValueError unless every way through a trie stays inside of it and ends at a replacement: others are panics.
+    """Raise ValueError unless every path through a trie stays inside it and ends at a replacement.
 
+    The library panics on other paths.
     It is a double array, as darts-clone writes it. The children of the unit at p are at p ^ offset ^ byte, and its
     value, if it has one, is at p ^ offset. A unit with the highest bit is a value.
     """
@@ -589,8 +578,8 @@ def _check_trie(trie: np.ndarray, replacements: bytes) -> None:
     unit = trie[inner].astype(np.int64)
     below = place[inner] ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
     if not len(trie) or (below | 0xFF).max() >= len(trie):
-        raise ValueError("the trie of its character map leads out of it")
+        raise ValueError("the trie of its character map points outside itself")
     value = trie[below[unit >> 8 & 1 == 1]] & 0x7FFFFFFF
     starts = np.frombuffer(replacements.decode("utf-8").encode() + b"\0", np.uint8) & 0xC0 != 0x80
     if value.max(initial=0) >= len(starts) or not starts[value].all():
-        raise ValueError("a value of its character map is not that of a replacement")
+        raise ValueError("a value of its character map is not the start of a replacement")

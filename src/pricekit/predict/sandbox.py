@@ -31,7 +31,7 @@ SECONDS = 10
 """Time to open a bundle and to use it once, after the libraries are loaded; as much again for each `LARGE` bytes."""
 
 MEMORY = 2 << 30
-"""Bytes of memory, libraries included; a bundle of more than `LARGE` bytes may take four times its size, and 1 GiB.
+"""Bytes of memory, libraries included; a bundle of more than `LARGE` bytes may take four times its size plus 1 GiB.
 
 No bundle may take more than is available on the machine.
 """
@@ -41,8 +41,8 @@ LARGE = 256 << 20
 ROWS = 8
 """Rows that are priced besides those of the self-test: generated and unusual ones."""
 
-UNUSUAL = ("緑茶 20 ☕ café ½ kg \u0301 " * 40,)
-"""Texts with characters that a vocabulary may lack."""
+UNUSUAL = "緑茶 20 ☕ café ½ kg \u0301 " * 40
+"""A text with characters that a vocabulary may lack."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Inspection:
     Attributes:
         bundle: its manifest and files.
         seconds: to open it and to use it once; None if only the self-test opened it, without the sandbox.
-        megabytes: of memory at most, libraries included; None likewise.
+        megabytes: the most memory that this took, libraries included; None as for `seconds`.
         note: why there was no sandbox; "" if there was.
-        self_test: what its self-test found; None if it was not asked for.
+        self_test: the result of its self-test; None if the self-test is off.
     """
 
     bundle: Bundle
@@ -164,7 +164,7 @@ def open_and_use(path: str, digest: str) -> tuple[dict[str, float], bytes]:
 
 
 def _use(predictor: Predictor) -> None:
-    """Do what commands do first with a model: its self-test, prices with bounds, its products, counts of rows."""
+    """Use a model as commands do: run its self-test, read its products, price rows with intervals, and count them."""
     import numpy as np
     import pandas as pd
 
@@ -175,7 +175,7 @@ def _use(predictor: Predictor) -> None:
         predictor.self_test()
     predictor.own_products()
     others = () if predictor.sketch is None else predictor.sketch.others
-    texts = [*make_catalog(ROWS - 2)["catalog_content"], "", *UNUSUAL]
+    texts = [*make_catalog(ROWS - 2)["catalog_content"], "", UNUSUAL]
     rows = pd.DataFrame(
         dict.fromkeys(others, "") | dict.fromkeys(predictor.columns.text, texts), range(len(texts))
     )
