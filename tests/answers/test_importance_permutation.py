@@ -117,6 +117,9 @@ def test_columns_are_measured_for_models_of_several_and_for_features_that_read_o
     assert (found["increase"][["name", "notes", "shop"]] == 0).all()
     assert found["rows"].to_dict() == {"name": 50, "notes": 17, "grams": 50, "shop": 50}
     assert (found["kind"] == "column").all()
+    declared = replace(columns, others=("grams",))  # as an opened model has them
+    found = permute_lines(measured(share(frame, model, columns=declared)))
+    assert sorted(found["line"]) == ["grams", "name", "notes"]
 
 
 def test_weights_count():

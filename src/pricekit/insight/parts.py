@@ -135,8 +135,11 @@ def _around(cell: str, kind: Kind, parts: Sequence[Part]) -> Part:
 
 
 def other_columns(table: Table, columns: Columns) -> tuple[str, ...]:
-    """Return the columns of a table that are neither text nor price nor id."""
-    return tuple(str(name) for name in table.frame if name not in (*columns.text, columns.price, columns.id))
+    """Return the columns of a table that features may read: neither text nor price nor id."""
+    left_out = {*columns.text, columns.price, columns.id}
+    if columns.others is not None:
+        left_out.update(set(table.frame).difference(columns.others))
+    return tuple(str(name) for name in table.frame if name not in left_out)
 
 
 class Cells:
