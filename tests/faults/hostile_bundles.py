@@ -1,7 +1,7 @@
 """Bundles that a stranger wrote: valid hashes, hostile contents.
 
-Each is inspected, predicted with and opened as `pricekit serve` does, in processes that fork from a warm one. Every
-tenth is inspected by the program itself, whose sandbox is a new process.
+Processes that fork from a warm one inspect each bundle, predict with it, and open it as `pricekit serve` does. Every
+tenth inspection has its sandbox in a new process.
 """
 
 from __future__ import annotations

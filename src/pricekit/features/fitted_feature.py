@@ -255,8 +255,8 @@ def checked(part: FittedFeature, table: Table, block: Any, rows: np.ndarray | No
     They are those of all rows of a table, or of the rows with the numbers `rows`, int64 (N,).
 
     Raises:
-        BundleError: a value of a built-in feature is not finite.
-        PluginError: so is one of a plugin, or the array has another type or shape.
+        BundleError: a built-in feature returned a value that is not finite.
+        PluginError: a plugin did, or the array has the wrong type or shape.
     """
     shape = (len(table) if rows is None else len(rows), len(part.plugin.names))
     if not isinstance(block, np.ndarray) or (block.dtype, block.shape) != (np.float32, shape):

@@ -205,7 +205,7 @@ def compare_priced(
         words: for names of features.
 
     Raises:
-        DataError: there are no rows, or they are those of another model.
+        DataError: there are no rows, or another model priced them.
     """
     priced.require(sketch)
     rows = priced.counts.rows

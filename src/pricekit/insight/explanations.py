@@ -209,7 +209,8 @@ class Explanation:
         id: of the row.
         price: the predicted price, in the currency of the training table.
         base: the price of a row without any text and columns.
-        factors: one for each line or cell, in the order of the row; of a cell with over 60 lines, for groups of them.
+        factors: one for each line or cell, in the order of the row; in a cell with over 60 lines, one for each
+            group of lines.
         cells: the texts of the columns, in which the parts are places.
         currency: of the prices; None if it is unknown.
     """

@@ -30,7 +30,7 @@ MOST_PARTS = 12
 """Of more phrases, neighbouring ones are grouped first."""
 
 MOST_LINES = 60
-"""Of more lines of a cell, neighbouring ones are grouped: each line needs two prices of the whole row."""
+"""If a cell has more lines, neighbouring ones are grouped: each line needs two prices of the whole row."""
 
 LONGEST_LINE = 20_000
 """Characters; what follows is not divided."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DRAWN, FEWEST = 15, 5
-"""The most and the fewest features in the picture: of those with the highest PSI, the ones that differ."""
+"""The maximum and the minimum number of features in the picture, which shows those that differ most."""
 
 
 LEAST_LISTED = 0.005
@@ -57,7 +57,7 @@ SHARES = {
     "unknown_tokens": "parts of words that the model does not know",
     "unknown_brands": "rows without a frequent brand",
 }
-"""What the measures count that are differences of two shares."""
+"""The measures that compare two shares, with what the shares count."""
 
 
 def drift_sections(drift: Drift) -> list[Section]:
@@ -121,7 +121,7 @@ def _what_next(drift: Drift) -> str:
 
 
 def _figures(drift: Drift) -> Iterator[Figure]:
-    """Yield the measures as numbers of rows and words, as far as they were computed."""
+    """Yield the measures that were computed, in words and numbers of 100 rows."""
     known = {name: each for name, each in drift.measures.items() if each.value is not None}
     for name, each in known.items():
         value, limit = each.value or 0.0, ALARMS.get(name)
@@ -150,7 +150,7 @@ def _figures(drift: Drift) -> Iterator[Figure]:
 
 
 def _of_100(share: float) -> str:
-    """Return a share as a number of 100, with one decimal below 10."""
+    """Return a share as a number out of 100, with one decimal below 10."""
     return f"{100 * share:.0f}" if share >= 0.095 or not share else f"{100 * share:.1f}"
 
 
@@ -215,7 +215,7 @@ def _outliers(drift: Drift) -> Iterator[Block]:
     yield Paragraph("These rows need not be wrong, but their prices are the least certain.")
     products = []
     for row in drift.outliers.to_dict("records"):
-        facts = [f"{row['distance']:.1f} times as far from the training rows as an average one of them"]
+        facts = [f"{row['distance']:.1f} times as far from the training rows as an average training row"]
         text, words = Piece(str(row["text"])[:MOST_CHARACTERS]), str(row["new_words"])
         why = f"Words that training rows hardly had: {words}" if words else ""
         products.append(Product(f"row {row['row']} (id {row['id']})", facts, [text], why))

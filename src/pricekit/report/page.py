@@ -59,7 +59,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a page says in a few sentences, each with its topic, and by which rules."""
+    """A few sentences that sum up a page, each with its topic, and the rules behind them."""
 
     sentences: Sequence[tuple[str, str]]
     rules: str
@@ -68,7 +68,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table that readers can sort and search; of a long one, the page first shows 15 rows.
+    """A table that readers can sort and search; the page begins with 15 rows of a long table.
 
     Attributes:
         caption: its title.
@@ -207,7 +207,7 @@ def write_page(out: Location, title: str, sections: Sequence[Section]) -> None:
 def render(title: str, sections: Sequence[Section]) -> str:
     """Return the page.
 
-    The policy in its head allows no request, and no script but the one of the tables, by its hash. jinja2 escapes
+    The policy in its head allows no request, and no script but that of the tables, by its hash. jinja2 escapes
     every text of the table.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

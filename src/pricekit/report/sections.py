@@ -367,17 +367,17 @@ def sections_of(subject: Subject) -> list[Section]:
 
 
 GOOD, WEAK = 0.5, 0.2
-"""A model is called good if its error is at least this part below that of the best constant price, and weak if less."""
+"""A model is good if its error is at least 50% below that of the best constant price, and weak if less than 20%."""
 WORSE = 1.25
 """The prices of a group fail if its score is at least this many times that of all rows."""
 LEAST_GROUP = 20
 """Smaller groups are not called weak: their scores are too uncertain."""
 DOUBTFUL_ROWS = 3
-"""Of the worst rows; if so many true prices are far from those of similar products, the prices may be wrong."""
+"""If this many of the worst rows have true prices far from those of similar products, the prices may be wrong."""
 LARGE_SHARE = 25.0
-"""Percent of all error; if the worst rows have as much, they come first."""
+"""If the worst rows have at least this percentage of all error, they come first."""
 FEW_ROWS = 5_000
-"""Of the training; more rows help a model that has learned from fewer."""
+"""More training rows help a model that has learned from fewer rows than these."""
 
 
 def _summary(subject: Subject) -> Iterator[Block]:
@@ -405,7 +405,7 @@ def _how_good(subject: Subject) -> str:
         f"{scores.rows:,} {rows}"
     )
     if not constant:
-        return f"{median}. All rows have the same price, so a constant one cannot be compared."
+        return f"{median}. All rows have the same price, so a comparison with a constant price says nothing."
     below = 1 - score / constant
     if subject.is_better:
         verdict = f"the model is {'good' if below >= GOOD else 'usable' if below >= WEAK else 'weak'}"
@@ -416,7 +416,7 @@ def _how_good(subject: Subject) -> str:
 
 
 def _weak_groups(subject: Subject) -> list[dict[Any, Any]]:
-    """Return the worst range of true prices and the worst other group, as far as they fail."""
+    """Return the worst range of true prices and the worst other group, if they fail."""
     groups, name = subject.errors.distinct_groups, subject.metric.name
     weak = groups[
         (groups["rows"] >= LEAST_GROUP)
@@ -666,7 +666,7 @@ def _summary_unpriced(subject: Unpriced) -> Iterator[Block]:
         then = "Use the prices with their intervals; once true prices are known, make this report again."
     yield Summary(
         [("How good it is", good), ("Which prices to doubt", doubt), ("What to do next", then)],
-        f"Far: outside of the range of similar products, and over {FAR:g} times or under 1/{FAR:g} of their median.",
+        f"Far: outside the range of similar products, and over {FAR:g} times or under 1/{FAR:g} of their median.",
     )
 
 
