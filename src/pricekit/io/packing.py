@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,25 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from pricekit.wording import shorten
+
 
 class Strict(BaseModel):
     """Exact types and finite numbers; names that it does not know are ignored, because later versions may add some."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, as `object_pairs_hook` of `json`; raises ValueError if a name occurs twice in it.
+
+    Parsers disagree which of the two values counts.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"an object has the key {shorten(repr(twice[:100]))} twice")
+    return values
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from pricekit.config.settings import MAX_LENGTH
 from pricekit.errors import BundleError
 from pricekit.features.assets import ASSET_BYTES, graphs_among, is_asset
 from pricekit.features.preprocess import FILES_OF_PREPROCESSOR, LARGEST_ID
-from pricekit.io.packing import leaves
+from pricekit.io.packing import leaves, object_of
 from pricekit.wording import shorten
 
 MOST_BYTES = 16 << 30
@@ -403,7 +403,7 @@ def check_tokenizer(content: bytes, where: str) -> None:
     check_json(content, "tokenizer.json", where)
     check = _Check(f"{where}: tokenizer.json")
     try:
-        record = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+        record = json.loads(content.decode("utf-8"), object_pairs_hook=object_of)
         parts = {part: list(check.components(part, record.get(part))) for part in COMPONENTS}
         check.growth([*parts["normalizer"], *parts["pre_tokenizer"]])
         check.model(record["model"])
@@ -415,14 +415,6 @@ def check_tokenizer(content: bytes, where: str) -> None:
     except Exception as error:  # values of unexpected types; the library raises bare Exceptions
         reason = shorten(f"{type(error).__name__}: {error}", 200)
         raise BundleError(f"{check.where} is damaged ({reason})") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that occurs twice in an object: parsers disagree which one counts."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("a name occurs twice in an object")
-    return record
 
 
 class _Check:

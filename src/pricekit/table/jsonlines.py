@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
+from pricekit.io.packing import object_of
 from pricekit.table.columns import (
     MAX_CHUNK_CELLS,
     MAX_ROW_BYTES,
@@ -23,12 +23,10 @@ from pricekit.table.columns import (
     check_names,
     column_names_of,
     places_of,
-    repeated,
     text_array,
     too_many_columns,
 )
 from pricekit.table.encoding import Charset, bytes_of, open_text
-from pricekit.wording import shorten
 
 MAX_CHUNK_CHARS = 16 << 20
 MAX_VALUES = 1 << 20
@@ -130,17 +128,8 @@ class _Number(str):
     __slots__ = ()
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; raises ValueError if a key occurs twice, because only one of its values could be read."""
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        twice = repeated([key for key, _ in pairs])[0]
-        raise ValueError(f"an object has the key {shorten(repr(twice))} twice")
-    return row
-
-
 _DECODER = json.JSONDecoder(
-    parse_float=_Number, parse_int=_Number, parse_constant=str, object_pairs_hook=_object
+    parse_float=_Number, parse_int=_Number, parse_constant=str, object_pairs_hook=object_of
 )
 
 
