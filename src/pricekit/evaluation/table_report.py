@@ -134,9 +134,8 @@ def describe_suspects(suspects: Sequence[Suspect], equal: Mapping[str, int]) -> 
     for reason, looks in (("placeholder", "look like placeholders"), ("year", "look like years")):
         some = sorted((s for s in suspects if s.reason == reason), key=lambda s: -s.rows)
         if some:
-            shown = ", ".join(f"{s.value:.10g} ({counted(s.rows, 'row')})" for s in some[:_SHOWN])
-            more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
-            sentences.append(f"Some prices {looks}, because they repeat often: {shown}{more}. {advice}")
+            shown = listed([f"{s.value:.10g} ({counted(s.rows, 'row')})" for s in some], _SHOWN)
+            sentences.append(f"Some prices {looks}, because they repeat often: {shown}. {advice}")
     for name, rows in equal.items():
         sentences.append(f"In {rows:,} rows the price is the year in the column '{name}'. {advice}")
     return sentences

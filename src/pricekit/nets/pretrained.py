@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from pricekit.errors import ConfigError, is_panic
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.record import check_intact
-from pricekit.wording import counted, shorten
+from pricekit.wording import counted, listed, shorten
 
 _TOKENIZER = ("tokenizer.json", "spm.model", "vocab.txt", "vocab.json")
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -298,11 +298,10 @@ def load_model(
         ) from None
     shapes = sorted(report["mismatched_keys"])
     if different := [f"{name} {list(had)} instead of {list(needed)}" for name, had, needed in shapes]:
-        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         raise _unusable(
             folder,
             f"the weights in {folder} do not fit their config.json: {counted(len(different), 'tensor')} of another "
-            f"shape, {', '.join(different[:3])}{more}. Use config.json and weights of one model, or correct its "
+            f"shape, {listed(different, 3)}. Use config.json and weights of one model, or correct its "
             "vocab_size and other sizes",
         )
     encoder = f"{loaded.base_model_prefix}."

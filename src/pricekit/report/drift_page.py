@@ -122,9 +122,10 @@ def _what_next(drift: Drift) -> str:
 
 def _figures(drift: Drift) -> Iterator[Figure]:
     """Yield the measures that were computed, in words and numbers of 100 rows."""
-    known = {name: each for name, each in drift.measures.items() if each.value is not None}
-    for name, each in known.items():
-        value, limit = each.value or 0.0, ALARMS.get(name)
+    for name, each in drift.measures.items():
+        if (value := each.value) is None:
+            continue
+        limit = ALARMS.get(name)
         over = "" if limit is None else f"alarm above {limit:g}"
         if name == "psi":
             yield Figure(

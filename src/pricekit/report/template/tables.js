@@ -1,7 +1,7 @@
 "use strict";
 const SHOWN = 15;
 
-function limited(table) {
+function withTools(table) {
   const body = table.tBodies[0], total = body.rows.length, caption = table.caption.textContent;
   const tools = document.createElement("div"), search = document.createElement("input");
   const button = document.createElement("button"), count = document.createElement("span");
@@ -12,7 +12,7 @@ function limited(table) {
   search.setAttribute("aria-label", "Search: " + caption);
   button.type = "button";
   count.setAttribute("role", "status");
-  const apply = () => {
+  const update = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let matching = 0, shown = 0;
     for (const row of body.rows) {
@@ -25,16 +25,16 @@ function limited(table) {
     button.textContent = all ? `Show ${SHOWN} rows` : `Show all ${matching}`;
     button.hidden = matching <= SHOWN;
   };
-  search.addEventListener("input", apply);
-  button.addEventListener("click", () => { all = !all; apply(); });
+  search.addEventListener("input", update);
+  button.addEventListener("click", () => { all = !all; update(); });
   tools.append(search, count, button);
   table.parentNode.before(tools);
-  apply();
-  return apply;
+  update();
+  return update;
 }
 
 for (const table of document.querySelectorAll("table")) {
-  const apply = table.tBodies[0].rows.length > SHOWN ? limited(table) : () => {};
+  const update = table.tBodies[0].rows.length > SHOWN ? withTools(table) : () => {};
   table.querySelectorAll("th").forEach((header, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -55,7 +55,7 @@ for (const table of document.querySelectorAll("table")) {
         return numeric ? x - y : x.localeCompare(y);
       });
       body.append(...(up ? rows : rows.reverse()));
-      apply();
+      update();
     });
   });
 }
