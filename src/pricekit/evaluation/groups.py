@@ -32,7 +32,7 @@ BUILT_IN = ("price", "text length", "unit", "quantity")
 TWINS = 0.95
 """Two groups are the same if this share of the rows of either is in both."""
 MOST_GROUPINGS = 100
-"""Groupings whose groups are compared with each other, which takes time for each pair of groupings."""
+"""At most this many groupings are compared for equal groups, because each pair of them takes time."""
 OTHER = "(other)"
 BLANK = "(blank)"
 KINDS = ("none", "weight", "volume", "pieces", "length")
@@ -227,7 +227,7 @@ class ErrorReport:
     Attributes:
         rows: one line for each row, largest error first; see `error_table` for the columns.
         groups: scores and share of the total error by group; see `group_scores`.
-        groupings: of the rows.
+        groupings: the groups of each row; `twins` compares them.
     """
 
     rows: pd.DataFrame
@@ -303,19 +303,17 @@ def error_table(held_out: HeldOut, quantities: Quantities, metric: Metric = SMAP
 def twins_of(groupings: Sequence[Grouping]) -> dict[Group, Group]:
     """Return the groups that are the same rows as a group of an earlier grouping, each with that group.
 
-    The same rows: of the rows that are in either group, at least 95% are in both.
+    Two groups are the same rows if at least 95% of the rows that are in either group are in both.
     """
     twins: dict[Group, Group] = {}
     for earlier, later in itertools.combinations(groupings, 2):
-        shape = len(earlier.labels), len(later.labels)
-        both = np.bincount(earlier.codes * shape[1] + later.codes, minlength=shape[0] * shape[1]).reshape(
-            shape
-        )
+        both = np.zeros((len(earlier.labels), len(later.labels)), np.int64)
+        np.add.at(both, (earlier.codes, later.codes), 1)
         either = both.sum(1, keepdims=True) + both.sum(0, keepdims=True) - both
         for one, other in zip(*np.nonzero(both >= TWINS * np.maximum(either, 1)), strict=True):
-            own, twin = (earlier.by, earlier.labels[one]), (later.by, later.labels[other])
+            group, twin = (earlier.by, earlier.labels[one]), (later.by, later.labels[other])
             if twin not in twins:
-                twins[twin] = twins.get(own, own)
+                twins[twin] = twins.get(group, group)
     return twins
 
 

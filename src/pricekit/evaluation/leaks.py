@@ -430,7 +430,7 @@ def _numbers(name: str, texts: Strings, most: int = PARSED_ROWS) -> list[ColumnN
     Args:
         name: of the column.
         texts: its cells without surrounding blanks, (N,).
-        most: so many different cells that are not plain numbers are read, the first ones.
+        most: of different cells that are not plain numbers, only so many are read, the first ones.
 
     Example:
         >>> cells = pa.array(["€ 1.299", "-", "€ 2.450"], pa.large_string())

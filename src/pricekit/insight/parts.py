@@ -136,10 +136,9 @@ def _around(cell: str, kind: Kind, parts: Sequence[Part]) -> Part:
 
 def other_columns(table: Table, columns: Columns) -> tuple[str, ...]:
     """Return the columns of a table that features may read: neither text nor price nor id."""
-    left_out = {*columns.text, columns.price, columns.id}
-    if columns.others is not None:
-        left_out.update(set(table.frame).difference(columns.others))
-    return tuple(str(name) for name in table.frame if name not in left_out)
+    read = table.frame if columns.others is None else columns.others
+    left_out = (*columns.text, columns.price, columns.id)
+    return tuple(str(name) for name in table.frame if name in read and name not in left_out)
 
 
 class Cells:

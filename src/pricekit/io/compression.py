@@ -30,14 +30,14 @@ MAX_RATIO = 200
 FREE_BYTES = 64 << 20
 """So many bytes any file may contain, whatever its ratio."""
 ROW_BYTES = 64
-"""What a row takes besides its cells: a line counts so many bytes more."""
+"""What a row takes besides its cells: each line counts as so many bytes more."""
 
 _BLOCK = 1 << 16
 _PACKED_BLOCK = 1 << 13
 """Bytes that are unpacked at a time: what follows a stream in them is copied, and a file may have many tiny streams."""
 _XZ_MEMORY = 128 << 20
 _ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Python unpacks those of others without a limit of memory."""
+"""Python unpacks the tables of other methods without a limit on memory."""
 _ZIP_DIRECTORY = 1 << 20
 _SHOWN = 5
 _MAGIC = {
@@ -159,9 +159,9 @@ class Unpacked(io.RawIOBase):
         return True
 
     def expect(self, size: int, mark: bytes = b"", marks: int = 0) -> None:
-        """Allow so many bytes, and so many `marks` of one byte, to be read until the next call.
+        """Allow at most `size` bytes to be read until the next call, among them the byte `mark` at most `marks` times.
 
-        Reading more raises `TooMuchError`: no record and no row may be so large.
+        Reading more raises `TooMuchError`: the row is too large.
         """
         self._left, self._mark, self._marks_left = size, mark, marks
 

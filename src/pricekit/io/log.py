@@ -30,7 +30,7 @@ def onnx_runtime() -> Any:
 
     onnxruntime.set_default_logger_severity(
         RUNTIME_SEVERITY
-    )  # of sessions that choose none, and of its providers
+    )  # of sessions without their own, and of providers
     return onnxruntime
 
 

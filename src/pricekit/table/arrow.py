@@ -40,12 +40,12 @@ _ROWS_AT_ONCE = 256
 _BUFFER_BYTES = 1 << 18
 """As much of a column is read ahead."""
 MAX_CELL_BYTES = 64 << 20
-"""A row may take so many bytes in columns whose cells share values, or are lists."""
+"""The most bytes of a row in columns whose cells share values or are lists."""
 _VALUE_BYTES = 64
 """What a value of a list takes in Python."""
 _TRY_SECONDS, _TRY_BYTES_PER_SECOND, _TRY_MEMORY = 60, 10 << 20, 704 << 20
 _PACKED = 3
-"""How many times larger the cells of a file may be whose format does not tell it."""
+"""The cells are assumed to be this many times larger than a file whose format does not state their size."""
 
 
 def read_columnar(
@@ -106,7 +106,7 @@ def _explained(path: Path, kind: str) -> Iterator[None]:
         OSError,
         ValueError,
         OverflowError,
-    ) as error:  # a damaged name is a UnicodeDecodeError
+    ) as error:  # a damaged name: UnicodeDecodeError
         raise DataError(
             f"{path} cannot be read as {_TITLES[kind]}: {str(error).rstrip('.')}. It may be incomplete, damaged, or in "
             "a different format.",
@@ -181,7 +181,7 @@ def _orc(path: Path) -> Iterator[_Columnar]:
 
 
 def _try(path: Path, read: Callable[..., object], *arguments: str) -> None:
-    """Raise DataError if a part of a file, which tells no sizes, takes too much memory: read it in a sandbox."""
+    """Read a part of a file, whose format states no sizes, in a sandbox; raise DataError if it takes too much."""
     state = path.stat()
     _try_once(path.absolute(), state.st_size, state.st_mtime_ns, read.__name__, arguments)
 
@@ -284,7 +284,7 @@ def _chunks(
 
 
 def _small(path: Path, batch: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
-    """Yield consecutive rows that fit into memory when their cells are written out; raises DataError for one row."""
+    """Yield consecutive rows that fit into memory when their cells are written out; raises DataError for a larger one."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
     written = {name: sizes for name, column in columns if (sizes := written_bytes(column)) is not None}
     ends = np.cumsum(sum(written.values()) if written else np.zeros(len(batch), np.int64))
@@ -306,7 +306,7 @@ def _small(path: Path, batch: pa.RecordBatch, first: int) -> Iterator[pa.RecordB
 
 
 def written_bytes(column: pa.Array) -> np.ndarray | None:
-    """Return about how many bytes each cell takes when it is written out, int64 (N,); None if no more than it is."""
+    """Return about how many bytes each cell takes when it is written out, int64 (N,); None if all are already."""
     kind, types = column.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return written_bytes(column.storage)

@@ -216,9 +216,9 @@ def unreadable_values(table: str, column: str, error: Exception) -> DataError:
 
 
 MOST_COLUMNS = 100_000
-"""No table may have more columns."""
+"""The most columns of a table."""
 MOST_READ = 10_000
-"""No more columns of a table are read, unless a model names those that it needs."""
+"""The most columns that are read of a table, unless a model names those that it needs."""
 
 
 def places_of(table: str, names: Sequence[str], wanted: frozenset[str] | None) -> list[int]:

@@ -1,7 +1,7 @@
 """What the batches of a Feather file take in memory, known before any of them is unpacked.
 
-Arrow unpacks all columns of a batch at a time, and does not show their sizes. They stand before the compressed bytes,
-whose places are in the metadata, a few tables of FlatBuffers
+Arrow unpacks all columns of a batch at once, and does not expose their sizes. Each compressed buffer begins with its
+unpacked size, and the metadata, tables of FlatBuffers, state where the buffers are
 (https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format).
 """
 
@@ -25,7 +25,7 @@ _HEADER, _DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
 
 
 def batch_bytes(path: Path) -> int:
-    """Return how many bytes the largest batch of a file has there, if it is not compressed, else 0.
+    """Return the bytes of the largest batch that is not compressed, 0 if all are.
 
     Raises:
         DataError: a batch that is compressed, or all dictionaries, are too large.

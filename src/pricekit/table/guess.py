@@ -151,7 +151,7 @@ def profile(table: str, columns: pa.Table) -> list[Profile]:
 
 
 def cells_of_each(columns: int) -> int:
-    """Return how many cells of each of some columns are parsed individually: fewer of each of very many."""
+    """Return how many cells of each column are parsed individually: fewer if there are very many columns."""
     return max(_MIN_CELLS, min(_MAX_CELLS, _MAX_PARSED // max(1, columns)))
 
 

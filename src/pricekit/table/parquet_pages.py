@@ -2,8 +2,8 @@
 
 A file of a few kilobytes may hold a cell of a gigabyte, or one text that a million rows share. Arrow unpacks a page as
 a whole, and writes the texts of a dictionary out for each row that names them. The headers of the pages, which Arrow
-does not show, tell both sizes: they are read here (https://parquet.apache.org/docs/file-format/), and as few rows are
-read at a time as fit, or none. A lie in a header is an error of Arrow, which unpacks no more than the header says.
+does not expose, state both sizes (https://parquet.apache.org/docs/file-format/). They limit how many rows are read at a
+time, or the file is refused. Arrow never unpacks more than a header states, and fails if the statement is false.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pricekit.errors import DataError
 from pricekit.wording import shorten
 
 MAX_PAGE_BYTES = 64 << 20
-"""No page may be larger, unpacked; and no cell, because a page holds whole cells."""
+"""The limit of a page, unpacked, and so of a cell: a page holds whole cells."""
 MAX_OPEN_BYTES = 512 << 20
 """The current pages of all columns and their dictionaries together, which Arrow copies; most pages have a megabyte."""
 MAX_BATCH_BYTES = 128 << 20
 """The cells of rows that are read at a time."""
 MAX_ROW_BYTES = 192 << 20
-"""The cells of one row, as far as its pages tell."""
+"""The cells of one row, as its pages bound them."""
 
 _DICTIONARY_PAGE = 2
 _DATA_PAGES = {0: 5, 3: 8}
@@ -39,7 +39,7 @@ _LEVELS = 16
 _HEADER, _LONGEST_HEADER = 1 << 12, 1 << 24
 _DEEPEST = 16
 _MEASURED = 8 << 20
-"""The longest text is not searched in larger dictionaries; writers end them at one megabyte."""
+"""Larger dictionaries are not searched for their longest text; writers end dictionaries at one megabyte."""
 _PADDING = 100
 """Bytes that Arrow reads behind a column, which some old writers did not count."""
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd"}
@@ -60,10 +60,16 @@ class _Page:
 def rows_at_once(
     path: Path, file: pq.ParquetFile, group: int, most: int, names: list[str] | None = None
 ) -> tuple[int, list[str]]:
-    """Return how many rows of a row group can be read at a time, at most `most`, at least 1; `names` are the columns.
+    """Return how many rows of a row group fit into memory at a time, and the columns of lists that may still not fit.
 
-    The names that are returned are those of columns of lists, by their paths, of which one row may take too much: how
-    many values belong to a row is not known before they are unpacked.
+    How many values a row has in a list is not known before they are unpacked, so the latter must be tried.
+
+    Args:
+        path: the file.
+        file: the same, opened.
+        group: the number of the row group.
+        most: the highest number of rows to return; the lowest is 1.
+        names: the columns to read; None: all.
 
     Raises:
         DataError: a page, or the pages that are open at a time, are too large.

@@ -159,8 +159,8 @@ def iter_with_facts(
     first = next(raws, None)
     if first is None:
         raise no_rows(file)
-    if columns.others is not None and not columns.expected <= {*first.columns.column_names}:
-        return iter_with_facts(  # whoever lacks a column tells which ones there are
+    if columns.others is not None and not columns.expected.issubset(first.columns.column_names):
+        return iter_with_facts(  # the error about a missing column lists all columns
             source if file.kind == "frame" else file,
             replace(columns, others=None),
             rows=rows,
@@ -184,9 +184,7 @@ def iter_with_facts(
 def read_frame(frame: TableSource, columns: Columns) -> Table:
     """Read a frame for prediction, which may have no rows; arguments and errors are those of `read_table`."""
     file = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug, wanted=columns.wanted)
-    if not columns.expected <= {
-        *file.origin.column_names
-    }:  # whoever lacks a column tells which ones there are
+    if not columns.expected.issubset(file.origin.column_names):  # the error lists all columns
         file, columns = open_table(frame, DEFAULT_READ_OPTIONS, logger.debug), replace(columns, others=None)
     columns = resolve(file, file.origin.column_names, columns, logger.debug)
     if file.origin.num_rows:
@@ -235,7 +233,7 @@ def columns_found(
 def _names_with(file: OpenedTable, columns: Columns) -> list[str]:
     """Return the names of the columns that are read, or of all if one is missing, for the error."""
     names = _names(replace(file, wanted=columns.wanted))
-    return names if columns.expected <= {*names} else _names(file)
+    return names if columns.expected.issubset(names) else _names(file)
 
 
 def _names(file: OpenedTable) -> list[str]:
