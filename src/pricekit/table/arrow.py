@@ -284,7 +284,7 @@ def _chunks(
 
 
 def _small(path: Path, batch: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
-    """Yield consecutive rows that fit into memory when their cells are written out; raises DataError for a larger one."""
+    """Yield consecutive rows that fit into memory with cells written out; raises DataError for a larger row."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
     written = {name: sizes for name, column in columns if (sizes := written_bytes(column)) is not None}
     ends = np.cumsum(sum(written.values()) if written else np.zeros(len(batch), np.int64))
