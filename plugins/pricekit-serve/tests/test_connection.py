@@ -17,7 +17,7 @@ from pricekit_serve.access.connection import (
     Connection,
     Connections,
     Listener,
-    most_connections,
+    connection_limit,
 )
 from pricekit_serve.access.record import Record
 from pricekit_serve.errors import RequestError
@@ -76,13 +76,13 @@ class Server:
         self.metrics, self.app = Metrics(), app
         record = Record(self.metrics)
         self.connections = Connections(most, record)
-        uvicorns = {"config": config, "server_state": ServerState(), "app_state": {}}
+        options = {"config": config, "server_state": ServerState(), "app_state": {}}
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()
         self.listener = Listener(
             listening,
             self.connections,
-            lambda: Connection(limits, self.connections, record, **uvicorns),
+            lambda: Connection(limits, self.connections, record, **options),
             record,
         )
         self.clients = []
@@ -419,10 +419,10 @@ def test_connections_leave_files_for_the_rest(monkeypatch, raises, files, expect
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter(range(14)))  # what is open
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, files))
-    assert most_connections(Limits()) == expected
-    assert most_connections(Limits(max_connections=9)) == 9
+    assert connection_limit(Limits()) == expected
+    assert connection_limit(Limits(max_connections=9)) == 9
     with raises(ConfigError, "max_connections"):
-        most_connections(Limits(max_connections=files))
+        connection_limit(Limits(max_connections=files))
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (10, 10))
     with raises(ConfigError, "max_connections"):
-        most_connections(Limits())
+        connection_limit(Limits())

@@ -55,7 +55,7 @@ def app(
 
     Raises:
         BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
-        ConfigError: there is no bundle, or a name is no word.
+        ConfigError: there is no bundle, or a name cannot be used.
 
     Example:
         >>> import pricekit as pk, pricekit_serve

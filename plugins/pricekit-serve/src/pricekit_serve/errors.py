@@ -1,4 +1,4 @@
-"""Requests that cannot be answered: a status, a sentence, and the field that is wrong."""
+"""Errors of requests: a status, a sentence, and the field that is wrong."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pricekit.plugin import ConfigError
 
 
 def _limit(default: float | None, text: str, *, may_be_zero: bool = False) -> Any:
-    """Return a field with what its attribute and the option of `pricekit serve` say about it."""
+    """Return a field with the text that documents the attribute and the option of `pricekit serve`."""
     return field(default=default, metadata={"help": text, "may_be_zero": may_be_zero})
 
 

@@ -22,7 +22,7 @@ from starlette.datastructures import State
 from pricekit import use_reporter
 from pricekit.plugin import ConfigError, describe_failure, logger, shorten
 from pricekit.plugin.runners import Keys, finish_first
-from pricekit_serve.access.connection import Connection, Connections, Listener, most_connections
+from pricekit_serve.access.connection import Connection, Connections, Listener, connection_limit
 from pricekit_serve.access.permission import VARIABLE, is_local, read_token
 from pricekit_serve.access.record import Record
 from pricekit_serve.application import DEFAULT_LIMITS, app
@@ -63,7 +63,7 @@ def serve(
         port: 0 is a free one, which the log names.
         engine: in which the bundles are opened; "auto" is the fastest on this machine.
         token_file: a file with the token that clients must send; default: the environment variable PRICEKIT_TOKEN.
-        without_token: answer everyone who reaches a `host` that is not this machine alone.
+        without_token: answer clients without a token, even if other machines can reach `host`.
         allow_hosts: names by which clients may call a server without a token, such as that of a proxy; localhost, the
             name in `host` and IP addresses always work.
         watch: seconds between looks whether the files of a bundle have changed; None: do not look.
@@ -116,7 +116,7 @@ def graceful_seconds(limits: Limits) -> int:
 
 
 def _check_access(host: str, token: str | None, without_token: bool) -> None:
-    """Raise ConfigError unless it is said who may ask a server that other machines reach."""
+    """Raise ConfigError unless the token settings fit a host that other machines can reach."""
     if token is None and not without_token and not is_local(host):
         raise ConfigError(
             f"there is no token, and everyone who reaches the host {host} could ask for prices; expected a token, or "
@@ -148,7 +148,7 @@ class _Run:
         self._server, self._limits, self._drain, self._address = server, limits, drain, address
         self._models: Models = state.models
         self._record: Record = state.record
-        self._most = most_connections(limits)
+        self._connection_limit = connection_limit(limits)
 
     def until_stopped(self, listening: socket.socket) -> None:
         """Answer requests until a signal."""
@@ -160,13 +160,13 @@ class _Run:
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
-        connections = Connections(self._most, self._record)
+        connections = Connections(self._connection_limit, self._record)
 
         def connection() -> Connection:
             server = self._server
-            uvicorns = {"config": server.config, "server_state": server.server_state}
+            options = {"config": server.config, "server_state": server.server_state}
             app_state = server.lifespan.state
-            return Connection(self._limits, connections, self._record, app_state=app_state, **uvicorns)
+            return Connection(self._limits, connections, self._record, app_state=app_state, **options)
 
         listener = Listener(listening, connections, connection, self._record)
         self._server.servers.append(listener)  # type: ignore[arg-type]  # uvicorn closes it

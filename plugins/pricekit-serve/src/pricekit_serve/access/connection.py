@@ -1,8 +1,8 @@
-"""Connections: how many there are, and how long each may wait, send and read.
+"""Limits of connections: how many may be open, and how long each may wait, send and read.
 
-Whoever sends nothing, sends or reads slowly, or goes on after an answer costs the server one connection for a bounded
-time. If all connections are taken, the one that has waited longest is closed for the next, so ordinary clients always
-get in.
+A client that sends nothing, sends or reads slowly, or keeps sending after an answer occupies one connection for a
+bounded time. When all connections are taken, the server closes the one that has waited longest, so ordinary clients
+always get in.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ CONNECTIONS = 1_000
 """The most connections, unless the user says otherwise or the process may open fewer files."""
 _FEWEST = 8
 _SPARE_FILES = 32
-"""Files for a bundle that is opened again, for sketches, and for clients of remote addresses."""
+"""Files that are left for reloads, sketches and remote addresses."""
 _LINGER = 5.0
-"""Seconds in which a client can read an answer that came before it had sent everything."""
+"""Seconds that a client has to read an answer that came before the end of its request."""
 _BACKLOG = 1_024
 """Connections that the system holds until the server accepts them."""
 _PAUSE = 0.05
 """Seconds until the server looks again for room or files."""
 
 
-def most_connections(limits: Limits) -> int:
+def connection_limit(limits: Limits) -> int:
     """Return how many connections a server may hold.
 
     Raises:
-        ConfigError: this process may not open as many files.
+        ConfigError: the limit of open files does not allow `max_connections`.
     """
     possible = _possible_connections()
     most = limits.max_connections or CONNECTIONS
@@ -81,31 +81,31 @@ def _possible_connections() -> int | None:
 
 
 class Connections:
-    """All open connections, those that wait, and since when.
+    """The open connections, and those that wait, in the order in which they began to.
 
-    A connection waits until it has a complete request, and while its client does not read an answer. Those that have
-    had no answer yet take at most half of the room: neither silent connections nor idle ones keep out the others.
+    A connection waits until it has a complete request, and while its client does not read an answer. Connections
+    without any answer so far may take half of the room, so neither silent nor idle ones keep out the others.
 
     Args:
-        most: the most connections.
-        record: keeps how many there are, and which were closed.
+        limit: the most connections.
+        record: counts them, and logs which were closed.
     """
 
-    def __init__(self, most: int, record: Record) -> None:
-        self._most, self._record = most, record
+    def __init__(self, limit: int, record: Record) -> None:
+        self._limit, self._record = limit, record
         self._open: set[Connection] = set()
         self._ending: dict[Connection, None] = {}
         self._new: dict[Connection, None] = {}
-        self._known: dict[Connection, None] = {}
+        self._answered: dict[Connection, None] = {}
         self._changed = asyncio.Event()
 
     @property
     def crowded(self) -> bool:
-        """Whether idle connections that have had an answer are closed for new ones."""
-        return len(self._open) >= self._most and len(self._new) < self._most // 2
+        """Whether new connections close idle ones that had an answer."""
+        return len(self._open) >= self._limit and len(self._new) < self._limit // 2
 
     def add(self, connection: Connection) -> None:
-        """Add a connection, which waits."""
+        """Add a connection that waits."""
         self._open.add(connection)
         self._record.opened(len(self._open))
         self.waits(connection)
@@ -118,28 +118,28 @@ class Connections:
         self._changed.set()
 
     def waits(self, connection: Connection) -> None:
-        """Let a connection wait from now on."""
+        """Note that a connection waits."""
         self.works(connection)
-        (self._known if connection.known else self._new)[connection] = None
+        (self._answered if connection.answered else self._new)[connection] = None
         self._changed.set()
 
     def works(self, connection: Connection) -> None:
-        """Let a connection wait no longer."""
-        for queue in (self._ending, self._new, self._known):
+        """Note that a connection does not wait any longer."""
+        for queue in (self._ending, self._new, self._answered):
             queue.pop(connection, None)
 
     def ends(self, connection: Connection) -> None:
-        """Let a connection be the next that is closed: it has had its last answer."""
+        """Note that a connection had its last answer, so that it is closed before the others."""
         self.works(connection)
         self._ending[connection] = None
 
     async def room(self) -> None:
-        """Wait for room, and make it."""
-        while len(self._open) >= self._most:
+        """Wait until there is room, and close waiting connections to make it."""
+        while len(self._open) >= self._limit:
             self._changed.clear()
-            if (longest := self._longest()) is not None:
+            if (longest := self._next_to_close()) is not None:
                 message = (
-                    f"there are {self._most:,} connections, and the one that has waited longest is closed"
+                    f"there are {self._limit:,} connections, and the one that has waited longest is closed"
                 )
                 self._record.closed("room", message)
                 longest.make_room()
@@ -149,24 +149,28 @@ class Connections:
                 async with asyncio.timeout(_PAUSE):
                     await self._changed.wait()
 
-    def _longest(self) -> Connection | None:
+    def _next_to_close(self) -> Connection | None:
         """Return the connection to close for another one."""
-        many_new = len(self._new) >= self._most // 2
-        order = (self._ending, self._new, self._known) if many_new else (self._ending, self._known, self._new)
+        many_new = len(self._new) >= self._limit // 2
+        order = (
+            (self._ending, self._new, self._answered)
+            if many_new
+            else (self._ending, self._answered, self._new)
+        )
         return next((next(iter(queue)) for queue in order if queue), None)
 
 
 class Listener:
     """Accepts connections while there is room for them.
 
-    asyncio's own server accepts as many as come, and writes a traceback for each that finds no file. It has the part
-    of the interface of `asyncio.Server` that uvicorn uses.
+    asyncio's own server accepts all, and writes a traceback for each one beyond the limit of open files. This class has
+    the methods of `asyncio.Server` that uvicorn calls.
 
     Args:
         listening: the socket, which is closed at the end.
         connections: that are open.
         new: makes a connection.
-        record: keeps failures.
+        record: logs failures.
     """
 
     def __init__(
@@ -209,14 +213,14 @@ class Listener:
 
 
 class _Wire:
-    """A transport whose `close` ends a connection with care."""
+    """A transport for uvicorn whose `close` lets the client read the last answer."""
 
     def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
         self.transport, self.close = transport, end
         self.ending = False
 
     def is_closing(self) -> bool:
-        """Whether nothing more is answered."""
+        """Whether the connection gets no further answers."""
         return self.ending or self.transport.is_closing()
 
     def __getattr__(self, name: str) -> Any:
@@ -224,27 +228,27 @@ class _Wire:
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection, which waits, reads and writes without any limit, with limits.
+    """uvicorn's connection, with limits on waiting, reading and writing.
 
     Args:
         limits: `timeout` bounds the time until a first request begins, until its head is complete, and until the
             client has read enough of an answer.
         connections: to which it belongs.
-        record: keeps requests that are no request.
-        uvicorns: arguments of uvicorn.
+        record: counts and logs what is refused and closed.
+        options: arguments of uvicorn's connection.
 
     Attributes:
-        known: whether its client has had an answer.
+        answered: whether its client had an answer.
     """
 
-    def __init__(self, limits: Limits, connections: Connections, record: Record, **uvicorns: Any) -> None:
-        super().__init__(**uvicorns)
+    def __init__(self, limits: Limits, connections: Connections, record: Record, **options: Any) -> None:
+        super().__init__(**options)
         self._timeout, self._discarded_bytes = limits.timeout, 2 * limits.max_bytes
         self._connections, self._record = connections, record
-        self.known = False
+        self.answered = False
         self._wire: _Wire
         self._cycles: deque[RequestResponseCycle] = deque()  # those without a complete answer
-        self._head_comes, self._body_comes, self._deaf = False, False, False
+        self._expects_head, self._expects_body, self._ignores_input = False, False, False
         self._head_bytes, self._parts, self._progress, self._resumes = 0, 0, False, False
         self._began = self.loop.time()
         self._refusal: RequestError | None = None
@@ -260,14 +264,14 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing more."""
-        self._wire.ending = self._deaf = True
+        self._wire.ending = self._ignores_input = True
         self._stop_timers()
         self._connections.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes, and refuse those that are no request, or go on without completing a part of one."""
-        if self._deaf:
+        """Parse bytes; refuse a head that is too long, and what is not HTTP."""
+        if self._ignores_input:
             self._discard(len(data))
             return
         self._unset_keepalive_if_required()
@@ -280,7 +284,7 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(
-                cause if isinstance(cause, RequestError) else RequestError(400, "this is no HTTP request")
+                cause if isinstance(cause, RequestError) else RequestError(400, "this is not an HTTP request")
             )
             return
         self._head_bytes = 0 if self._progress else self._head_bytes + len(data)
@@ -295,12 +299,12 @@ class Connection(HttpToolsProtocol):
         if len(self._cycles) > PIPELINED:
             raise RequestError(429, f"over {PIPELINED} requests of this connection wait for their answers")
         super().on_message_begin()
-        self._head_comes, self._began = True, self.loop.time()
+        self._expects_head, self._began = True, self.loop.time()
         self._expect(self._timeout)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, and none that comes behind the body: proxies have not checked it."""
-        if not self._body_comes:
+        """Keep a header of the head. Trailers are dropped: they follow the body, and proxies do not check them."""
+        if not self._expects_body:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -308,7 +312,7 @@ class Connection(HttpToolsProtocol):
         if self._resumes:
             return
         super().on_headers_complete()
-        self._head_comes, self._body_comes, self._progress = False, True, True
+        self._expects_head, self._expects_body, self._progress = False, True, True
         self._parts = 0
         self._stop_timer()
         self._cycles.append(self.cycle)
@@ -316,7 +320,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Hand over a part of a body."""
+        """Pass on a part of a body."""
         self._progress = True
         self._parts += 1
         if self._parts > PARTS:
@@ -326,13 +330,13 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Wait for an answer."""
         super().on_message_complete()
-        self._body_comes = False
+        self._expects_body = False
         self._connections.works(self)
 
     def on_response_complete(self) -> None:
         """Answer the next request, or wait for one."""
         self._cycles.popleft()
-        self.known = True
+        self.answered = True
         super().on_response_complete()
         if self._wire.ending:
             return
@@ -342,16 +346,16 @@ class Connection(HttpToolsProtocol):
             self._refuse(self._refusal)
         else:
             self._connections.waits(self)
-            self._expect(self._timeout if self._head_comes else self.timeout_keep_alive)
+            self._expect(self._timeout if self._expects_head else self.timeout_keep_alive)
 
     def pause_writing(self) -> None:
-        """Expect that the client reads."""
+        """Wait for the client to read."""
         super().pause_writing()
         self._unread = self.loop.call_later(self._timeout, self._give_up_answer)
         self._connections.waits(self)
 
     def resume_writing(self) -> None:
-        """Go on with the answer."""
+        """Continue the answer."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
@@ -359,14 +363,14 @@ class Connection(HttpToolsProtocol):
         self._update()
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Read on in the same protocol, after a request that offers another one, as Java's client does.
+        """Stay with HTTP/1.1 when a request offers another protocol, as Java's client does.
 
-        The parser takes what follows its head for the other protocol. A new one takes it for the body, if there is one.
+        The parser stops after the head of such a request. A new parser reads what follows: the body, if there is one.
         """
         framing = [pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding")]
         self.parser = httptools.HttpRequestParser(self)
         if framing and framing != [(b"content-length", b"0")]:
-            self.cycle.more_body = self._body_comes = True
+            self.cycle.more_body = self._expects_body = True
             self.cycle.message_event.clear()
             self._connections.waits(self)
             self._resumes = True
@@ -385,7 +389,7 @@ class Connection(HttpToolsProtocol):
 
     def _works(self) -> bool:
         """Return whether a complete request of this connection has no whole answer yet."""
-        return len(self._cycles) > self._body_comes
+        return len(self._cycles) > self._expects_body
 
     def _update(self) -> None:
         if self._works() and not self.flow.write_paused and not self._wire.ending:
@@ -410,14 +414,14 @@ class Connection(HttpToolsProtocol):
         """End a connection whose request does not come."""
         if self._cycles:
             self._expect(self._timeout)
-        elif self._head_comes:
+        elif self._expects_head:
             self._refuse(
                 RequestError(
                     408, f"the head of the request was not complete within {self._timeout:g} seconds"
                 )
             )
         else:
-            if not self.known:
+            if not self.answered:
                 message = f"a connection has sent nothing within {self._timeout:g} seconds"
                 self._record.closed("silent", message)
             self._end()
@@ -429,10 +433,13 @@ class Connection(HttpToolsProtocol):
         self._wire.abort()
 
     def _refuse(self, refusal: RequestError) -> None:
-        """Answer what is no request after the requests before it, and end the connection: nobody knows what follows."""
-        self._deaf, self._refusal = True, refusal
+        """Answer an unusable request once the earlier ones have their answers, and end the connection.
+
+        The connection ends because the beginning of the next request is unknown.
+        """
+        self._ignores_input, self._refusal = True, refusal
         self._stop_timer()
-        if self._body_comes:
+        if self._expects_body:
             self.cycle.scope["state"]["problem"] = refusal
             self.cycle.message_event.set()
         elif not self._cycles and not self._wire.ending:
@@ -453,13 +460,13 @@ class Connection(HttpToolsProtocol):
     def _end(self) -> None:
         """Close the connection when the client has its answers, or after a while.
 
-        To close it while the client still sends would take the answer from it.
+        Closing it while the client sends would discard an answer that the client has not read.
         """
         if self._wire.ending:
             return
-        self._wire.ending = self._deaf = True
+        self._wire.ending = self._ignores_input = True
         self._stop_timers()
-        if self._head_comes or self._body_comes or self._refusal is not None:
+        if self._expects_head or self._expects_body or self._refusal is not None:
             self._wire.write_eof()
             self.flow.resume_reading()
             self._connections.ends(self)
@@ -470,7 +477,7 @@ class Connection(HttpToolsProtocol):
             self._unread = self.loop.call_later(self._timeout, self._give_up_answer)
 
     def _discard(self, size: int) -> None:
-        """Read on for a while, so that the client can read an answer."""
+        """Ignore what comes, up to a limit, so that the client can finish sending and read its answer."""
         self._discarded_bytes -= size
         if self._wire.ending and self._discarded_bytes < 0:
             self._wire.abort()

@@ -26,12 +26,12 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class Access:
     """Middleware: every request gets an id, and is counted and logged; every error becomes a JSON answer.
 
-    An answer before the body of its request has come ends the connection: a client could send the rest for ever.
+    An answer that comes before the end of the body closes the connection: a client could send the rest for ever.
 
     Args:
         app: what answers.
         permission: decides who is answered.
-        record: keeps what was asked and answered.
+        record: counts and logs requests.
         tracing: makes a span for each request.
         stopping: whether the server ends soon; answers then end their connections, so that no request is on its way
             when the server closes them.
@@ -62,15 +62,15 @@ class Access:
         began, status = time.perf_counter(), 0
         headers = Headers(scope=scope)
         request_id = _request_id(headers.get("x-request-id", ""))
-        body_comes = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        body_is_incomplete = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
         async def receive_part() -> Message:
-            nonlocal body_comes
+            nonlocal body_is_incomplete
             message = await receive()
             if problem := scope.get("state", {}).get("problem"):
                 raise problem
             if message["type"] == "http.request":
-                body_comes = message.get("more_body", False)
+                body_is_incomplete = message.get("more_body", False)
             return message
 
         async def send_with_headers(message: Message) -> None:
@@ -79,7 +79,7 @@ class Access:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers.update(ANSWER_HEADERS | {"x-request-id": request_id})
-                if body_comes or self._stopping():
+                if body_is_incomplete or self._stopping():
                     headers["connection"] = "close"
             await send(message)
 
@@ -101,9 +101,9 @@ class Access:
         return status, failure
 
 
-def _request_id(given: str) -> str:
-    """Return the id that a client or a proxy gave, if it is harmless, or a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else new_request_id()
+def _request_id(header: str) -> str:
+    """Return the id in the header of a client or a proxy if it is harmless, else a new one."""
+    return header if _REQUEST_ID.fullmatch(header) else new_request_id()
 
 
 def _answer(error: Exception, request_id: str) -> tuple[Response, str]:

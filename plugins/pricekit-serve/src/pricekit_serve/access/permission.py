@@ -1,4 +1,4 @@
-"""Who may ask: clients with the token, or without one, those that a page of another site has not sent."""
+"""Access: a server with a token answers clients that send it; one without refuses pages of other sites."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pricekit_serve.errors import RequestError
 
 VARIABLE = "PRICEKIT_TOKEN"
 OPEN = frozenset({"/", "/v2/health/live", "/v2/health/ready"})
-"""Addresses that everyone may ask: the page, which has no data, and what schedulers ask."""
-_SHORTEST = 16
+"""Addresses that are open to everyone: the page, which contains no data, and the health of the server."""
+_LEAST_CHARACTERS = 16
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::\d*)?")
 
@@ -29,17 +29,17 @@ def read_token(file: str | Path | None) -> str | None:
     Raises:
         ConfigError: the file cannot be read, or others can read it; or the token is too short or not printable ASCII.
     """
-    given = os.environ.get(VARIABLE) if file is None else _content(Path(file))
-    if given is None:
+    content = os.environ.get(VARIABLE) if file is None else _content(Path(file))
+    if content is None:
         return None
-    token = given.strip()
-    if len(token) < _SHORTEST or not (token.isascii() and token.isprintable() and " " not in token):
-        raise _useless(file)
+    token = content.strip()
+    if len(token) < _LEAST_CHARACTERS or not (token.isascii() and token.isprintable() and " " not in token):
+        raise _unusable(file)
     return token
 
 
-def _useless(file: str | Path | None) -> ConfigError:
-    expected = f"has no token of at least {_SHORTEST} letters, digits and signs"
+def _unusable(file: str | Path | None) -> ConfigError:
+    expected = f"has no token of at least {_LEAST_CHARACTERS} letters, digits and signs"
     example = "such as the output of openssl rand -hex 32"
     if file is None:
         return ConfigError(
@@ -68,7 +68,7 @@ def _content(file: Path) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Return whether only programs on this machine reach an address on which a server listens."""
+    """Return whether only programs on this machine can reach a server that listens on this host."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback
 
@@ -76,13 +76,12 @@ def is_local(host: str) -> bool:
 class Permission:
     """Decides which requests are answered.
 
-    A browser on a machine that reaches the server may show a page of anybody. With DNS rebinding, the page reads
-    answers under its own name, and without it, it can still send requests. So a server without a token answers only
-    to IP addresses and the names that it knows, and no request that a page of another site sends.
+    Any web page in a browser near the server can send it requests, and with DNS rebinding it can also read the answers.
+    So a server without a token refuses unknown names in `Host`, and requests from pages of other sites.
 
     Args:
         token: that clients must send; None: no token.
-        hosts: names by which clients may call a server without a token; None: any.
+        hosts: names by which clients may call a server without a token, besides IP addresses; None: any.
     """
 
     def __init__(self, token: str | None, hosts: Iterable[str] | None) -> None:
@@ -99,9 +98,9 @@ class Permission:
             self._check_names(headers, self._names)
 
     def _check_token(self, header: str) -> None:
-        """Compare in a time that shows nothing of the token."""
-        scheme, _, given = header.partition(" ")
-        same = hmac.compare_digest(given.strip().encode(), (self._token or "").encode())
+        """Raise RequestError for a wrong token; the comparison takes the same time for all tokens."""
+        scheme, _, token = header.partition(" ")
+        same = hmac.compare_digest(token.strip().encode(), (self._token or "").encode())
         if not (same and scheme.lower() == "bearer"):
             raise RequestError(
                 401,
@@ -109,10 +108,10 @@ class Permission:
                 headers={"www-authenticate": "Bearer"},
             )
 
-    def _check_names(self, headers: Headers, known: set[str]) -> None:
-        called = headers.getlist("host")
-        for authority in called:
-            if (name := _name(authority)) not in known and _address(name) is None:
+    def _check_names(self, headers: Headers, names: set[str]) -> None:
+        hosts = headers.getlist("host")
+        for authority in hosts:
+            if (name := _name(authority)) not in names and _address(name) is None:
                 raise RequestError(
                     421,
                     f"this server does not know the name {shorten(printable(name), 100)!r}; call it by its IP "
@@ -120,14 +119,14 @@ class Permission:
                 )
         for origin in headers.getlist("origin"):
             authority = origin.partition("://")[2]
-            if authority not in called and _name(authority) not in known - {"localhost"}:
+            if authority not in hosts and _name(authority) not in names - {"localhost"}:
                 raise RequestError(403, "a page of another site has sent this request")
 
 
 def _name(authority: str) -> str:
     """Return the host of an authority without its port."""
-    found = _AUTHORITY.fullmatch(authority.strip())
-    return found["host"].lower().removesuffix(".") if found else authority
+    match = _AUTHORITY.fullmatch(authority.strip())
+    return match["host"].lower().removesuffix(".") if match else authority
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

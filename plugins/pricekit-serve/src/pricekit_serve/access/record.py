@@ -1,4 +1,4 @@
-"""What is kept of requests and connections: numbers in the metrics, and lines in the log."""
+"""Metrics and log lines of requests and connections."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pricekit.plugin import counted, logger, shorten
 from pricekit_serve.metrics import Metrics
 
 QUIET = frozenset({"/metrics", "/v2/health/live", "/v2/health/ready"})
-"""Addresses that are asked all the time, and logged only as details."""
+"""Addresses that probes call all the time; they are logged only at the level DEBUG."""
 GONE = 499
 """The status in the log if the connection ended before the request was complete."""
 _INCOMPLETE = (408, GONE)
-"""Statuses of requests that were never complete. Thousands cost a client nothing, so they share lines of the log."""
+"""Statuses of incomplete requests. A client can send thousands of them at no cost, so they share log lines."""
 _SECONDS = 10
-"""Time between two lines of the same kind."""
+"""Time between two shared log lines of the same kind."""
 ANSWER_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -34,10 +34,10 @@ class Record:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._untold: dict[str, int] = {}
+        self._not_logged: dict[str, int] = {}
 
     def request(self, scope: Scope, status: int, seconds: float, request_id: str, failure: str) -> None:
-        """Keep a request whose head was complete, and its answer."""
+        """Count and log an answered request."""
         route = getattr(scope.get("endpoint"), "__name__", "other")
         self._metrics.answered(route, status, seconds)
         facts: dict[str, Any] = {"request_id": request_id, "method": scope["method"], "status": status}
@@ -55,7 +55,7 @@ class Record:
             logger.log(level, message, extra={"facts": facts})
 
     def refused(self, status: int, message: str, seconds: float, request_id: str) -> None:
-        """Keep a request whose head was never complete, and the answer with which its connection ends."""
+        """Count and log a connection that ends with an error because the head of its request was unusable."""
         self._metrics.answered("other", status, seconds)
         facts = {"request_id": request_id, "status": status, "milliseconds": round(1000 * seconds, 2)}
         self.rarely(_incomplete(status), f"a connection ends with {status}: {message}", facts)
@@ -65,28 +65,28 @@ class Record:
         self._metrics.connections(connections)
 
     def closed(self, reason: str, message: str) -> None:
-        """Keep that the server closed a connection without an answer."""
+        """Count and log a connection that the server closed without an answer."""
         self._metrics.closed(reason)
         self.rarely(f"connections closed ({reason})", message, {"reason": reason})
 
     def rarely(self, kind: str, message: str, facts: dict[str, Any], level: int = logging.INFO) -> None:
-        """Log a message, unless one of its kind was logged just now; then count it, and log the number later."""
-        if kind in self._untold:
-            self._untold[kind] += 1
+        """Log a message, unless one of its kind was logged just now: then count it, and log the number later."""
+        if kind in self._not_logged:
+            self._not_logged[kind] += 1
             return
-        self._untold[kind] = 0
+        self._not_logged[kind] = 0
         logger.log(level, message, extra={"facts": facts})
         asyncio.get_running_loop().call_later(_SECONDS, self._tell, kind)
 
     def tell(self) -> None:
-        """Log the numbers of all messages that were only counted."""
-        for kind in list(self._untold):
+        """Log how many messages of each kind were only counted."""
+        for kind in list(self._not_logged):
             self._tell(kind)
 
     def _tell(self, kind: str) -> None:
-        if not (number := self._untold.pop(kind, 0)):
+        if not (number := self._not_logged.pop(kind, 0)):
             return
-        self._untold[kind] = 0
+        self._not_logged[kind] = 0
         logger.info(f"{kind}: {number:,} more in {_SECONDS} seconds", extra={"facts": {"more": number}})
         asyncio.get_running_loop().call_later(_SECONDS, self._tell, kind)
 

@@ -68,12 +68,12 @@ class Wanted:
 
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:
-    given = values.get(name)
-    if given is None:
+    value = values.get(name)
+    if value is None:
         return None
-    if not isinstance(given, Number):
-        raise invalid(name, "is no number")
-    if not math.isfinite(number := float(given)):
+    if not isinstance(value, Number):
+        raise invalid(name, "is not a number")
+    if not math.isfinite(number := float(value)):
         raise invalid(name, "is too large")
     return number
 

@@ -25,7 +25,7 @@ class Model:
         predictor: prices rows.
         columns: those that rows may have.
         queue: prices rows of several requests together. It ends when nobody holds the model any more.
-        details: explains rows and finds comparables, beside the prices; it ends likewise.
+        details: explains rows and finds comparables in a thread of its own. It ends with the queue.
     """
 
     name: str

@@ -265,26 +265,26 @@ class PriceQueue:
 
 
 class CallQueue:
-    """Calls functions with one thread, beside the one that prices, in the order in which they come.
+    """Calls functions in a thread of its own, in the order in which they come.
 
     Args:
-        most: the largest number of calls that wait.
+        limit: the largest number of waiting calls.
         name: of the thread.
     """
 
-    def __init__(self, most: int, name: str) -> None:
-        self._most, self._waiting, self._seconds = most, 0, 0.0
+    def __init__(self, limit: int, name: str) -> None:
+        self._limit, self._waiting, self._seconds = limit, 0, 0.0
         self._changed = threading.Lock()
         self._thread = ThreadPoolExecutor(1, name)
 
     def call(self, function: Callable[[int], Any], times: int) -> list[Future[Any]]:
-        """Queue calls with the numbers from 0; each future has the result of one, and can be cancelled until it begins.
+        """Queue `function(0)` to `function(times - 1)`; return a future for each.
 
         Raises:
             RequestError: too many calls wait.
         """
         with self._changed:
-            if self._waiting + times > self._most:
+            if self._waiting + times > self._limit:
                 message = f"{self._waiting:,} rows wait to be explained or compared, and no more can wait; try later"
                 seconds = math.ceil(max(1.0, self._waiting * self._seconds))
                 raise RequestError(429, message, headers={"retry-after": str(seconds)})

@@ -34,7 +34,7 @@ class Models:
             needed.
 
     Raises:
-        ConfigError: there is no bundle, or a name is no word.
+        ConfigError: there is no bundle, or a name cannot be used.
         BundleError, PluginError: a bundle cannot be opened, or its self-test fails.
     """
 

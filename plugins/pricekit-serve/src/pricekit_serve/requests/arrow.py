@@ -1,4 +1,4 @@
-"""Rows in Arrow IPC: streams of plain columns, without anything that a few bytes could blow up."""
+"""Rows in Arrow IPC: plain columns, without encodings in which a few bytes become many cells."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def is_compressed(metadata: bytes) -> bool:
     """Return whether the buffers of a record batch are compressed, from the metadata of its message.
 
     The metadata are FlatBuffers. A table begins with the distance to its vtable, which has the offset of each field, or
-    0 if the table lacks it.
+    0 for a field without a value.
     """
     message = struct.unpack_from("<I", metadata)[0]
     header = _field(metadata, message, 2)

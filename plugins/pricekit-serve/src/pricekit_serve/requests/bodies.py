@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits, and parsed without trust, so that none stops the others."""
+"""Bodies of requests: read and parsed within limits of memory and time."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ JSON, JSON_LINES = "application/json", ("application/jsonl", "application/x-ndjs
 AT_ONCE = 1 << 12
 """Larger bodies are parsed in a thread, so that other requests do not wait."""
 SMALL = 1 << 16
-"""Larger bodies take room as they come, until their request is answered, and are parsed one at a time."""
+"""Larger bodies take room from a common `Room` until they are answered, and are parsed one at a time."""
 LARGEST_BODIES = 5
-"""There is room for so many bodies of the largest size."""
+"""The room, in bodies of the largest size."""
 PATIENCE = 10
-"""Seconds in which the largest body comes at the lowest speed, as long as others wait for room."""
+"""The lowest speed while others wait for room: the largest body in this many seconds."""
 _LOOK = 0.5
 """Seconds over which the speed of a body is measured."""
 
 
 class Bodies:
-    """Reads and parses bodies, and keeps their memory and their time within limits.
+    """Reads and parses the bodies of all requests, within limits of memory and time.
 
     Args:
         limits: of requests.
@@ -50,8 +50,8 @@ class Bodies:
     async def parsed(self, request: Request, parse: Callable[[bytes], Result]) -> AsyncIterator[Result]:
         """Read the body of a request; give the block what a function makes of it.
 
-        A large body is read as long as there is room for it; if others wait for room, it has to come fast enough. The
-        room is free again at the end of the block.
+        A large body waits for room while it is read, and gives the room back at the end of the block. It must not be
+        slow while others wait.
 
         Raises:
             RequestError: the body is too large or compressed, comes too slowly, or there was no room in time; or the
@@ -67,10 +67,10 @@ class Bodies:
             yield result
 
     async def in_turn(self, size: int, work: Callable[..., Result], *values: Any) -> Result:
-        """Return the result of a function that takes time, from a thread: one large work, and one small, at a time.
+        """Return the result of a function, called in a thread: at a time, one for a large body and one for a small one.
 
         Args:
-            size: of the work, in bytes.
+            size: of the body, in bytes.
             work: the function.
             values: its arguments.
         """
@@ -111,7 +111,7 @@ class Bodies:
         return bytes(body)
 
     async def _give_up_if_slow(self, share: Share, time_left: asyncio.Timeout) -> None:
-        """Return, and let no time be left, when a client sends a body too slowly while other bodies wait for room."""
+        """End the time for a body when it comes too slowly while other bodies wait for room."""
         least = self._limits.max_bytes * _LOOK / PATIENCE
         while True:
             before, share.waited = share.came, share.turn is not None
@@ -123,15 +123,15 @@ class Bodies:
 
 @dataclass(eq=False)
 class Share:
-    """What a body has of the room.
+    """The room that a body takes.
 
     Attributes:
         rest: bytes that it may still take until it is complete.
         held: bytes that it has taken.
         came: bytes of the body that have come.
-        turn: done when it may go on; None: it does not wait.
+        turn: done when it has the wanted bytes; None: it does not wait.
         wanted: bytes for which it waits.
-        waited: whether it has waited since its speed was last looked at.
+        waited: whether it has waited since its speed was last measured.
     """
 
     rest: int
@@ -143,11 +143,10 @@ class Share:
 
 
 class Room:
-    """Bytes of memory, which bodies take as they come.
+    """Memory for bodies, which they take piece by piece as they come (the banker's algorithm).
 
-    A body waits as long as not all others could become complete, one after the other, if it went on. So none waits for
-    ever for another one that waits, too. Those that need the fewest bytes go on first; those that have none yet, in the
-    order in which they ask.
+    A body gets a piece only if all bodies can still be completed afterwards, one after the other. So bodies never wait
+    for each other for ever. Those that need the fewest bytes come first; new ones follow in the order of their arrival.
 
     Args:
         size: the number of bytes.
@@ -164,7 +163,7 @@ class Room:
         return bool(self._waiting)
 
     async def take(self, share: Share, size: int) -> None:
-        """Take bytes for a body when it may go on. After a cancellation, it still waits in `share.turn`."""
+        """Wait for bytes for a body. If this is cancelled, `share.turn` stays set until the body leaves."""
         share.turn, share.wanted, share.waited = asyncio.get_running_loop().create_future(), size, True
         self._waiting.append(share)
         self._go_on()
@@ -185,7 +184,7 @@ class Room:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Give those who wait their bytes."""
+        """Give the waiting bodies their bytes, as far as possible."""
         for share in sorted(self._waiting, key=lambda share: (not share.held, share.rest * bool(share.held))):
             if not self._is_enough(share):
                 return
@@ -198,7 +197,7 @@ class Room:
                 share.turn.set_result(None)
 
     def _is_enough(self, share: Share) -> bool:
-        """Return whether all bodies can still become complete if one of them takes what it wants."""
+        """Return whether all bodies can still be completed if one of them takes what it wants."""
         needs = [(other.rest, other.held) for other in self._holding - {share}]
         needs.append((share.rest - share.wanted, share.held + share.wanted))
         free = self._free - share.wanted
@@ -210,7 +209,7 @@ class Room:
 
 
 def _announced(request: Request, limits: Limits) -> int:
-    """Return how many bytes the body has, by its head, or at most."""
+    """Return the length of the body in the head of the request, else the longest allowed."""
     length = request.headers.get("content-length", "")
     if not (length.isascii() and length.isdigit()):
         return limits.max_bytes
@@ -258,8 +257,8 @@ def parse_json_lines(body: bytes, most: int) -> list[Any]:
 def check_values(body: bytes, most: int) -> None:
     """Raise RequestError if JSON documents have more values than they may, without parsing them.
 
-    A value begins the document, or follows a comma or an opening bracket outside of texts. Texts are what stands
-    between quotation marks that no backslash escapes. Each step is one pass in C over the bytes.
+    A value begins the document, or follows a comma or an opening bracket outside of texts. A text stands between two
+    quotation marks that no backslash escapes. Each step is one pass in C over the bytes.
     """
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     texts = plain.count(b'"') // 2
@@ -290,7 +289,7 @@ def _values(document: bytes) -> Any:
     raise RequestError(400, f"the body is not JSON: {reason}")
 
 
-# The hooks are functions in Python, between which other threads have their turn; the parser itself never gives way.
+# The hooks are Python functions, at which other threads get their turn; the parser itself holds the interpreter lock.
 
 
 def _number(text: str) -> Number:

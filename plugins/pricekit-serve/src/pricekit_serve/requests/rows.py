@@ -13,7 +13,7 @@ from pricekit.plugin.runners import MAX_TEXT_CHARS, MOST_OTHER_COLUMNS, Predicto
 from pricekit_serve.errors import RequestError, invalid
 
 MOST_COLUMNS = 256
-"""The most columns of a request, if the model does not tell which ones it reads."""
+"""The most columns of a request, if the columns that the model reads are unknown."""
 MOST_CELLS = 250_000
 """The most cells of a request: rows times columns."""
 
@@ -37,7 +37,7 @@ class KnownColumns:
         text: those that each row must have.
         id: that which identifies a row; it does not change prices.
         others: further ones that the model reads.
-        any: the model does not tell which others it reads, so all are allowed.
+        any: further ones are allowed, because the columns that the model reads are unknown.
     """
 
     text: tuple[str, ...]
@@ -63,7 +63,7 @@ class KnownColumns:
         return max(MOST_COLUMNS, len(self.names))
 
     def most_values(self, rows: int) -> int:
-        """Return how many JSON values the most rows of a request have at most, generously.
+        """Return the most JSON values of a request, with a margin.
 
         A cell is up to two values, in the protocol's list of lists, and a row is one more.
         """
@@ -107,33 +107,33 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return Rows({name: [cell for part in parts for cell in part.cells[name]] for name in parts[0].cells})
 
 
-def rows_of_json(given: Any, known: KnownColumns, most: int) -> Rows:
+def rows_of_json(values: Any, known: KnownColumns, most: int) -> Rows:
     """Return the rows of a JSON document.
 
     Args:
-        given: its value "rows", in which numbers are `Number`.
+        values: its value "rows", in which numbers are `Number`.
         known: the columns.
         most: the largest number of rows.
 
     Raises:
         RequestError: there are too many rows, or one of them is not an object with these columns and short cells.
     """
-    if not isinstance(given, list):
-        raise invalid("rows", f"is {_kind(given)}; expected a list of objects")
-    check_count(len(given), most)
+    if not isinstance(values, list):
+        raise invalid("rows", f"is {_kind(values)}; expected a list of objects")
+    check_count(len(values), most)
     others: set[str] = set()
     allowed, needed = set(known.names), set(known.text)
-    for number, row in enumerate(given):
+    for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise invalid(f"rows[{number}]", f"is {_kind(row)}; expected an object such as {_example(known)}")
         if not row.keys() <= allowed or not row.keys() >= needed:
             check_names(f"rows[{number}]", row, known)
         others |= row.keys() - needed
-        check_size(len(given), len(needed) + len(others), known)
+        check_size(len(values), len(needed) + len(others), known)
     names = [*known.text, *sorted(others - {known.id})]
-    cells = {name: _column(given, name) for name in names}
-    has_ids = known.id is not None and any(known.id in row for row in given)
-    return Rows(cells, _column(given, known.id) if has_ids and known.id is not None else None)
+    cells = {name: _column(values, name) for name in names}
+    has_ids = known.id is not None and any(known.id in row for row in values)
+    return Rows(cells, _column(values, known.id) if has_ids and known.id is not None else None)
 
 
 def check_count(rows: int, most: int) -> None:

@@ -1,4 +1,4 @@
-"""What the server answers at each address."""
+"""The addresses of the server, and their answers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Routes:
     async def model(self, request: Request) -> Response:
         """Describe a model with the fields of a form and an example."""
         model = self._model(request)
-        async with self._describing:  # many who ask at once cost as much as one
+        async with self._describing:  # requests at the same time read the products once
             if model not in self._descriptions:
                 self._descriptions[model] = await asyncio.to_thread(describe_in_full, model)
         return _json(self._descriptions[model])
@@ -170,12 +170,12 @@ def _read_request(
     known, most = model.columns, limits.max_rows
     _check_query(query, kind)
     if kind == JSON:
-        given = parse_json(body, known.most_values(most))
-        if not isinstance(given, dict):
+        content = parse_json(body, known.most_values(most))
+        if not isinstance(content, dict):
             raise RequestError(422, 'the body is not an object such as {"rows": [...]}')
-        if unknown := [key for key in given if key not in KEYS]:
+        if unknown := [key for key in content if key not in KEYS]:
             raise invalid(unknown[0], f"is unknown; expected {', '.join(KEYS)}")
-        return rows_of_json(given.get("rows"), known, most), Wanted.of(given, model)
+        return rows_of_json(content.get("rows"), known, most), Wanted.of(content, model)
     wanted = Wanted.of({key: _value(key, text) for key, text in query.items()}, model)
     if kind in JSON_LINES:
         return rows_of_json(parse_json_lines(body, known.most_values(most)), known, most), wanted

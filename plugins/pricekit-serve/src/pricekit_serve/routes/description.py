@@ -1,4 +1,4 @@
-"""What the server tells about a model: its columns, how they are filled in, and an example."""
+"""Descriptions of a model: its columns, how a form shows them, and an example."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pricekit.plugin.runners import LONGEST_PRODUCT, Predictor, Products, table_
 from pricekit_serve.models.model import Model
 
 LONG = 60
-"""Characters; a column whose cells usually have more contains long texts."""
+"""Characters; a column with a longer median cell has long texts."""
 VALUES = 40
-"""The most frequent values of a column that are listed."""
+"""How many frequent values of a column are listed."""
 SAMPLED = 1_000
-"""Products of the bundle that show how its columns are filled in."""
+"""How many products of the bundle are read for a description."""
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def describe_in_full(model: Model) -> dict[str, Any]:
-    """Return the same with the fields of a form, and a row to begin with. This reads the products of the bundle.
+    """Return what `GET /models/NAME` answers: `describe`, the fields of a form, and an example from the products.
 
     `fields` has the text columns and then the other ones, each with its `kind`, "number", "short" or "long" (texts),
     its most frequent `values`, and whether it is `required`. `example` has cells by column: those of a product that the

@@ -37,8 +37,12 @@ _ERRORS_OF_BODIES = {
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None, *, open_: bool = False) -> Any:
     properties = required | (optional or {})
-    found = {"type": "object", "properties": properties, "required": list(required)}
-    return found | {"additionalProperties": open_}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": open_,
+    }
 
 
 def _list(items: Any) -> Any:
@@ -162,7 +166,7 @@ def _options(model: Model) -> dict[str, Any]:
     if model.predictor.products is not None:
         options["comparables"] = _COUNT | {
             "maximum": COMPARABLES,
-            "description": "also give so many similar products",
+            "description": "also give this many similar products",
         }
     return options
 
@@ -223,44 +227,47 @@ def _inference(model: Model) -> Any:
 
 def _predict(model: Model) -> dict[str, Any]:
     """Return the address that prices rows. Options of other bodies than JSON are in the query."""
-    found = _operation("Price rows", "Answer", f"Request-{model.name}")
+    operation = _operation("Price rows", "Answer", f"Request-{model.name}")
     options = ", ".join(_options(model))
     lines = f"one row as JSON in each line; options are in the query: {options}"
     arrow = "an Arrow IPC stream of the columns, without compression; the option interval is in the query"
-    bodies = {"application/jsonl": lines, "application/x-ndjson": lines, CONTENT_TYPE: arrow}
+    bodies = dict.fromkeys(JSON_LINES, lines) | {CONTENT_TYPE: arrow}
     answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {
         CONTENT_TYPE: "an Arrow IPC stream"
     }
     for texts, content in (
-        (bodies, found["requestBody"]["content"]),
-        (answers, found["responses"]["200"]["content"]),
+        (bodies, operation["requestBody"]["content"]),
+        (answers, operation["responses"]["200"]["content"]),
     ):
         content |= {kind: {"schema": _TEXT | {"description": text}} for kind, text in texts.items()}
-    return found
+    return operation
 
 
 def _infer(model: Model) -> dict[str, Any]:
-    found = _operation("Price tensors", "InferenceAnswer", f"Inference-{model.name}")
+    operation = _operation("Price tensors", "InferenceAnswer", f"Inference-{model.name}")
     binary = {
         "schema": _TEXT
         | {
             "description": "JSON, then the binary tensors; Inference-Header-Content-Length is the size of the JSON"
         }
     }
-    found["requestBody"]["content"]["application/octet-stream"] = binary
-    found["responses"]["200"]["content"]["application/octet-stream"] = binary
-    return found
+    operation["requestBody"]["content"]["application/octet-stream"] = binary
+    operation["responses"]["200"]["content"]["application/octet-stream"] = binary
+    return operation
 
 
 def _operation(summary: str, answer: str | None = None, request: str | None = None) -> dict[str, Any]:
     failed = {"content": {"application/json": {"schema": _ref("Error")}}}
     content = {"application/json": {"schema": _ref(answer) if answer else {"type": "object"}}}
     statuses = _ERRORS | (_ERRORS_OF_BODIES if request else {})
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": summary,
         "responses": {"200": {"description": "the answer", "content": content}}
         | {str(status): {"description": text, **failed} for status, text in sorted(statuses.items())},
     }
     if request:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
-    return found
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(request)}},
+        }
+    return operation

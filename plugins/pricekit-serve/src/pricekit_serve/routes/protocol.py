@@ -24,7 +24,7 @@ JSON_BYTES = "inference-header-content-length"
 """The header that says how many bytes of a body are JSON; binary tensors follow them."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,20})?")
 _LENGTH = struct.Struct("<I")
-"""What stands before each text of a binary tensor."""
+"""The length before each text of a binary tensor."""
 
 
 def server_metadata() -> dict[str, Any]:
@@ -77,24 +77,24 @@ class Inference:
             raise invalid("inputs", "is missing; the body is not an object")
         rows = _rows(content, binary, model, limits)
         wanted, outputs = _outputs(content, model)
-        if (own := content.get("id")) is not None and type(own) is not str:
+        if (request_id := content.get("id")) is not None and type(request_id) is not str:
             raise invalid("id", "is not a text")
-        return cls(rows, wanted, outputs, own)
+        return cls(rows, wanted, outputs, request_id)
 
-    def answer(self, found: Answer) -> tuple[bytes, int | None]:
+    def answer(self, prices: Answer) -> tuple[bytes, int | None]:
         """Return the body of the answer, and how many bytes of it are JSON; None if it has no binary tensors."""
-        columns = {"price": found.price, **found.bounds}
+        columns = {"price": prices.price, **prices.bounds}
         outputs, tensors = [], []
         for name, is_binary in self.outputs:
-            output = {"name": name, "datatype": "FP32", "shape": [len(found.price)]}
+            output = {"name": name, "datatype": "FP32", "shape": [len(prices.price)]}
             if is_binary:
                 tensors.append(columns[name].astype("<f4").tobytes())
                 outputs.append(output | {"parameters": {"binary_data_size": len(tensors[-1])}})
             else:
                 outputs.append(output | {"data": columns[name].tolist()})
-        about = {"model_name": found.model.name, "model_version": found.model.version}
-        own = {} if self.id is None else {"id": self.id}
-        document = as_json({**about, **own, "outputs": outputs})
+        about = {"model_name": prices.model.name, "model_version": prices.model.version}
+        request_id = {} if self.id is None else {"id": self.id}
+        document = as_json({**about, **request_id, "outputs": outputs})
         return b"".join([document, *tensors]), len(document) if tensors else None
 
 
@@ -220,13 +220,13 @@ def _outputs(content: Mapping[str, Any], model: Model) -> tuple[Wanted, list[tup
     wanted = Wanted.of({"interval": _number_of(parameters.get("interval"))}, model)
     possible = OUTPUTS if wanted.interval is not None else OUTPUTS[:1]
     all_binary = parameters.get("binary_data_output") is True
-    given = content.get("outputs")
-    if given is None or given == []:
+    requested = content.get("outputs")
+    if requested is None or requested == []:
         return wanted, [(name, all_binary) for name in possible]
-    if not isinstance(given, list):
+    if not isinstance(requested, list):
         raise invalid("outputs", "is not a list")
     outputs: list[tuple[str, bool]] = []
-    for number, output in enumerate(given):
+    for number, output in enumerate(requested):
         name = output.get("name") if isinstance(output, dict) else None
         if type(name) is not str or name not in possible or name in dict(outputs):
             hint = '; it needs the parameter "interval"' * (type(name) is str and name in OUTPUTS)
