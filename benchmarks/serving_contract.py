@@ -74,8 +74,8 @@ def main() -> int:
     parser.add_argument("--schemathesis", default="schemathesis", help="its program")
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    return min(1, check(given.bundle, given.schemathesis, given.cases, given.seed))
+    args = parser.parse_args()
+    return min(1, check(args.bundle, args.schemathesis, args.cases, args.seed))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,19 @@ import pandas as pd
 from load import hostile, restarts, silent, speed_of_answers, worst
 from load.server import serving
 
+COMMANDS = [
+    "batching",
+    "rows",
+    "overload",
+    "stop",
+    "reload",
+    "soak",
+    "hostile",
+    "silent",
+    "bodies",
+    "explanations",
+]
+
 
 def attack(bundle: str, count: int, seed: int) -> int:
     """Print how a server answers hostile requests; return the number of problems."""
@@ -47,19 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = (
-        "batching",
-        "rows",
-        "overload",
-        "stop",
-        "reload",
-        "soak",
-        "hostile",
-        "silent",
-        "bodies",
-        "explanations",
-    )
-    parser.add_argument("what", choices=commands)
+    parser.add_argument("what", choices=COMMANDS)
     parser.add_argument("bundle")
     parser.add_argument("table")
     parser.add_argument("--other", help="another bundle, for reload")
@@ -80,46 +81,46 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds after each answer, of soak")
     parser.add_argument("--count", type=int, default=1000, help="of hostile")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    if given.what == "reload" and given.other is None:
+    args = parser.parse_args()
+    if args.what == "reload" and args.other is None:
         parser.error("reload needs --other, another bundle")
-    return given
+    return args
 
 
 def main() -> int:
     """Read the arguments, measure, print; return the exit code."""
-    given = _arguments()
-    texts = pd.read_csv(given.table)["catalog_content"].astype(str).drop_duplicates().tolist()
+    args = _arguments()
+    texts = pd.read_csv(args.table)["catalog_content"].astype(str).drop_duplicates().tolist()
     print(f"load average before: {os.getloadavg()[0]:.2f}")
-    bundle, seconds = given.bundle, given.seconds
-    if given.what == "batching":
-        how = {"clients": given.clients, "rounds": given.rounds}
+    bundle, seconds = args.bundle, args.seconds
+    if args.what == "batching":
+        how = {"clients": args.clients, "rounds": args.rounds}
         speed_of_answers.batching(bundle, texts[:2000], seconds=seconds or 10.0, **how)
-    elif given.what == "rows":
-        speed_of_answers.rows(bundle, given.table, texts, size=given.size, rounds=given.rounds)
-    elif given.what == "overload":
-        how = {"size": given.size, "deadline": given.deadline}
-        speed_of_answers.overload(bundle, texts, seconds=seconds or 60.0, times=given.times or 10.0, **how)
-    elif given.what == "soak":
-        restarts.soak(bundle, texts, minutes=given.minutes, pause=given.pause, seed=given.seed)
-    elif given.what == "silent":
-        result = silent.beside(bundle, texts[:2000], seconds=seconds or 60.0, files=given.files)
+    elif args.what == "rows":
+        speed_of_answers.rows(bundle, args.table, texts, size=args.size, rounds=args.rounds)
+    elif args.what == "overload":
+        how = {"size": args.size, "deadline": args.deadline}
+        speed_of_answers.overload(bundle, texts, seconds=seconds or 60.0, times=args.times or 10.0, **how)
+    elif args.what == "soak":
+        restarts.soak(bundle, texts, minutes=args.minutes, pause=args.pause, seed=args.seed)
+    elif args.what == "silent":
+        result = silent.beside(bundle, texts[:2000], seconds=seconds or 60.0, files=args.files)
         print(result)
         return min(1, len(result.problems))
-    elif given.what == "bodies":
-        worst.bodies(bundle, seconds=seconds or 60.0, clients=12, only=given.only)
-    elif given.what == "explanations":
-        worst.explanations(bundle, texts[:200], seconds=seconds or 60.0, rate=given.rate)
-    elif given.what == "hostile":
-        return min(1, attack(bundle, given.count, given.seed))
+    elif args.what == "bodies":
+        worst.bodies(bundle, seconds=seconds or 60.0, clients=12, only=args.only)
+    elif args.what == "explanations":
+        worst.explanations(bundle, texts[:200], seconds=seconds or 60.0, rate=args.rate)
+    elif args.what == "hostile":
+        return min(1, attack(bundle, args.count, args.seed))
     else:
-        times = int(given.times or 20)
+        times = int(args.times or 20)
         found = (
-            restarts.stops(bundle, texts[:2000], times=times, seed=given.seed)
-            if given.what == "stop"
-            else restarts.reloads([bundle, given.other], texts[:2000], times=times)
+            restarts.stops(bundle, texts[:2000], times=times, seed=args.seed)
+            if args.what == "stop"
+            else restarts.reloads([bundle, args.other], texts[:2000], times=times)
         )
-        print(f"{given.what}, {times} times: {found}")
+        print(f"{args.what}, {times} times: {found}")
         return min(1, found.wrong + found.lost)
     return 0
 

@@ -6,7 +6,7 @@ import jsonschema
 import pandas as pd
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.routes.openapi import document
+from pricekit_serve.openapi import document
 from starlette.testclient import TestClient
 
 import pricekit as pk

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 import pytest
 from pricekit_serve import Limits, app
-from pricekit_serve.access.permission import read_token
-from pricekit_serve.models.queue import CallQueue, PriceQueue
+from pricekit_serve.access import read_token
+from pricekit_serve.queues import CallQueue, PriceQueue
 from starlette.testclient import TestClient
 
 from pricekit.plugin import ConfigError, PluginError

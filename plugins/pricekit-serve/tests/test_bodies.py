@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pricekit_serve import Limits
-from pricekit_serve.errors import RequestError
-from pricekit_serve.requests import bodies as module
-from pricekit_serve.requests.bodies import (
+from pricekit_serve import bodies as module
+from pricekit_serve.bodies import (
     LARGEST_BODIES,
     SMALL,
     Bodies,
@@ -19,6 +18,7 @@ from pricekit_serve.requests.bodies import (
     parse_json,
     parse_json_lines,
 )
+from pricekit_serve.errors import RequestError
 from starlette.requests import Request
 
 VALUES = st.recursive(

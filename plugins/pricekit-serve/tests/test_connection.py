@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 from pricekit_serve import Limits
-from pricekit_serve.access import connection as module
-from pricekit_serve.access.connection import (
+from pricekit_serve import connections as module
+from pricekit_serve.access import Record
+from pricekit_serve.connections import (
     HEAD_BYTES,
     PARTS,
     PIPELINED,
@@ -19,7 +20,6 @@ from pricekit_serve.access.connection import (
     Listener,
     connection_limit,
 )
-from pricekit_serve.access.record import Record
 from pricekit_serve.errors import RequestError
 from pricekit_serve.metrics import Metrics
 from uvicorn.server import ServerState

@@ -8,8 +8,7 @@ import pytest
 from pricekit_serve import Limits, app
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import COMPARABLES
-from pricekit_serve.requests.arrow import rows_of_arrow
-from pricekit_serve.requests.rows import KnownColumns, rows_of_json
+from pricekit_serve.rows import KnownColumns, rows_of_arrow, rows_of_json
 from starlette.testclient import TestClient
 
 JSON = {"content-type": "application/json"}

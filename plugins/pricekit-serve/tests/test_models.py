@@ -12,8 +12,8 @@ import pytest
 from pricekit_serve import Limits, app
 from pricekit_serve.application import _watch
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.served import Models, file_states, named
-from pricekit_serve.requests.rows import Rows
+from pricekit_serve.models import Models, file_states, named
+from pricekit_serve.rows import Rows
 from starlette.testclient import TestClient
 
 import pricekit as pk

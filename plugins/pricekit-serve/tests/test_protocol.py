@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pricekit_serve import __version__, app
 from pricekit_serve.errors import RequestError
-from pricekit_serve.routes.protocol import unpacked_texts
+from pricekit_serve.protocol import unpacked_texts
 from starlette.testclient import TestClient
 
 from pricekit.plugin.runners import Predictor

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.models.queue import CallQueue, PriceQueue
-from pricekit_serve.requests.rows import Rows
+from pricekit_serve.queues import CallQueue, PriceQueue
+from pricekit_serve.rows import Rows
 
 
 class Watcher:

@@ -126,7 +126,7 @@ def test_each_model_has_an_address(served, wide):
 
 
 def test_every_address_is_described(served, wide):
-    from pricekit_serve.routes.addresses import Routes
+    from pricekit_serve.routes import Routes
 
     with TestClient(app({"shop": served, "wide": wide}, engine="ort-cpu")) as client:
         described = client.get("/openapi.json").json()

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 from pricekit_serve import Limits, app
 from pricekit_serve import application as module
+from pricekit_serve import sketches as sketches_module
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models import sketches as sketches_module
-from pricekit_serve.models.served import Models
-from pricekit_serve.models.sketches import Recorder, Sketches
-from pricekit_serve.requests.rows import Rows
+from pricekit_serve.models import Models
+from pricekit_serve.rows import Rows
+from pricekit_serve.sketches import Recorder, Sketches
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 

@@ -13,14 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from pricekit.plugin.runners import Keys, read_trust
-from pricekit_serve.access.middleware import Access, refuse
-from pricekit_serve.access.permission import Permission
-from pricekit_serve.access.record import Record
+from pricekit_serve.access import Access, Permission, Record, refuse
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.served import Models, named
-from pricekit_serve.models.sketches import SECONDS, Sketches
-from pricekit_serve.routes.addresses import Routes
+from pricekit_serve.models import Models, named
+from pricekit_serve.routes import Routes
+from pricekit_serve.sketches import SECONDS, Sketches
 from pricekit_serve.tracing import Tracing
 
 DEFAULT_LIMITS = Limits()

@@ -108,7 +108,7 @@ def serve(bundles: tuple[str, ...], **flags: Any) -> None:
 
 
 def _by_name(bundles: tuple[str, ...]) -> dict[str, str | Path]:
-    from pricekit_serve.models.served import named
+    from pricekit_serve.models import named
 
     found: dict[str, str | Path] = {}
     for given in bundles:

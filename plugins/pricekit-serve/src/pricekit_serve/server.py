@@ -22,12 +22,11 @@ from starlette.datastructures import State
 from pricekit import use_reporter
 from pricekit.plugin import ConfigError, describe_failure, logger, shorten
 from pricekit.plugin.runners import Keys, finish_first
-from pricekit_serve.access.connection import Connection, Connections, Listener, connection_limit
-from pricekit_serve.access.permission import VARIABLE, is_local, read_token
-from pricekit_serve.access.record import Record
+from pricekit_serve.access import VARIABLE, Record, is_local, read_token
 from pricekit_serve.application import DEFAULT_LIMITS, app
+from pricekit_serve.connections import Connection, Connections, Listener, connection_limit
 from pricekit_serve.limits import Limits
-from pricekit_serve.models.served import Models
+from pricekit_serve.models import Models
 
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: more than those of load balancers, so that they meet no closed one."""

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from pricekit.plugin import shorten
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.requests.rows import Number
+from pricekit_serve.rows import Number
 
 Result = TypeVar("Result")
 

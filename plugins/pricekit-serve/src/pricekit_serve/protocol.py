@@ -12,12 +12,12 @@ from typing import Any
 from pricekit.plugin import shorten
 from pricekit.plugin.runners import BOUNDS
 from pricekit_serve import __version__
+from pricekit_serve.answers import Answer, Wanted, as_json
+from pricekit_serve.bodies import parse_json
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
-from pricekit_serve.models.answers import Answer, Wanted, as_json
-from pricekit_serve.models.model import Model
-from pricekit_serve.requests.bodies import parse_json
-from pricekit_serve.requests.rows import Number, Rows, check_cell, check_count, check_names, check_size
+from pricekit_serve.models import Model
+from pricekit_serve.rows import Number, Rows, check_cell, check_count, check_names, check_size
 
 OUTPUTS = ("price", *BOUNDS)
 JSON_BYTES = "inference-header-content-length"

@@ -18,9 +18,9 @@ from pricekit.plugin import PricekitError
 from pricekit.plugin.runners import BOUNDS, comparables_of, explain_prices, table_of
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
-from pricekit_serve.models.model import Model
-from pricekit_serve.models.queue import Prices, Times
-from pricekit_serve.requests.rows import Number, Rows
+from pricekit_serve.models import Model
+from pricekit_serve.queues import Prices, Times
+from pricekit_serve.rows import Number, Rows
 from pricekit_serve.tracing import record
 
 

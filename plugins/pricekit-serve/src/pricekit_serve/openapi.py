@@ -7,11 +7,11 @@ from typing import Any
 
 from pricekit.plugin.runners import MAX_TEXT_CHARS
 from pricekit_serve import __version__
+from pricekit_serve.bodies import JSON_LINES
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
-from pricekit_serve.models.model import Model
-from pricekit_serve.requests.arrow import CONTENT_TYPE
-from pricekit_serve.requests.bodies import JSON_LINES
-from pricekit_serve.routes.protocol import OUTPUTS
+from pricekit_serve.models import Model
+from pricekit_serve.protocol import OUTPUTS
+from pricekit_serve.rows import ARROW
 
 _ERRORS = {
     400: "it is not an HTTP request",
@@ -231,10 +231,8 @@ def _predict(model: Model) -> dict[str, Any]:
     options = ", ".join(_options(model))
     lines = f"one row as JSON in each line; options are in the query: {options}"
     arrow = "an Arrow IPC stream of the columns, without compression; the option interval is in the query"
-    bodies = dict.fromkeys(JSON_LINES, lines) | {CONTENT_TYPE: arrow}
-    answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {
-        CONTENT_TYPE: "an Arrow IPC stream"
-    }
+    bodies = dict.fromkeys(JSON_LINES, lines) | {ARROW: arrow}
+    answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {ARROW: "an Arrow IPC stream"}
     for texts, content in (
         (bodies, operation["requestBody"]["content"]),
         (answers, operation["responses"]["200"]["content"]),

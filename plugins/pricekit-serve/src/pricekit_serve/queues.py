@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.requests.rows import Rows, joined
+from pricekit_serve.rows import Rows, joined
 
 Prices = npt.NDArray[np.float32]
 

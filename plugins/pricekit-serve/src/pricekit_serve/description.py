@@ -8,7 +8,7 @@ from typing import Any
 
 from pricekit.plugin import shorten
 from pricekit.plugin.runners import LONGEST_PRODUCT, Predictor, Products, table_of
-from pricekit_serve.models.model import Model
+from pricekit_serve.models import Model
 
 LONG = 60
 """Characters; a column with a longer median cell has long texts."""

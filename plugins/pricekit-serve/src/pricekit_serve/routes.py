@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib.resources import files
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -12,24 +16,39 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from pricekit_serve.answers import Answer, Wanted, answer, as_json
+from pricekit_serve.bodies import JSON, JSON_LINES, Bodies, parse_json, parse_json_lines
+from pricekit_serve.description import describe, describe_in_full
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.answers import Answer, Wanted, answer, as_json
-from pricekit_serve.models.model import Model
-from pricekit_serve.models.served import Models
-from pricekit_serve.requests.arrow import CONTENT_TYPE, rows_of_arrow
-from pricekit_serve.requests.bodies import JSON, JSON_LINES, Bodies, parse_json, parse_json_lines
-from pricekit_serve.requests.rows import Rows, rows_of_json
-from pricekit_serve.routes.description import describe, describe_in_full
-from pricekit_serve.routes.openapi import document
-from pricekit_serve.routes.page import PAGE, PAGE_POLICY
-from pricekit_serve.routes.protocol import JSON_BYTES, Inference, model_metadata, server_metadata
+from pricekit_serve.models import Model, Models
+from pricekit_serve.openapi import document
+from pricekit_serve.protocol import JSON_BYTES, Inference, model_metadata, server_metadata
+from pricekit_serve.rows import ARROW, Rows, rows_of_arrow, rows_of_json
+
+PAGE = files("pricekit_serve").joinpath("page.html").read_bytes()
+
+
+def _allowed(tag: str) -> str:
+    """Return the source of a content security policy that allows the only block of this tag in the page."""
+    block = re.search(rf"<{tag}>(.*?)</{tag}>".encode(), PAGE, re.S)
+    assert block is not None
+    return f"'sha256-{base64.b64encode(hashlib.sha256(block[1]).digest()).decode()}'"
+
+
+PAGE_POLICY = {
+    "content-security-policy": "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    f"frame-ancestors 'none'; script-src {_allowed('script')}; style-src {_allowed('style')}",
+    "referrer-policy": "no-referrer",
+}
+"""Headers of the page: its own script and style run, and nothing else does."""
+
 
 _FORMATS = {
     JSON: Answer.to_json,
     **dict.fromkeys(JSON_LINES, Answer.to_json_lines),
-    CONTENT_TYPE: Answer.to_arrow,
+    ARROW: Answer.to_arrow,
 }
 """How an answer is written, by the type of the request."""
 _ROWS_AT_ONCE = 64
@@ -157,8 +176,8 @@ def content_type(request: Request) -> str:
     kind, _, parameters = request.headers.get("content-type", JSON).partition(";")
     kind = str(kind).strip().lower()
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    if kind not in (JSON, *JSON_LINES, CONTENT_TYPE) or charset not in ("", "utf-8", "utf8"):
-        kinds = ", ".join((JSON, *JSON_LINES, CONTENT_TYPE))
+    if kind not in (JSON, *JSON_LINES, ARROW) or charset not in ("", "utf-8", "utf8"):
+        kinds = ", ".join((JSON, *JSON_LINES, ARROW))
         raise RequestError(415, f"the Content-Type is not one of {kinds}, in UTF-8")
     return kind
 
@@ -194,7 +213,7 @@ def _check_query(query: Iterable[str], kind: str) -> None:
             raise invalid(key, f"is unknown in the query; a JSON body has the fields {', '.join(KEYS)}")
         if key not in options:
             raise invalid(key, f"is unknown in the query; expected {', '.join(options)}")
-        if kind == CONTENT_TYPE and key != "interval":
+        if kind == ARROW and key != "interval":
             raise invalid(
                 key, "cannot be used with Arrow, whose answer has prices only; send JSON or JSON lines"
             )

@@ -19,10 +19,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pricekit.plugin import ConfigError, describe_failure
-from pricekit_serve.access.record import ANSWER_HEADERS, Record, new_request_id
+from pricekit_serve.access import ANSWER_HEADERS, Record, new_request_id
+from pricekit_serve.answers import as_json
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
-from pricekit_serve.models.answers import as_json
 
 HEAD_BYTES = 65_536
 """The most bytes of the lines before a body. More may come at once, up to asyncio's 256 KiB."""

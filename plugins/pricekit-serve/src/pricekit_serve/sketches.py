@@ -24,8 +24,8 @@ from pricekit.plugin.runners import (
     table_of,
 )
 from pricekit_serve.metrics import Metrics
-from pricekit_serve.models.queue import Prices
-from pricekit_serve.requests.rows import Rows
+from pricekit_serve.queues import Prices
+from pricekit_serve.rows import Rows
 
 SECONDS = 10.0
 """Time between counts."""

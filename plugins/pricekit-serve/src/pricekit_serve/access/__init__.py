@@ -1,1 +1,0 @@
-"""What surrounds every request: its id, the token, the log, the metrics, and answers to errors."""

@@ -1,1 +1,0 @@
-"""Open bundles by name, the queues that price their rows, and answers."""

@@ -1,1 +1,0 @@
-"""Bodies of requests: read within limits, parsed without trust, and turned into checked rows."""
