@@ -72,7 +72,7 @@ def test_the_column_decides_what_separates_thousands() -> None:
 def test_categories_tell_missing_known_and_others_apart() -> None:
     def column(label: str, cells: list[str], words: list[str]) -> Column:
         facts = dict.fromkeys(("dot_groups", "comma_groups", "measured", "long"), False)
-        return Column(label=label, share=1.0, places=0, cells=cells, words=words, **facts)
+        return Column(label=label, share=1.0, places=0, cells=cells, words=words, dates=None, **facts)
 
     columns = [column("colour", ["blue", "red"], []), column("size", [], ["big", "red", "big"])]
     texts = ["", "colour: RED\nsize: red wine", "size: big one\ncolour: blue", "colour: green\nsize: blue"]

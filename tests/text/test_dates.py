@@ -165,6 +165,14 @@ def test_ambiguous_columns_have_the_more_likely_order_and_say_so(cells, pattern)
     assert form.why in ("it is usual with this sign", "days and years are then spread as usual")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "language"), [("d", None), ("d.m.m", None), ("d.m.yyyy|x", None), ("d.m.yyyy", "xx")]
+)
+def test_other_patterns_and_languages_are_refused(pattern, language):
+    with pytest.raises(ValueError, match=r"no pattern of dates|not read in the language"):
+        DateFormat(pattern, language)
+
+
 def test_a_format_survives_json():
     form = date_format(["31. Januar 99", "1. Mai 01"])
     assert (form.pattern, form.language, form.first_year) == ("d mmm yy", "de", 1950)
@@ -207,6 +215,7 @@ def test_a_cell_has_the_same_date_alone_and_among_others(pattern, cells):
     times = parse_dates(cells, form)
     alone = [parse_dates([cell], form).item() for cell in cells]
     assert np.array_equal(times, np.array(alone, float), equal_nan=True)
+    assert np.array_equal(times, parse_dates([*cells, "soon"], form)[:-1], equal_nan=True)
     date_format(cells)
 
 

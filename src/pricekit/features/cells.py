@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pricekit.config import Section
 from pricekit.core.contracts import Feature
 from pricekit.io.packing import Strict
 from pricekit.table import Table
+from pricekit.text.dates import WINDOW_START, DateFormat, date_format, parse_dates
 from pricekit.text.labelled_lines import (
     Block,
     Bools,
@@ -31,7 +32,9 @@ from pricekit.text.labelled_lines import (
     Strings,
     Texts,
     as_strings,
+    batches,
     concatenated,
+    evenly,
     join_texts,
     joined_texts,
     lines_and_colons,
@@ -193,6 +196,9 @@ MIN_ROWS = 10
 
 _NEARLY_ALL = 0.9
 
+MIN_DISTINCT = 3
+"""Minimum number of distinct values of a column; tokens distinguish two equally well."""
+
 MOST_CATEGORIES = 256
 CATEGORY_BYTES = 60
 """A longer cell is no category."""
@@ -204,7 +210,62 @@ LONG_BYTES = 30
 """Cells that are longer on average have their length as a column."""
 
 
+DATE_BYTES = 320
+"""Longer cells are not dates."""
+
+DATE_VALUES = ("age in days", "month", "weekday")
+"""What a date yields. The newest date of the training rows has the age 0, January and Monday are 1."""
+
+_SAMPLED_CELLS = 200
+"""Cells that show whether a column may hold dates."""
+
+_MAYBE_DATE = (
+    r"[0-9]([^0-9,:]|, )[^0-9,:]*[0-9]|(^|[^0-9])([0-9]{4}|[0-9]{6}|[0-9]{8}|[0-9]{12}|[0-9]{14})([^0-9]|$)"
+    r"|[^ 0-9][-/.'][0-9]{2}$"
+)
+"""All dates have two numbers, or one that is a year or a whole date; most cells of other columns do not."""
+
+_SECONDS_OF_DAY = 86_400
+
 _Category = Annotated[str, Field(max_length=FIRST_BYTES)]
+
+
+class Dates(Strict):
+    """How the cells of a column write dates, see `DateFormat`.
+
+    Attributes:
+        newest: the newest date of the training rows, days since 1970, UTC.
+    """
+
+    pattern: str = Field(max_length=40)
+    language: str | None
+    first_year: int | None = Field(ge=WINDOW_START - 50, le=WINDOW_START)
+    newest: float = Field(ge=-1e6, le=1e6)
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Dates:
+        if (self.first_year is None) is not ("yyyy" in self.form.pattern):
+            raise ValueError("years of two digits have a first year, and others have none")
+        return self
+
+    @property
+    def form(self) -> DateFormat:
+        """The format that reads the cells."""
+        return DateFormat(self.pattern, self.language, self.first_year)
+
+    def values(self, cells: Strings) -> Floats:
+        """Return `DATE_VALUES` of cells, float64 (N, 3); NaN for what a cell does not state."""
+        form = self.form
+        days = parse_dates(cells, form) / _SECONDS_OF_DAY
+        known = np.isfinite(days)
+        day = np.floor(np.where(known, days, 0)).astype("datetime64[D]")
+        month = day.astype("datetime64[M]").astype(np.int64) % 12 + 1
+        weekday = (day.astype(np.int64) + 3) % 7 + 1  # 1970 began on a Thursday
+        values = np.column_stack(
+            [self.newest - days, month, weekday if form.has_days else np.full(len(day), np.nan)]
+        )
+        values[~known] = np.nan
+        return values
 
 
 class Column(Strict):
@@ -219,6 +280,7 @@ class Column(Strict):
         cells: frequent whole cells, most frequent first.
         words: frequent first words of cells.
         long: cells are prose; their length is a column.
+        dates: how cells write dates; they then yield nothing else. None for other columns.
     """
 
     label: str = Field(max_length=LABEL_BYTES)
@@ -230,9 +292,18 @@ class Column(Strict):
     cells: list[_Category] = Field(max_length=MOST_CATEGORIES)
     words: list[_Category] = Field(max_length=MOST_CATEGORIES)
     long: bool
+    dates: Dates | None
+
+    @model_validator(mode="after")
+    def _yields_one_kind(self) -> Column:
+        if self.dates and (self.places or self.measured or self.cells or self.words or self.long):
+            raise ValueError("a column of dates yields something else, too")
+        return self
 
     def describe(self) -> str:
         """Describe what the cells yield in a few words, such as "2 numbers, amounts, 8 categories"."""
+        if self.dates:
+            return f"dates, written as {self.dates.pattern}"
         parts = [counted(self.places, "number")] if self.places else []
         if self.measured:
             parts.append("amounts")
@@ -253,12 +324,14 @@ class Values:
             float64 (N, L, `PLACES`).
         unit: the classes of their units, int8 (N, L, `PLACES`).
         total: the amounts of the cells, in order of the cells (N x L).
+        dates: by label, `DATE_VALUES` of the cells of each column of dates, float64 (N, 3).
     """
 
     cells: Cells
     number: Floats
     unit: Codes
     total: Totals
+    dates: dict[int, Floats] = field(default_factory=dict)
 
 
 def fit_texts(texts: Strings) -> Texts:
@@ -279,7 +352,8 @@ def profile_columns(texts: Strings) -> list[Column]:
     cells = cut(joined, labels)
     groups = [_separators(cells.column(label)) for label in range(len(labels))]
     values = _read(joined, labels, [marks_code(dot=dot, comma=comma) for dot, comma in groups])
-    return [_column(label, values, place, *groups[place]) for place, label in enumerate(labels)]
+    columns = [_column(label, values, place, *groups[place]) for place, label in enumerate(labels)]
+    return columns if len(joined) == len(texts) else _with_newest(columns, texts)
 
 
 def columns_of(texts: pd.Series) -> list[Column]:
@@ -291,7 +365,17 @@ def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     """Read the cells of a table's texts, (N,), which several features share."""
     labels = [column.label for column in columns]
     marks = [marks_code(dot=column.dot_groups, comma=column.comma_groups) for column in columns]
-    return shared(texts, (values_of, columns), lambda: _read(joined_texts(texts), labels, marks))
+
+    def read() -> Values:
+        values = _read(joined_texts(texts), labels, marks)
+        dates = {
+            place: column.dates.values(values.cells.column(place, DATE_BYTES + 1))
+            for place, column in enumerate(columns)
+            if column.dates
+        }
+        return replace(values, dates=dates)
+
+    return shared(texts, (values_of, columns), read)
 
 
 class Categories:
@@ -381,6 +465,21 @@ def _column(label: str, values: Values, place: int, dots: bool, commas: bool) ->
     cells = values.cells
     length = cells.end[:, place] - cells.start[:, place]
     filled = np.count_nonzero(length)
+    share = round(filled / max(1, len(cells)), 4)
+    dates = _dates(cells.column(place, DATE_BYTES + 1).filter(pa.array(length > 0)))
+    if dates:
+        return Column(
+            label=label,
+            share=share,
+            dot_groups=False,
+            comma_groups=False,
+            places=0,
+            measured=False,
+            cells=[],
+            words=[],
+            long=False,
+            dates=dates,
+        )
     per_place = np.count_nonzero(~np.isnan(values.number[:, place]), axis=0)
     kinds = values.total.kind.reshape(-1, values.number.shape[1])[:, place]
     measured = bool(np.count_nonzero(kinds != NONE) >= MIN_ROWS)
@@ -389,7 +488,7 @@ def _column(label: str, values: Values, place: int, dots: bool, commas: bool) ->
     short = text.filter(pa.array((length > 0) & (length <= CATEGORY_BYTES)))
     return Column(
         label=label,
-        share=round(filled / max(1, len(cells)), 4),
+        share=share,
         dot_groups=dots,
         comma_groups=commas,
         places=int(np.count_nonzero(per_place >= MIN_ROWS)),
@@ -397,7 +496,51 @@ def _column(label: str, values: Values, place: int, dots: bool, commas: bool) ->
         cells=[] if numeric else _frequent(short),
         words=[] if numeric else _frequent(whole(cells.first_words(), place)),
         long=bool(filled and length.sum() / filled > LONG_BYTES),
+        dates=None,
     )
+
+
+def _dates(cells: Strings) -> Dates | None:
+    """Return how filled cells write dates; None unless nearly all do."""
+    sample = (
+        cells.take(pa.array(evenly(len(cells), _SAMPLED_CELLS)))
+        if len(cells) >= MIN_ROWS
+        else cells.slice(0, 0)
+    )
+    maybe = numpy_of(pc.match_substring_regex(sample, _MAYBE_DATE)) & numpy_of(
+        pc.less(pc.binary_length(sample), DATE_BYTES)
+    )
+    if not len(sample) or np.count_nonzero(maybe) < _NEARLY_ALL * len(sample):
+        return None
+    if (form := date_format(sample)) is None or np.isfinite(parse_dates(sample, form)).mean() < _NEARLY_ALL:
+        return None
+    if (form := date_format(cells)) is None:
+        return None
+    times = parse_dates(cells, form)
+    times = times[np.isfinite(times)]
+    if len(times) < _NEARLY_ALL * len(cells) or len(np.unique(times)) < MIN_DISTINCT:
+        return None
+    newest = float(times.max() / _SECONDS_OF_DAY)
+    return Dates(pattern=form.pattern, language=form.language, first_year=form.first_year, newest=newest)
+
+
+def _with_newest(columns: Sequence[Column], texts: Strings) -> list[Column]:
+    """Return columns of dates with the newest date of all texts, not only of a sample; the others as they are."""
+    labels = [column.label for column in columns]
+    newest = {place: column.dates.newest for place, column in enumerate(columns) if column.dates}
+    for part in batches(texts) if newest else ():
+        cells = cut(join_texts(part), labels)
+        for place in newest:
+            dates = columns[place].dates
+            assert dates is not None
+            ages = dates.values(cells.column(place, DATE_BYTES + 1))[:, 0]
+            newest[place] = max(newest[place], dates.newest - np.nanmin(np.append(ages, 0)))
+    return [
+        column.model_copy(update={"dates": column.dates.model_copy(update={"newest": float(newest[place])})})
+        if column.dates
+        else column
+        for place, column in enumerate(columns)
+    ]
 
 
 def _frequent(cells: Strings) -> list[str]:
@@ -444,13 +587,10 @@ StoredColumns = Annotated[
 """What `to_json` returns, as a field of a state."""
 
 
-MIN_DISTINCT = 3
-"""Minimum number of distinct values of a column; tokens distinguish two equally well."""
-
 BOUND = 1e12
 
-TOTAL, PACK = PLACES, PLACES + 1
-"""Places of the amount and of the packs of a cell, behind those of its numbers."""
+TOTAL, PACK, DATE = PLACES, PLACES + 1, PLACES + 2
+"""Places of the amount, of the packs and of the first of `DATE_VALUES` of a cell, behind those of its numbers."""
 
 
 class ChosenCells(Strict):
@@ -461,8 +601,11 @@ class ChosenCells(Strict):
 
     @model_validator(mode="after")
     def _has_chosen_columns(self) -> ChosenCells:
-        if any(label >= len(self.columns) or place > PACK for label, place in self.chosen):
-            raise ValueError("a chosen value has no column or no place")
+        for label, place in self.chosen:
+            if label >= len(self.columns) or place >= DATE + len(DATE_VALUES):
+                raise ValueError("a chosen value has no column or no place")
+            if (place >= DATE) is not (self.columns[label].dates is not None):
+                raise ValueError("a column of dates yields values of dates, and others do not")
         return self
 
 
@@ -470,7 +613,8 @@ class CellNumbers(Feature):
     """The numbers of each column by their position, and its amounts: "2.0 l / 163 hp" has two numbers.
 
     Numbers with a unit are in its common measure, so that "1 kg" and "500 g" compare. A value is 0 where the cell is
-    missing or has no number. The values that most texts have come first.
+    missing or has no number. Dates yield their age in days, month and weekday (`DATE_VALUES`). The values that most
+    texts have come first.
     """
 
     class Options(Section):
@@ -488,11 +632,14 @@ class CellNumbers(Feature):
             raise ValueError(f"it has more than {len(self.names)} values")
 
     def describe(self, state: dict[str, Any]) -> dict[str, str]:
-        """Return which number of which column each value is."""
+        """Return which number of which column each value is, such as "age in days of listed_on"."""
         opened = self._open(state)
         words = {}
         for name, (label, place) in zip(self.names, opened.chosen, strict=False):
             column = opened.columns[label]
+            if place >= DATE:
+                words[name] = f"{DATE_VALUES[place - DATE]} of {column.label or 'the date'}"
+                continue
             which = {TOTAL: "amount", PACK: "number of packs"}.get(place)
             which = which or ("number" if column.places == 1 else f"number {place + 1}")
             words[name] = f"{which} in {column.label or 'the text'}"
@@ -517,7 +664,11 @@ class CellNumbers(Feature):
 
 
 def _value(values: Values, label: int, place: int) -> Floats:
-    """Return a number, an amount or a number of packs of each text, float64 (N,); NaN where there is none."""
+    """Return a number, an amount, a number of packs or a value of dates of each text, float64 (N,); NaN where there is
+    none.
+    """
+    if place >= DATE:
+        return values.dates[label][:, place - DATE]
     if place < PLACES:
         return values.number[:, label, place]
     total = values.total
@@ -530,7 +681,9 @@ def _choose(values: Values, columns: Sequence[Column], most: int) -> list[list[i
     """Return label and place of the values that most texts have."""
     candidates = []
     for label, column in enumerate(columns):
-        for place in [*range(column.places), *([TOTAL, PACK] if column.measured else [])]:
+        amounts = (TOTAL, PACK) if column.measured else ()
+        dates = range(DATE, DATE + len(DATE_VALUES)) if column.dates else ()
+        for place in (*range(column.places), *amounts, *dates):
             value = _value(values, label, place)
             known = value[~np.isnan(value)]
             same = place == TOTAL and np.array_equal(

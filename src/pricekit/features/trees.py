@@ -16,6 +16,7 @@ from pricekit.core.contracts import Feature, State
 from pricekit.errors import DataError, PluginError
 from pricekit.features.catalog import Optimized22
 from pricekit.features.cells import (
+    DATE_VALUES,
     MOST_CATEGORIES,
     PLACES,
     Categories,
@@ -384,6 +385,7 @@ def categories_of(columns: Sequence[Column], known: Categories) -> Iterator[int]
         yield from (0, len(KINDS)) * min(column.places, PLACES)
         if column.measured:
             yield from (0, 0, len(KINDS))
+        yield from (0,) * (len(DATE_VALUES) if column.dates else 0)
         yield from (count + 2 for count in known.counts[2 * place : 2 * place + 2] if count)
         if column.long:
             yield 0
@@ -414,6 +416,8 @@ def _inputs_of(values: Values, columns: Sequence[Column], known: Categories) -> 
             yield total.amount[place::labels]
             yield total.pack[place::labels]
             yield total.kind[place::labels]
+        if column.dates:
+            yield from values.dates[place].T
         for position in (2 * place, 2 * place + 1):  # whole cells, and first words
             if known.counts[position]:
                 yield codes[position]
@@ -447,9 +451,9 @@ class Trees(Feature):
     """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
 
     The inputs are the log price of a linear model of words and word pairs (`linear`), the first numbers of each
-    cell with their units, its amount, the cell and its first word as categories, the length of prose, `optimized22`,
-    and the counts of the most common words. A category is its rank by mean log price. LightGBM grows the trees; ONNX
-    Runtime predicts with them, so a bundle needs no further package.
+    cell with their units, its amount, the age, month and weekday of a date, the cell and its first word as categories,
+    the length of prose, `optimized22`, and the counts of the most common words. A category is its rank by mean log
+    price. LightGBM grows the trees; ONNX Runtime predicts with them, so a bundle needs no further package.
     """
 
     names = ("trees_log_price",)

@@ -23,6 +23,7 @@ from babel import localedata
 
 from pricekit.text.labelled_lines import Bools, Floats, Ints
 from pricekit.text.normal import normal_texts
+from pricekit.wording import shorten
 
 FIRST_YEAR, LAST_YEAR = 1500, 2400
 """Years with four digits outside of these belong to another calendar, or are no years."""
@@ -71,6 +72,15 @@ _PATTERNS = {
 }
 """The patterns of each shape, the most usual first; 0 is a number of one or two digits, 0000 of four, a is a word."""
 
+_PART = re.compile(r"yyyy|yy|mmm|mm|m|dd|d|[^ymd]+")
+"""A field of a pattern, or the sign between two fields."""
+
+_ORDERS = {
+    tuple(_PART.findall(each.replace(" ", "")))
+    for orders in _PATTERNS.values()
+    for order in orders
+    for each in (order, re.sub(r"\bm\b", "mm", order))
+}
 _NAME = re.compile(r"[^\W\d_年月](?:[^\d\s/'年月-]*[^\d\s/'年月.-])?")
 _SEPARATORS = frozenset(["", "-", "/", ".", " ", "'", " '", "年", "月"])
 _AM, _PM = ("am", "a.m", "上午", "午前", "오전"), ("pm", "p.m", "下午", "午後", "오후")
@@ -115,8 +125,14 @@ _REWRITTEN = (
 )  # fmt: skip
 """How the many ways to write a date become few, on lower-case text."""
 
-_PLAIN = r"^\d{1,4}([-/.]\d{1,4}){1,2}([t ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?$"
+_PLAIN = (
+    r"^(?P<date>\d{1,4}(?:[-/.]\d{1,4}){1,2})"
+    r"(?:[t ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d{1,9})?))?)?$"
+)
 """Dates that need not be rewritten, which is then saved."""
+
+_FEW = 32
+"""Up to this many plain cells are read in plain Python, because Arrow takes milliseconds to compile its expressions."""
 
 _LANGUAGES = (
     "en de fr es it pt nl pl sv da no fi cs sk hu ro bg ru uk el tr ar fa he hi bn ta te mr th id ms hr sr sl lt lv et "
@@ -138,6 +154,9 @@ class DateFormat:
         first_year: two-digit years lie in the hundred years from this one; None if years have four digits.
         others: patterns that may be right as well, because they read all these cells, too: the dates are ambiguous.
         why: why this pattern was chosen.
+
+    Raises:
+        ValueError: there is no such pattern or language.
     """
 
     pattern: str
@@ -145,6 +164,19 @@ class DateFormat:
     first_year: int | None = None
     others: tuple[str, ...] = ()
     why: str = ""
+
+    def __post_init__(self) -> None:
+        parts = _PART.findall(self.pattern)
+        fields = tuple(part for part in parts if part in _FIELDS)
+        if fields not in _ORDERS or not _SEPARATORS.issuperset(part for part in parts if part not in _FIELDS):
+            raise ValueError(f"{shorten(repr(self.pattern))} is no pattern of dates, such as 'd.m.yy'")
+        if self.language is not None and self.language not in _LANGUAGES.split():
+            raise ValueError(f"dates are not read in the language {shorten(repr(self.language))}")
+
+    @property
+    def has_days(self) -> bool:
+        """Whether the dates are days, not months."""
+        return "d" in self.pattern
 
 
 def date_format(cells: pd.Series | pa.Array | Sequence[str | None]) -> DateFormat | None:
@@ -166,6 +198,8 @@ def date_format(cells: pd.Series | pa.Array | Sequence[str | None]) -> DateForma
     rows = np.bincount(places[places >= 0], minlength=len(distinct))
     dates, _ = _parts(distinct)
     shapes = _shapes(dates, rows)
+    if not shapes:
+        return None
     language = _language(shapes)
     patterns = _patterns(shapes, language)
     fields = {pattern: _fields(dates, DateFormat(pattern, language)) for pattern in patterns}
@@ -211,9 +245,37 @@ def parse_dates(cells: pd.Series | pa.Array | Sequence[str | None], form: DateFo
         [1706659200.0, nan, nan]
     """
     distinct, places = _distinct(cells)
-    dates, clock = _parts(distinct)
-    seconds = np.append(_fields(dates, form).days(form.first_year) * 86400.0 + clock, np.nan)
-    return seconds[places]
+    fields, clock = _read_few(distinct, form) or _read_many(distinct, form)
+    return np.append(fields.days(form.first_year) * 86400.0 + clock, np.nan)[places]
+
+
+def _read_many(texts: pa.Array, form: DateFormat) -> tuple[_Fields, Floats]:
+    dates, clock = _parts(texts)
+    return _fields(dates, form), clock
+
+
+def _read_few(texts: pa.Array, form: DateFormat) -> tuple[_Fields, Floats] | None:
+    """Return what `_read_many` returns for a few texts; None if there are many, or others than plain dates."""
+    if len(texts) > _FEW or "mmm" in form.pattern:
+        return None
+    plain = [re.match(_PLAIN, text.lower(), re.ASCII) for text in texts.to_pylist()]
+    if not all(plain):
+        return None
+    regex = re.compile(_date_regex(form), re.ASCII)
+    found = [regex.fullmatch(match["date"]) for match in plain if match]
+    dates = [match.groupdict() if match else {} for match in found]
+    year, month, day = (
+        np.array([int(date.get(name, default)) for date in dates], np.int64)
+        for name, default in (("year", 0), ("month", 1), ("day", 1))
+    )
+    times = [match.groupdict("0") for match in plain if match]
+    hour, minute, second = (
+        np.array([float(time[name].replace(",", ".")) for time in times], np.float64)
+        for name in ("hour", "minute", "second")
+    )
+    valid = np.array([match is not None for match in found], bool)
+    fields = _checked(year, month, day, valid, np.zeros(len(valid), bool), form)
+    return fields, np.where(_is_time(hour, minute, second), hour * 3600 + minute * 60 + second, np.nan)
 
 
 @dataclass(frozen=True)
@@ -278,11 +340,15 @@ def _clock(time: pa.Array) -> Floats:
     hour, minute, second = map(numbers, ("hour", "minute", "second"))
     early, late = (pc.struct_field(time, name) for name in ("early", "late"))
     half = np.maximum(*(_mapped(each, lambda word: _HALVES.get(word or "", -1)) for each in (early, late)))
-    valid = (hour < 24) & (minute < 60) & (second < 61) & ((half < 0) | ((hour > 0) & (hour <= 12)))
+    valid = _is_time(hour, minute, second) & ((half < 0) | ((hour > 0) & (hour <= 12)))
     hour = np.where(half < 0, hour, hour % 12 + half)
     shift = _mapped(pc.struct_field(time, "zone"), lambda zone: 60 * _ZONES.get(zone or "", 0))
     shift += _mapped(pc.struct_field(time, "shift"), _minutes)
     return np.where(valid, hour * 3600 + (minute - shift) * 60 + second, np.nan)
+
+
+def _is_time(hour: Floats, minute: Floats, second: Floats) -> Bools:
+    return (hour < 24) & (minute < 60) & (second < 61)
 
 
 def _minutes(shift: str | None) -> int:
@@ -301,9 +367,7 @@ def _mapped(words: pa.Array, value: Callable[[str | None], int]) -> Ints:
 
 def _fields(dates: pa.Array, form: DateFormat) -> _Fields:
     """Return the fields of dates in a pattern."""
-    parts = re.findall(r"yyyy|yy|mmm|mm|m|dd|d|[^ymd]+", form.pattern)
-    regex = "".join(_FIELDS.get(part, re.escape(part)) for part in parts)
-    fields = pc.extract_regex(dates, rf"^(?:(?P<first>{_WORD}) )?{regex}(?: (?P<last>{_WORD}))?$")
+    fields = pc.extract_regex(dates, rf"^(?:(?P<first>{_WORD}) )?{_date_regex(form)}(?: (?P<last>{_WORD}))?$")
     names = {field.name for field in fields.type}
 
     def number(name: str, default: int) -> Ints:
@@ -317,12 +381,23 @@ def _fields(dates: pa.Array, form: DateFormat) -> _Fields:
     if "name" in names:
         month = _mapped(pc.struct_field(fields, "name"), known.month)
     weekdays = [_mapped(pc.struct_field(fields, name), known.weekday) for name in ("first", "last")]
-    valid = pc.is_valid(fields).to_numpy(zero_copy_only=False) & (month >= 1) & (month <= 12)
-    valid &= np.minimum(*weekdays) >= 0
+    valid = pc.is_valid(fields).to_numpy(zero_copy_only=False) & (np.minimum(*weekdays) >= 0)
+    return _checked(year, month, day, valid, np.maximum(*weekdays) > 0, form)
+
+
+def _date_regex(form: DateFormat) -> str:
+    return "".join(_FIELDS.get(part, re.escape(part)) for part in _PART.findall(form.pattern))
+
+
+def _checked(
+    year: Ints, month: Ints, day: Ints, valid: Bools, on_weekday: Bools, form: DateFormat
+) -> _Fields:
+    """Return fields of which those that are dates of the calendar are valid."""
+    valid = valid & (month >= 1) & (month <= 12)
     if "yyyy" in form.pattern:
         valid &= (year >= FIRST_YEAR) & (year <= LAST_YEAR)
     year, month, day = (np.where(valid, values, 1) for values in (year, month, day))
-    one = _Fields(year, month, day, valid, valid & (np.maximum(*weekdays) > 0))
+    one = _Fields(year, month, day, valid, valid & on_weekday)
     return replace(one, valid=np.isfinite(one.days(None if "yyyy" in form.pattern else 2000)))
 
 
@@ -374,13 +449,19 @@ def _folded(word: str) -> str:
 
 
 def _shapes(dates: pa.Array, rows: Ints) -> Counter[str]:
-    """Return the most frequent dates with 0 for each digit, and the rows of each."""
+    """Return the most frequent dates that may fit a pattern, with 0 for each digit, and the rows of each."""
     shapes = pc.replace_substring_regex(dates, r"\d", "0")
     encoded = pc.dictionary_encode(shapes)
     counts = np.bincount(np.asarray(encoded.indices), weights=rows, minlength=len(encoded.dictionary))
     most = np.argsort(-counts, kind="stable")[:_MOST_SHAPES]
     names = encoded.dictionary.take(pa.array(most)).to_pylist()
-    return Counter(dict(zip(names, counts[most].astype(int).tolist(), strict=True)))
+    found = zip(names, counts[most].astype(int).tolist(), strict=True)
+    return Counter({shape: count for shape, count in found if _may_fit(shape)})
+
+
+def _may_fit(shape: str) -> bool:
+    """Return whether a shape fits a pattern, perhaps without its first or last word, if that is a weekday."""
+    return any(_orders(one) for one in (shape, shape.partition(" ")[2], shape.rpartition(" ")[0]))
 
 
 def _language(shapes: Counter[str]) -> str | None:
