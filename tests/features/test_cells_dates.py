@@ -45,6 +45,20 @@ def test_a_date_is_its_age_month_and_weekday():
     assert block[:, :3].tolist() == [[0, 12, 2], [29.5, 12, 7], [-5, 1, 7], [0, 0, 0], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%y", "%d %B %Y"])
+def test_the_dates_of_programs_are_read_in_every_column(form):
+    state = FEATURE.fit(texts_of([day.strftime(form) for day in DAYS]))
+    cells = ["2024-12-01", "2024-12-01T12:00:00", f"{DAYS[9]:{form}}", "", "2024-13-01"]
+    block = FEATURE.transform(texts_of(cells), state)
+    assert block[:, :3].tolist() == [
+        [30, 12, 7],
+        [29.5, 12, 7],
+        [117, 9, 4],
+        [0, 0, 0],
+        [0, 0, 0],
+    ]
+
+
 def test_months_have_no_weekday():
     state = FEATURE.fit(texts_of([f"{day:%m/%Y}" for day in DAYS]))
     assert list(FEATURE.describe(state).values()) == ["age in days of listed_on", "month of listed_on"]

@@ -227,6 +227,9 @@ _MAYBE_DATE = (
 
 _SECONDS_OF_DAY = 86_400
 
+_ISO = DateFormat("yyyy-m-d")
+"""Programs write dates so, and no other order has this shape: it is read in every column of dates."""
+
 _Category = Annotated[str, Field(max_length=FIRST_BYTES)]
 
 
@@ -257,6 +260,8 @@ class Dates(Strict):
         """Return `DATE_VALUES` of cells, float64 (N, 3); NaN for what a cell does not state."""
         form = self.form
         days = parse_dates(cells, form) / _SECONDS_OF_DAY
+        if form.pattern != _ISO.pattern and (unread := np.isnan(days)).any():
+            days[unread] = parse_dates(cells.filter(pa.array(unread)), _ISO) / _SECONDS_OF_DAY
         known = np.isfinite(days)
         day = np.floor(np.where(known, days, 0)).astype("datetime64[D]")
         month = day.astype("datetime64[M]").astype(np.int64) % 12 + 1
