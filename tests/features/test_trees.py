@@ -78,7 +78,7 @@ def test_the_state_holds_only_what_the_trees_read(products):
 
 def test_training_rows_get_out_of_fold_prices(products):
     table, price = products
-    fitted, out_of_fold = fit_features(["trees"], {"trees": {"rounds": 30}}, replace(table, price=price))
+    fitted, out_of_fold = fit_features(["trees"], {"trees": {"rounds": 100}}, replace(table, price=price))
     inside = np.abs(fitted.transform(table)[:, 0] - np.log(price)).mean()
     assert np.abs(out_of_fold["trees_log_price"] - np.log(price)).mean() > 1.2 * inside
 

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricekit.features.trees import Inputs, Linear, _ranks, count_terms, linear_out_of_fold
+from pricekit.features.trees import (
+    CROSSED_ROWS,
+    WORD_BITS,
+    Inputs,
+    Linear,
+    _ranks,
+    count_terms,
+    cross_terms,
+    linear_out_of_fold,
+    word_terms,
+)
 from pricekit.table import table_of_texts
 from pricekit.text.labelled_lines import as_strings, join_texts
 from pricekit.text.words import split_words
@@ -16,8 +26,12 @@ from pricekit.text.words import split_words
 WORDS = st.lists(st.sampled_from(["tea", "Tea", "green", "é½", "12", "!", "\n", "a" * 70]), max_size=12)
 
 
-def words(texts):
+def split(texts):
     return split_words(join_texts(as_strings(pd.Series(list(texts), dtype=object))))
+
+
+def words(texts):
+    return [word_terms(part) for part in split(texts)]
 
 
 def buckets(text):
@@ -46,6 +60,49 @@ def test_terms_are_words_and_pairs_of_neighbours_in_any_case():
     (twice,) = set(buckets("tea tea")) - {*tea}
     assert buckets("green, tea tea") == sorted([*green, *tea, *tea, pair, twice])
     assert buckets("") == buckets(" -- !") == []
+
+
+def crosses(text, *categories):
+    (part,) = split([text])
+    counts = count_terms([cross_terms(part, np.array([categories], np.int64))])
+    return sorted(np.repeat(counts.indices, counts.data.astype(int)).tolist())
+
+
+def test_crosses_are_pairs_of_a_category_and_a_word_of_the_first_line():
+    tea, green = crosses("tea", 1), crosses("Green", 1)
+    assert crosses("green tea\nwith mint", 1) == sorted([*tea, *green])
+    assert crosses("tea", 2) != tea != crosses("tea", 0, 1)
+    assert crosses("tea tea", 1, 0) == [*tea, *tea]
+    assert crosses("tea", 0) == crosses("\ntea", 1) == crosses("tea") == []
+    assert len(crosses("tea " * 1000, 1, 2)) == 64
+
+
+@given(st.lists(st.tuples(WORDS.map(" ".join), st.integers(0, 2), st.integers(0, 2)), max_size=6))
+def test_texts_together_have_the_crosses_of_each_text_alone(rows):
+    categories = np.array([row[1:] for row in rows], np.int64).reshape(-1, 2)
+    (part,) = split([row[0] for row in rows])
+    together = count_terms([cross_terms(part, categories)])
+    assert together.shape[0] == len(rows)
+    for number, (text, *own) in enumerate(rows):
+        assert sorted(np.repeat(together[number].indices, together[number].data.astype(int))) == crosses(
+            text, *own
+        )
+
+
+def test_many_rows_have_crosses_that_each_row_has_alone():
+    random = np.random.default_rng(0)
+    kind, brand = (random.integers(0, 4, CROSSED_ROWS) for _ in range(2))
+    log_price = np.where(kind == brand, 1.0, 0.0) + 0.1 * random.normal(size=CROSSED_ROWS)
+    texts = [f"word{a}\nbrand: b{b}" for a, b in zip(kind, brand, strict=True)]
+    table, price = table_of_texts(texts), np.exp(log_price)
+    inputs = Inputs.fit(table, price, 0, 2)
+    dense, held = inputs.dense(table, price), inputs.dense(table)
+    assert np.corrcoef(dense[:, 1], log_price)[0, 1] > 0.9 > 0.5 > np.corrcoef(dense[:, 0], log_price)[0, 1]
+    few = Inputs.fit(table.take(np.arange(CROSSED_ROWS - 1)), price[:-1], 0, 2)
+    assert few.crosses is None
+    assert few.width == inputs.width - 1
+    again = Inputs.from_json(json.loads(json.dumps(inputs.to_json())))
+    assert np.array_equal(again.dense(table.take(np.arange(9))), held[:9])
 
 
 def test_each_of_several_words_adds_to_the_log_price():
@@ -97,7 +154,7 @@ def test_a_model_survives_json_and_a_damaged_one_is_refused(raises):
     texts = ["green tea", "black tea", "green cup"] * 9
     model = fitted(texts, np.arange(27.0))
     state = json.loads(json.dumps(model.to_json()))
-    again = Linear.from_json(state)
+    again = Linear.from_json(state, WORD_BITS)
     assert np.array_equal(again.predict(words(texts)), model.predict(words(texts)))
     empty = fitted(["a"], [1.0]).to_json()
     for damage in (
@@ -107,7 +164,7 @@ def test_a_model_survives_json_and_a_damaged_one_is_refused(raises):
         {"unit": float("nan")},
     ):
         with raises(ValueError):
-            Linear.from_json({**state, **damage})
+            Linear.from_json({**state, **damage}, WORD_BITS)
 
 
 @given(st.lists(st.integers(0, 3), min_size=12, max_size=12))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -35,13 +35,29 @@ from pricekit.io.packing import Strict, pack, unpack
 from pricekit.table import Table
 from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly
 from pricekit.text.units import KINDS
-from pricekit.text.words import MOST_WORDS, ODD, Words, WordTable, common_words, find_words, words_of
+from pricekit.text.words import (
+    MOST_WORDS,
+    ODD,
+    Hashes,
+    Words,
+    WordTable,
+    common_words,
+    find_words,
+    mixed,
+    words_of,
+)
 
-BITS = 18
-"""The words of the linear model share 2^18 buckets."""
+WORD_BITS, CROSS_BITS = 18, 20
+"""Words and pairs of words share 2^18 buckets; crosses of categories and words, of which there are more, 2^20."""
 
 MOST_ROWS = 1 << 16
 """Maximum number of rows, spread over the table, that the linear model is fitted to."""
+
+CROSSED_ROWS = 3000
+"""With fewer training rows, crosses make the trees worse: most of them occur too rarely."""
+
+MOST_CROSSED, MOST_TITLE_WORDS = 6, 32
+"""Columns whose categories are crossed with words, and words of the first line of a text."""
 
 PENALTY = 0.7
 TOLERANCE = 1e-3
@@ -56,8 +72,24 @@ _HALF = 32
 reaches 2^32."""
 
 
-def _terms(words: Words) -> tuple[Ints, Ints, Ints]:
-    """Return the buckets of all terms, and where those of each text begin and end.
+@dataclass(frozen=True)
+class Terms:
+    """The terms of N texts, by hash.
+
+    Attributes:
+        bits: there are 2^bits buckets.
+        bucket: the bucket of each term, int64 (T,); 2^bits for none.
+        start, end: the terms of each text, int64 (N,); those between two texts belong to none.
+    """
+
+    bits: int
+    bucket: Ints
+    start: Ints
+    end: Ints
+
+
+def word_terms(words: Words) -> Terms:
+    """Return the words and the pairs of neighbouring words of texts.
 
     Between the terms of two texts is the pair of the last word of one and the first word of the other, a term of none.
     """
@@ -68,18 +100,38 @@ def _terms(words: Words) -> tuple[Ints, Ints, Ints]:
     code[-1:] = 0
     last = np.cumsum(count)
     start = 2 * (last - count)
-    return (code >> np.uint64(64 - BITS)).astype(np.int64), start, np.maximum(2 * last - 1, start)
+    return Terms(WORD_BITS, _bucket(code, WORD_BITS), start, np.maximum(2 * last - 1, start))
+
+
+def cross_terms(words: Words, categories: Ints) -> Terms:
+    """Return the crosses of C categories of each text with the words of its first line.
+
+    Args:
+        words: of N texts.
+        categories: the code of each, int64 (N, C); 0 for none.
+    """
+    word, count = words.first_lines(MOST_TITLE_WORDS)
+    row = np.repeat(np.arange(len(count)), count)
+    place = np.arange(1, categories.shape[1] + 1) << 32
+    key = mixed((categories + place).astype(np.uint64))
+    bucket = _bucket(mixed(key[row] ^ words.hashes[word][:, None]), CROSS_BITS)
+    bucket[categories[row] == 0] = 1 << CROSS_BITS
+    end = categories.shape[1] * np.cumsum(count)
+    return Terms(CROSS_BITS, bucket.ravel(), end - categories.shape[1] * count, end)
+
+
+def _bucket(code: Hashes, bits: int) -> Ints:
+    return (code >> np.uint64(64 - bits)).astype(np.int64)
 
 
 @renewed_in_child
 @dataclass(frozen=True)
 class Linear:
-    """The log price that a linear model predicts from the words and word pairs of a text, an input of the trees.
+    """The log price that a linear model predicts from the terms of a text, an input of the trees.
 
     The model is ridge regression (Hoerl and Kennard 1970) of the log price, less its mean, on TF-IDF. A tree splits by
-    few words; the linear model adds up small effects of all of them. Words and pairs of neighbouring words share
-    `2**BITS` buckets by hash (Weinberger et al. 2009), so a bundle contains no texts. Bucket b, which occurs in df of N
-    training rows, has
+    few words; the linear model adds up small effects of all of them. Terms share buckets by hash (Weinberger et al.
+    2009), so a bundle contains no texts. Bucket b, which occurs in df of N training rows, has
 
         idf = 1 + log((1 + N) / (1 + df)), and 0 if df < 2,
 
@@ -90,13 +142,15 @@ class Linear:
     The log price is offset + unit · Σ weight / sqrt(Σ square), over the terms of a text.
 
     Attributes:
-        bucket: the buckets with a weight, ascending, int64 (B,).
+        bits: there are 2^bits buckets.
+        bucket: those with a weight, ascending, int64 (B,).
         weight: int64 (B,).
         square: multiples of 1 / 2^8, int64 (B,).
         offset: log price of a text without known terms.
         unit: log price.
     """
 
+    bits: int
     bucket: Ints
     weight: Ints
     square: Ints
@@ -114,6 +168,7 @@ class Linear:
         """
         from scipy.sparse.linalg import lsqr
 
+        bits = counts.shape[1].bit_length() - 1
         rows = evenly(len(log_price), MOST_ROWS)
         inputs, log_price = counts[rows], log_price[rows]
         root = np.ones(len(rows)) if weight is None else np.sqrt(weight[rows] / weight[rows].mean())
@@ -122,7 +177,7 @@ class Linear:
         offset = float(np.average(log_price, weights=np.square(root))) if len(rows) else 0.0
         if not len(bucket):
             nothing = np.zeros(0, np.int64)
-            return cls(nothing, nothing, nothing, offset, 1.0)
+            return cls(bits, nothing, nothing, nothing, offset, 1.0)
         idf = np.where(frequency > 1, 1 + np.log((1 + len(rows)) / (1 + frequency)), 0)
         square = np.rint(_SQUARE * np.square(idf))
         length = np.sqrt(np.maximum(inputs @ square, 1) / _SQUARE)
@@ -131,25 +186,24 @@ class Linear:
         effect = (idf * solution)[bucket]
         unit = float(max(np.abs(effect).max(), 1e-30) / (_MOST_WEIGHT - 1))
         whole = np.rint(effect / unit).astype(np.int64)
-        return cls(bucket, whole, square[bucket].astype(np.int64), offset, unit)
+        return cls(bits, bucket, whole, square[bucket].astype(np.int64), offset, unit)
 
-    def predict(self, parts: Sequence[Words]) -> Floats:
-        """Return the log price of each of N texts, float64 (N,), from their words in parts."""
+    def predict(self, parts: Iterable[Terms]) -> Floats:
+        """Return the log price of each of N texts, float64 (N,), from their terms in parts."""
         return np.concatenate([self._predict(part) for part in parts])
 
-    def _predict(self, words: Words) -> Floats:
-        bucket, start, end = _terms(words)
-        total = np.zeros(len(bucket) + 1, np.int64)
-        np.cumsum(self._table[bucket], out=total[1:])
-        both = total[end] - total[start]
+    def _predict(self, terms: Terms) -> Floats:
+        total = np.zeros(len(terms.bucket) + 1, np.int64)
+        np.cumsum(self._table[terms.bucket], out=total[1:])
+        both = total[terms.end] - total[terms.start]
         square = np.maximum(both & ((1 << _HALF) - 1), 1)
         price: Floats = self.offset + self.unit * (both >> _HALF) / np.sqrt(square / _SQUARE)
         return price
 
     @cached_property
     def _table(self) -> Ints:
-        """Weight · 2^32 + square of every bucket, 0 for unknown ones."""
-        table = np.zeros(1 << BITS, np.int64)
+        """Weight · 2^32 + square of every bucket, 0 for unknown ones and for none."""
+        table = np.zeros((1 << self.bits) + 1, np.int64)
         table[self.bucket] = (self.weight << _HALF) + self.square
         return table
 
@@ -164,42 +218,42 @@ class Linear:
         }
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Linear:
-        """Return what `to_json` described; raises ValueError if it is damaged."""
+    def from_json(cls, state: Mapping[str, Any], bits: int) -> Linear:
+        """Return what `to_json` described, with 2^bits buckets; raises ValueError if it is damaged."""
         step, weight, square = (
-            unpack(state[name], kind, most=1 << BITS).astype(np.int64)
+            unpack(state[name], kind, most=1 << bits).astype(np.int64)
             for name, kind in (("bucket", np.int32), ("weight", np.int16), ("square", np.int32))
         )
         bucket, offset, unit = np.cumsum(step), float(state["offset"]), float(state["unit"])
         if not len(step) == len(weight) == len(square):
             raise ValueError("expected a weight and a square for each bucket")
-        if len(bucket) and (step.min() < 0 or (step[1:] == 0).any() or bucket[-1] >= 1 << BITS):
-            raise ValueError(f"expected rising buckets below {1 << BITS:,}")
+        if len(bucket) and (step.min() < 0 or (step[1:] == 0).any() or bucket[-1] >= 1 << bits):
+            raise ValueError(f"expected rising buckets below {1 << bits:,}")
         small = (np.abs(weight) < _MOST_WEIGHT) & (square >= 0) & (square < _MOST_SQUARE)
         if not small.all() or not (abs(offset) <= MOST_LOG_PRICE and abs(unit) <= MOST_LOG_PRICE):
             raise ValueError("expected log prices, weights and squares within their limits")
-        return cls(bucket, weight, square, offset, unit)
+        return cls(bits, bucket, weight, square, offset, unit)
 
 
-def count_terms(parts: Sequence[Words]) -> Any:
-    """Return how often each of N texts has each bucket, a `scipy.sparse.csr_matrix` (N, 2**BITS)."""
+def count_terms(parts: Iterable[Terms]) -> Any:
+    """Return how often each of N texts has each bucket, a `scipy.sparse.csr_matrix` (N, buckets)."""
     from scipy.sparse import csr_matrix
 
     buckets, lengths = [], [np.zeros(1, np.int64)]
     for part in parts:
-        bucket, start, end = _terms(part)
-        inside = np.ones(len(bucket), bool)
-        inside[end[end > start]] = False
-        buckets.append(bucket[inside])
-        lengths.append(end - start)
+        inside = part.bucket < 1 << part.bits
+        inside[part.end[part.end < np.append(part.start[1:], len(inside))]] = False
+        before = np.append(0, np.cumsum(inside))
+        buckets.append(part.bucket[inside])
+        lengths.append(before[part.end] - before[part.start])
     bucket, start = np.concatenate(buckets), np.cumsum(np.concatenate(lengths))
-    counts = csr_matrix((np.ones(len(bucket)), bucket, start), shape=(len(start) - 1, 1 << BITS))
+    counts = csr_matrix((np.ones(len(bucket)), bucket, start), shape=(len(start) - 1, 1 << part.bits))
     counts.sum_duplicates()
     return counts
 
 
 def linear_out_of_fold(
-    parts: Sequence[Words], log_price: Floats, fold: Ints, weight: Floats | None = None
+    parts: Sequence[Terms], log_price: Floats, fold: Ints, weight: Floats | None = None
 ) -> Floats:
     """Return the log price of each row from a model of the rows of the other folds, float64 (N,)."""
     counts, prediction = count_terms(parts), np.empty(len(fold))
@@ -238,6 +292,7 @@ class Inputs:
         catalog: the state of `optimized22`.
         ranks: for each category input, the ranks of its codes by mean log price.
         linear: a linear model of words and word pairs, one input.
+        crosses: a linear model of crosses of categories and words of the first line, one input; None without them.
         neighbours: the state of the feature `neighbours`, three inputs; None without them.
         words: the words that are counted.
     """
@@ -246,6 +301,7 @@ class Inputs:
     catalog: dict[str, Any]
     ranks: list[list[int]]
     linear: Linear
+    crosses: Linear | None
     neighbours: dict[str, Any] | None
     words: list[str]
 
@@ -255,15 +311,21 @@ class Inputs:
     ) -> Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
         columns, log_price, words_of_texts = columns_of(table.text), np.log(price), words_of(table.text)
+        values, known = values_of(table.text, columns), Categories(columns)
+        codes = known.codes(values.cells)
+        categories = _crossed(codes, known, len(table))
+        crossed = len(table) >= CROSSED_ROWS and categories.shape[1]
+        crosses = count_terms(_crosses(words_of_texts, categories)) if crossed else None
         return cls(
             columns=columns,
             catalog=CATALOG.fit(table),
             ranks=[
-                _ranks(codes, log_price, count, table.weight)
-                for codes, count in inputs_of(values_of(table.text, columns), columns)
+                _ranks(code, log_price, count, table.weight)
+                for code, count in inputs_of(values, columns, known, codes)
                 if count
             ],
-            linear=Linear.fit(count_terms(words_of_texts), log_price, table.weight),
+            linear=Linear.fit(count_terms(map(word_terms, words_of_texts)), log_price, table.weight),
+            crosses=None if crosses is None else Linear.fit(crosses, log_price, table.weight),
             neighbours=_neighbours().fit(table, price) if neighbours else None,
             words=common_words(words_of_texts, words, least_rows),
         )
@@ -272,7 +334,11 @@ class Inputs:
         """Return plain JSON values."""
         return {
             "columns": to_json(self.columns),
-            "learned": {"linear": self.linear.to_json(), "neighbours": self.neighbours},
+            "learned": {
+                "linear": self.linear.to_json(),
+                "crosses": None if self.crosses is None else self.crosses.to_json(),
+                "neighbours": self.neighbours,
+            },
             "catalog": self.catalog,
             "ranks": self.ranks,
             "words": self.words,
@@ -282,12 +348,14 @@ class Inputs:
     def from_json(cls, state: Mapping[str, Any]) -> Inputs:
         """Return what `to_json` described; raises ValueError or another exception if it is damaged."""
         stored, learned = _StoredInputs.model_validate(state), state["learned"]
+        crosses = learned["crosses"]
         CATALOG.check_state(state["catalog"])
         inputs = cls(
             columns=stored.columns,
             catalog=state["catalog"],
             ranks=stored.ranks,
-            linear=Linear.from_json(learned["linear"]),
+            linear=Linear.from_json(learned["linear"], WORD_BITS),
+            crosses=None if crosses is None else Linear.from_json(crosses, CROSS_BITS),
             neighbours=learned["neighbours"],
             words=stored.words,
         )
@@ -301,8 +369,8 @@ class Inputs:
     @property
     def width(self) -> int:
         """The number D of dense inputs."""
-        learned = 1 if self.neighbours is None else 1 + len(Neighbours.names)
-        return learned + len(self._categories) + len(CATALOG.names)
+        neighbours = 0 if self.neighbours is None else len(Neighbours.names)
+        return 1 + (self.crosses is not None) + neighbours + len(self._categories) + len(CATALOG.names)
 
     @cached_property
     def _categories(self) -> list[int]:
@@ -313,36 +381,53 @@ class Inputs:
 
         With the prices of training rows, each row's inputs are learned from the rows of other folds.
         """
-        learned = self._learned(table) if price is None else self._out_of_fold(table, price)
-        ranks, values = iter(self._rank_of_code), values_of(table.text, self.columns)
+        values = values_of(table.text, self.columns)
+        codes = self._known.codes(values.cells)
+        learned = self._learned(table, codes) if price is None else self._out_of_fold(table, price, codes)
+        ranks = iter(self._rank_of_code)
         cells = [
             next(ranks)[each] if count else each
-            for each, count in inputs_of(values, self.columns, self._known)
+            for each, count in inputs_of(values, self.columns, self._known, codes)
         ]
         block = np.column_stack([np.zeros((len(table), 0)), *cells])
         block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
         catalog = CATALOG.transform(table, self.catalog)
         return np.column_stack([*learned, block, catalog]).astype(np.float32)
 
-    def _learned(self, table: Table) -> list[Block]:
-        """Return the inputs that are learned from prices, float32 (N,) and, with neighbours, (N, 3)."""
-        linear = self.linear.predict(words_of(table.text)).astype(np.float32)
-        if self.neighbours is None:
-            return [linear]
-        return [linear, self._neighbours.transform(table, self.neighbours)]
+    def _learned(self, table: Table, codes: dict[int, Ints]) -> list[Block]:
+        """Return the inputs that are learned from prices, float32 (N,) each and, with neighbours, (N, 3).
 
-    def _out_of_fold(self, table: Table, price: Floats) -> list[Block]:
+        Args:
+            table: N texts.
+            codes: of their categories, as of `Categories.codes`.
+        """
+        learned = [linear.predict(terms).astype(np.float32) for linear, terms in self._linears(table, codes)]
+        if self.neighbours is not None:
+            learned.append(self._neighbours.transform(table, self.neighbours))
+        return learned
+
+    def _out_of_fold(self, table: Table, price: Floats, codes: dict[int, Ints]) -> list[Block]:
         """Return these inputs for the training rows, each learned from the rows of other folds."""
-        fold = folds_of(table)
-        linear = linear_out_of_fold(words_of(table.text), np.log(price), fold, table.weight)
+        fold, log_price = folds_of(table), np.log(price)
+        learned = [
+            linear_out_of_fold(terms, log_price, fold, table.weight).astype(np.float32)
+            for _, terms in self._linears(table, codes)
+        ]
         if self.neighbours is None:
-            return [linear.astype(np.float32)]
+            return learned
         near = np.empty((len(table), len(Neighbours.names)), np.float32)
         for number in np.unique(fold):
             rows, others = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
             plugin = _neighbours()
             near[rows] = plugin.transform(table.take(rows), plugin.fit(table.take(others), price[others]))
-        return [linear.astype(np.float32), near]
+        return [*learned, near]
+
+    def _linears(self, table: Table, codes: dict[int, Ints]) -> Iterator[tuple[Linear, list[Terms]]]:
+        """Yield the linear models, each with the terms of the texts that it reads."""
+        words = words_of(table.text)
+        yield self.linear, list(map(word_terms, words))
+        if self.crosses is not None:
+            yield self.crosses, _crosses(words, _crossed(codes, self._known, len(table)))
 
     @cached_property
     def _neighbours(self) -> Neighbours:
@@ -369,6 +454,24 @@ def _neighbours() -> Neighbours:
     return Neighbours(Neighbours.Options())
 
 
+def _crossed(codes: dict[int, Ints], known: Categories, rows: int) -> Ints:
+    """Return the codes of the categories that are crossed with words, int64 (N, C); 0 for empty and rare cells.
+
+    They are whole cells of the first columns that have categories, behind the one whose words they are crossed with.
+    """
+    chosen = [place for place in sorted(codes) if place % 2 == 0 and place > 0][:MOST_CROSSED]
+    columns = [np.where(codes[place] > known.counts[place], 0, codes[place]) for place in chosen]
+    return np.column_stack([np.zeros((rows, 0), np.int64), *columns])
+
+
+def _crosses(words: Sequence[Words], categories: Ints) -> list[Terms]:
+    """Return `cross_terms` of the words of N texts in parts with the codes of their categories, int64 (N, C)."""
+    ends = np.cumsum([len(part.count) for part in words])
+    return [
+        cross_terms(part, each) for part, each in zip(words, np.split(categories, ends[:-1]), strict=True)
+    ]
+
+
 def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = None) -> list[int]:
     """Return the rank of each code by its smoothed mean log price (Micci-Barreca 2001); rows count by their weights."""
     counted = np.ones(len(codes)) if weight is None else weight / weight.mean()
@@ -392,7 +495,10 @@ def categories_of(columns: Sequence[Column], known: Categories) -> Iterator[int]
 
 
 def inputs_of(
-    values: Values, columns: Sequence[Column], known: Categories | None = None
+    values: Values,
+    columns: Sequence[Column],
+    known: Categories | None = None,
+    codes: dict[int, Ints] | None = None,
 ) -> Iterator[tuple[npt.NDArray[Any], int]]:
     """Yield the values of each input, (N,), and its number of categories, 0 for numbers.
 
@@ -400,14 +506,17 @@ def inputs_of(
         values: of N texts.
         columns: of the texts.
         known: the categories of the columns; None: they are made here.
+        codes: of the categories of the texts, as of `Categories.codes`; None: they are found here.
     """
     known = known or Categories(columns)
-    return zip(_inputs_of(values, columns, known), categories_of(columns, known), strict=True)
+    codes = known.codes(values.cells) if codes is None else codes
+    return zip(_inputs_of(values, columns, codes), categories_of(columns, known), strict=True)
 
 
-def _inputs_of(values: Values, columns: Sequence[Column], known: Categories) -> Iterator[npt.NDArray[Any]]:
+def _inputs_of(
+    values: Values, columns: Sequence[Column], codes: dict[int, Ints]
+) -> Iterator[npt.NDArray[Any]]:
     labels, total = len(columns), values.total
-    codes = known.codes(values.cells)
     for place, column in enumerate(columns):
         for nth in range(min(column.places, PLACES)):
             yield values.number[:, place, nth]
@@ -419,11 +528,14 @@ def _inputs_of(values: Values, columns: Sequence[Column], known: Categories) -> 
         if column.dates:
             yield from values.dates[place].T
         for position in (2 * place, 2 * place + 1):  # whole cells, and first words
-            if known.counts[position]:
+            if position in codes:
                 yield codes[position]
         if column.long:
             yield values.cells.end[:, place] - values.cells.start[:, place]
 
+
+HUBER = 0.5
+"""Errors of the log price above this count linearly (Huber 1964), smaller ones by their square."""
 
 THREADS = 1
 """More threads are slower for small tables, and far slower on a busy machine."""
@@ -448,9 +560,10 @@ def _open(state: State) -> tuple[Inputs, Forest]:
 
 
 class Trees(Feature):
-    """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the L1 loss.
+    """The log price that gradient-boosted trees predict (Ke et al. 2017, LightGBM), with the Huber loss.
 
-    The inputs are the log price of a linear model of words and word pairs (`linear`), the first numbers of each
+    The inputs are the log prices of a linear model of words and word pairs and, with `CROSSED_ROWS` training rows, of
+    one of categories crossed with the words of the first line (both `Linear`), the first numbers of each
     cell with their units, its amount, the age, month and weekday of a date, the cell and its first word as categories,
     the length of prose, `optimized22`, and the counts of the most common words. A category is its rank by mean log
     price. LightGBM grows the trees; ONNX Runtime predicts with them, so a bundle needs no further package.
@@ -484,10 +597,10 @@ class Trees(Feature):
             31, ge=2, le=1 << 12, description="maximum number of leaves per tree"
         )
         learning_rate: Annotated[float, Search(0.02, 0.1, log=True)] = Field(
-            0.07, gt=0, le=1, description="shrinkage of each tree"
+            0.05, gt=0, le=1, description="shrinkage of each tree"
         )
-        leaf_rows: Annotated[int, Search(8, 40, log=True)] = Field(
-            20, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
+        leaf_rows: Annotated[int, Search(5, 40, log=True)] = Field(
+            10, ge=1, description="minimum number of rows per leaf, and of rows that have a word"
         )
         words: Annotated[int, Search(1024, 8192, log=True)] = Field(
             2048, ge=0, le=MOST_WORDS, description="maximum number of words that are counted"
@@ -591,11 +704,12 @@ class Trees(Feature):
         shape = (len(table), len(inputs.words))
         counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
         parameters = {
-            "objective": "regression_l1",
+            "objective": "huber",
+            "alpha": HUBER,
             "learning_rate": self.options.learning_rate,
             "num_leaves": self.options.leaves,
             "min_data_in_leaf": self.options.leaf_rows,
-            "feature_fraction": 0.2,
+            "feature_fraction": 0.4,
             "bagging_fraction": 0.8,
             "bagging_freq": 1,
             "use_missing": False,

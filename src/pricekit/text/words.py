@@ -27,6 +27,7 @@ from pricekit.text.labelled_lines import (
     joined_texts,
     numpy_of,
     offsets_of,
+    ranges,
     run_edges,
     shared,
 )
@@ -85,6 +86,19 @@ class Words:
         """The number of words of each text, (N,)."""
         return self._texts.count(self._edges[::2])
 
+    def first_lines(self, most: int) -> tuple[Ints, Ints]:
+        """Return the words of the texts' first lines, at most `most` of each.
+
+        Returns:
+            Their numbers, ascending, and how many each text has, (N,).
+        """
+        start = self._edges[::2]
+        line_end = np.flatnonzero(self._lower == ord("\n"))
+        line_end = line_end[np.searchsorted(line_end, self._texts.offset[:-1])]
+        before = offsets_of(self.count)[:-1]
+        count = np.minimum(np.searchsorted(start, line_end) - before, most)
+        return ranges(before, count), count
+
     def mean_length(self) -> Floats:
         """Return the average number of characters per word, 0 without words, (N,)."""
         total = offsets_of(self._edges[1::2] - self._edges[::2])
@@ -124,12 +138,12 @@ class Words:
         eight = np.ndarray(len(self._lower) + 1, "<u8", padded, strides=(1,))  # from each position
         start = self._edges[::2]
         length = self._edges[1::2] - start
-        code = _mixed(eight[start], length)
+        code = _word_mixed(eight[start], length)
         for k in range(8, WORD_BYTES, 8):
             longer = np.flatnonzero(length > k)
             if not len(longer):
                 break
-            code[longer] = code[longer] * ODD ^ _mixed(eight[start[longer] + k], length[longer] - k)
+            code[longer] = code[longer] * ODD ^ _word_mixed(eight[start[longer] + k], length[longer] - k)
         return code
 
 
@@ -143,10 +157,14 @@ def split_words(texts: Texts) -> list[Words]:
     return [Words(part) for part in texts.parts(PART_BYTES)]
 
 
-def _mixed(piece: Hashes, length: Ints) -> Hashes:
+def _word_mixed(piece: Hashes, length: Ints) -> Hashes:
     """Drop the bytes after the end of a word (no byte of a word is 0) and mix the others over all 64 bits."""
-    behind = (8 * np.maximum(8 - length, 0)).astype(np.uint64)
-    code = (piece << behind) * ODD
+    return mixed(piece << (8 * np.maximum(8 - length, 0)).astype(np.uint64))
+
+
+def mixed(code: Hashes) -> Hashes:
+    """Spread the information of numbers over all their 64 bits."""
+    code = code * ODD
     code ^= code >> np.uint64(32)
     return code * ODD
 
