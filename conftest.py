@@ -70,6 +70,7 @@ def held_out_rows(
         text=text.astype("str"),
         price=price,
         predicted=predicted,
+        spread=np.ones(count),
         groups=pd.DataFrame(
             {name: pd.Series(values, dtype="str") for name, values in groups.items()}, index=rows
         ),

@@ -130,10 +130,31 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return np.asarray(self._priced(X, level)[["price_low", "price_high"]], np.float64)
 
-    def _priced(self, X: Any, interval: float | None = None) -> Any:  # noqa: N803
+    def predict_quantiles(
+        self,
+        X: Any,  # noqa: N803
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    ) -> np.ndarray:
+        """Return prices below which these shares of true prices are expected, float64 (N, Q); they never cross.
+
+        Args:
+            X: rows in the form passed to `fit`.
+            quantiles: Q ascending shares in (0, 1).
+
+        Raises:
+            ConfigError: they are no ascending shares, or too few rows were held out for one of them.
+        """
+        return np.asarray(self._priced(X, quantiles=quantiles), np.float64)[:, 1:]
+
+    def _priced(
+        self,
+        X: Any,  # noqa: N803
+        interval: float | None = None,
+        quantiles: Sequence[float] | None = None,
+    ) -> Any:
         check_is_fitted(self)
         rows = self._frame(X, reset=False).rename(columns=self._renamed)
-        return self._open().predict(rows, interval)
+        return self._open().predict(rows, interval, quantiles)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
         """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""

@@ -6,7 +6,7 @@ import html
 import os
 import shutil
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -173,7 +173,9 @@ class Model:
             return list(read_intact(self.path, "ensemble.json")["members"])
         return []
 
-    def predict(self, rows: Rows, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+    def predict(
+        self, rows: Rows, interval: float | None = None, quantiles: Sequence[float] | None = None
+    ) -> np.ndarray | pd.DataFrame:
         """Return one price per row, in order.
 
         Args:
@@ -181,16 +183,18 @@ class Model:
                 a pandas Series or a numpy array of strings. If the model reads several columns, a text has one line
                 "column: cell" per column.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
+            quantiles: shares of true prices below the returned ones, ascending, such as [0.05, 0.5, 0.95].
 
         Returns:
-            Prices, float32 (N,), in the currency of the training table; with `interval` a frame with the columns
-            `price`, `price_low` and `price_high`, float32, and the index of a pandas `rows`.
+            Prices, float32 (N,), in the currency of the training table; with `interval` or `quantiles` a frame with the
+            columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and the index of a pandas
+            `rows`.
 
         Raises:
-            ConfigError: the model has no intervals, or none of that level.
+            ConfigError: the model was calibrated on too few rows for that interval or a quantile.
             DataError: a column is missing, or a text has no line of the expected form.
         """
-        return self._reader.open().predict(rows, interval)
+        return self._reader.open().predict(rows, interval, quantiles)
 
     @with_options(PredictOptions)
     def predict_file(
@@ -221,7 +225,8 @@ class Model:
             DataError: the table cannot be read, or `out` cannot be written; in a folder, after all other files are
                 priced.
             BundleError, PluginError: the model cannot be opened.
-            ConfigError: the model has no interval of that level, or options do not go together.
+            ConfigError: the model was calibrated on too few rows for the interval or a quantile, or options do not go
+                together.
 
         Example:
             >>> import pricekit as pk, tempfile

@@ -364,6 +364,14 @@ class PredictOptions(ReadingOptions, total=False):
             most=1,
         ),
     ]
+    quantiles: Annotated[
+        Sequence[float] | None,
+        Option(
+            help="also write a column for each of these quantiles of the price, such as price_0.05, below which this "
+            "share of true prices is expected: ascending shares such as 0.05,0.5,0.95",
+            metavar="SHARES",
+        ),
+    ]
     resume: Annotated[
         bool,
         Option(
@@ -591,8 +599,13 @@ class Parameter:
 
     @property
     def several(self) -> bool:
-        """Whether it takes several values."""
-        return any(get_origin(kind) is Sequence for kind in self.kinds)
+        """Whether it takes several values, apart from numbers, which are one text on the command line."""
+        return any(get_origin(kind) is Sequence for kind in self.kinds) and not self.is_numbers
+
+    @property
+    def is_numbers(self) -> bool:
+        """Whether its value is a list of numbers."""
+        return Sequence[float] in self.kinds
 
     @property
     def is_path(self) -> bool:

@@ -419,17 +419,20 @@ def test_a_folder_or_pattern_without_files_is_an_error(predictor, tmp_path, path
         opened_model(predictor).predict_file(tmp_path / path, tmp_path / "prices.csv")
 
 
-@pytest.mark.parametrize(("name", "interval"), [("price", None), ("price_low", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("price", {}), ("price_low", {"interval": 0.5}), ("price_0.5", {"quantiles": [0.5]})],
+)
 def test_an_id_column_with_an_output_name_is_an_error_before_the_work(
-    predictor, catalog, tmp_path, name, interval, raises
+    predictor, catalog, tmp_path, name, options, raises
 ):
     with raises(DataError, "id"):
-        opened_model(predictor).predict_file(catalog, tmp_path / "prices.csv", id=name, interval=interval)
+        opened_model(predictor).predict_file(catalog, tmp_path / "prices.csv", id=name, **options)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interval_that_the_model_lacks_is_refused_before_the_work(predictor, catalog, tmp_path, raises):
-    with raises(ConfigError, "interval"):
+    with raises(ConfigError, "interval", "quantiles"):
         opened_model(replace(predictor, intervals=None)).predict_file(
             catalog, tmp_path / "prices.csv", interval=0.5
         )

@@ -17,6 +17,7 @@ from pricekit.errors import ConfigError, DataError, PluginError
 from pricekit.io.files import machine
 from pricekit.predict import folders
 from pricekit.predict.folders import Job, parts_of
+from pricekit.predict.intervals import Uncertainty
 from pricekit.runs.load import load_model
 
 
@@ -249,7 +250,7 @@ def test_a_record_never_describes_another_file(predictor, source, tmp_path, monk
 
     monkeypatch.setattr(folders, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
-        Job.of(predictor, interval=0.9)(part)  # its file is complete, but not its record
+        Job.of(predictor, uncertainty=Uncertainty(0.9))(part)  # its file is complete, but not its record
     part.target.write_bytes(b"x" * size)  # another file may have the same size
     assert first.finished(part) is None
 

@@ -1,4 +1,6 @@
-"""Price intervals: their coverage, and errors for unavailable levels."""
+"""Price intervals and quantiles: their coverage, their width by row, and errors for what too few rows allow."""
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -8,149 +10,359 @@ from hypothesis import strategies as st
 
 import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
-from pricekit.predict.intervals import Intervals, fit_intervals, read_intervals
+from pricekit.features.forest import LEAF, Forest
+from pricekit.io.packing import pack
+from pricekit.predict.intervals import (
+    LEAST_ROWS,
+    MOST_SCORES,
+    Uncertainty,
+    fit_intervals,
+    fit_spread,
+    read_intervals,
+    spread_of,
+)
 from pricekit.predict.predictor import Predictor
 
 
 def made(rows, seed=0):
-    """Predicted and true prices; cheap products are harder to price."""
+    """Predicted prices, true prices and spreads; what decides how hard a row is to price is no matter of its price."""
     rng = np.random.default_rng(seed)
-    predicted = rng.lognormal(2, 1, rows)
-    spread = np.where(predicted < 7, 0.8, 0.2)
-    return predicted.astype(np.float32), predicted * np.exp(rng.normal(0, spread))
+    predicted, spread = rng.lognormal(2, 1, rows), rng.choice([0.1, 0.8], rows)
+    actual = predicted * np.exp(spread * rng.standard_t(4, rows))
+    return predicted.astype(np.float32), actual, spread.astype(np.float32)
+
+
+def fitted(rows, seed=0, weight=None):
+    return fit_intervals([None], *made(rows, seed), weight)
+
+
+def scores(values, weight=None):
+    """Intervals of rows whose log prices are off by these values."""
+    values = np.asarray(values, np.float64)
+    return fit_intervals([None], np.ones(len(values)), np.exp(values), np.ones(len(values)), weight)
+
+
+def log_quantile(intervals, share):
+    return float(np.log(intervals.quantile(np.ones(1), np.ones(1), share).astype(np.float64))[0])
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
-def test_new_rows_are_covered_at_the_stated_level(level):
-    intervals = fit_intervals(*made(20_000))
-    predicted, actual = made(20_000, seed=1)
-    low, high = intervals.bounds(predicted, level)
+def test_new_rows_are_covered_at_the_stated_level_whatever_their_spread(level):
+    intervals = fitted(20_000)
+    predicted, actual, spread = made(20_000, seed=1)
+    low, high = intervals.bounds(predicted, spread, level)
     inside = (low <= actual) & (actual <= high)
-    assert inside.mean() == pytest.approx(level, abs=0.015)
-    for cheap in (predicted < 4, predicted > 15):  # not only on average
-        assert inside[cheap].mean() == pytest.approx(level, abs=0.03)
-    assert (high / low)[predicted < 4].mean() > 2 * (high / low)[predicted > 15].mean()
+    for rows in (spread < 0.5, spread > 0.5):
+        assert inside[rows].mean() == pytest.approx(level, abs=0.015)
+    assert (high / low)[spread > 0.5].min() > (high / low)[spread < 0.5].max()
 
 
-def test_the_width_is_the_conformal_quantile_by_hand():
-    """19 residuals: the 75% width is the 15th smallest, since 15 = 0.75 · 20."""
-    residuals = np.arange(1, 20) / 100
-    intervals = fit_intervals(np.full(19, 10.0, np.float32), 10 * np.exp(residuals))
-    low, high = intervals.bounds(np.array([10.0], np.float32), 0.75)
-    assert np.log(high / 10) == pytest.approx(0.15, abs=1e-5)
-    assert np.log(10 / low) == pytest.approx(0.15, abs=1e-5)
-    assert intervals.levels[-1] == 0.95  # of 19 rows no more than 19 / 20 can be said
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.7, 0.99])
+def test_a_share_of_true_prices_is_below_a_quantile(share):
+    predicted, actual, spread = made(20_000, seed=1)
+    quantile = fitted(20_000).quantile(predicted, spread, share)
+    assert (actual <= quantile).mean() == pytest.approx(share, abs=0.012)
 
 
-@pytest.mark.parametrize(("rows", "level"), [(9, 0.9), (4, 0.8), (19, 0.95)])
+@pytest.mark.parametrize(("rows", "share"), [(9, 0.9), (9, 0.1), (19, 0.8), (50, 0.37), (7, 0.7)])
+def test_the_promise_for_a_new_row_holds_exactly(rows, share):
+    """Each of n + 1 exchangeable rows is as likely the new one: count those that keep the promise."""
+    values = np.random.default_rng(3).normal(size=rows + 1)
+    bounds = [log_quantile(scores(np.delete(values, new)), share) for new in range(rows + 1)]
+    below = sum(value <= bound + 1e-6 for value, bound in zip(values, bounds, strict=True))
+    strictly = sum(value < bound - 1e-6 for value, bound in zip(values, bounds, strict=True))
+    if share > 0.5:
+        assert share * (rows + 1) - 1e-9 <= below <= share * (rows + 1) + 1
+    else:
+        assert share * (rows + 1) - 1 <= strictly <= share * (rows + 1) + 1e-9
+
+
+def test_quantiles_by_hand():
+    """Of 19 rows, the quantile 0.75 is the 15th smallest score, since 15 = 0.75 · 20, and 0.25 is the 5th."""
+    intervals = scores(np.arange(1, 20) / 100)
+    assert log_quantile(intervals, 0.75) == pytest.approx(0.15, abs=1e-6)
+    assert log_quantile(intervals, 0.76) == pytest.approx(0.16, abs=1e-6)
+    assert log_quantile(intervals, 0.25) == pytest.approx(0.05, abs=1e-6)
+    assert log_quantile(intervals, 0.5) == pytest.approx(0.10, abs=1e-6)
+    assert log_quantile(scores([0.1, 0.4]), 0.5) == pytest.approx(0.25, abs=1e-6)
+
+
+def test_a_row_counts_by_its_weight():
+    """Three rows of weight 3 and three of weight 1 have a mean of 2: the new row is a seventh of the whole weight."""
+    weighted = scores([-3, -2, -1, 1, 2, 3], np.array([3, 3, 3, 1, 1, 1.0]))
+    assert log_quantile(weighted, 11 / 14) == pytest.approx(2)
+    assert log_quantile(weighted, 1 / 7) == pytest.approx(-3)
+    assert log_quantile(weighted, 0.35) == pytest.approx(-3)  # 5/14 is above it
+    assert log_quantile(weighted, 0.36) == pytest.approx(-2)
+
+
+@pytest.mark.parametrize("rows", [50, 5_000])
+def test_equal_weights_are_no_weights_and_rows_without_weight_do_not_count(rows):
+    predicted, actual, spread = made(rows)
+    none, equal = fitted(rows), fitted(rows, weight=np.full(rows, 7.0))
+    assert equal.score.tolist() == none.score.tolist()
+    assert equal.weight == pytest.approx(none.weight)
+    some = np.arange(rows) % 2
+    halved = fit_intervals([None], predicted, actual, spread, some)
+    assert halved.rows == some.sum()
+    assert set(halved.score) <= set(
+        ((np.log(actual) - np.log(predicted.astype(np.float64))) / spread.astype(np.float64))[some > 0]
+    )
+
+
+@pytest.mark.parametrize(("rows", "level"), [(19, 0.9), (3, 0.5), (39, 0.95)])
 def test_the_highest_level_that_the_rows_allow_is_available(rows, level):
-    intervals = fit_intervals(np.ones(rows), np.exp(np.arange(1, rows + 1) / 10))
-    assert intervals.levels[-1] == level
-    assert np.log(intervals.bounds(np.ones(1), level)[1]) == pytest.approx(rows / 10)
+    intervals = scores(np.arange(1, rows + 1) / 10)
+    assert intervals.highest == level
+    low, high = intervals.bounds(np.ones(1), np.ones(1), level)
+    assert np.log(high) == pytest.approx(rows / 10)
+    assert low == 1  # all prices were too low, and the interval contains the price
 
 
-@given(st.integers(1, 400), st.integers(0, 99), st.floats(0.05, 0.99))
+@given(st.integers(1, 400), st.integers(0, 99), st.floats(0.01, 0.99))
 def test_the_price_is_inside_and_a_higher_level_is_wider(rows, seed, level):
-    predicted, actual = made(rows, seed)
-    intervals = fit_intervals(predicted, actual)
-    if level > intervals.levels[-1]:
-        with pytest.raises(ConfigError, match="up to"):
-            intervals.bounds(predicted, level)
+    predicted, _, spread = made(rows, seed)
+    intervals = fitted(rows, seed)
+    if level > intervals.highest:
+        with pytest.raises(ConfigError, match="calibrated on"):
+            intervals.bounds(predicted, spread, level)
         return
-    low, high = intervals.bounds(predicted, level)
-    assert (low <= predicted).all()
-    assert (predicted <= high).all()
-    assert (np.diff(intervals.widths, axis=0) >= 0).all()
+    low, high = intervals.bounds(predicted, spread, level)
+    narrow_low, narrow_high = intervals.bounds(predicted, spread, level / 2)
+    for smaller, larger in (
+        (low, narrow_low),
+        (narrow_low, predicted),
+        (predicted, narrow_high),
+        (narrow_high, high),
+    ):
+        assert (smaller <= larger).all()
 
 
-@pytest.mark.parametrize("cheapest", [0, 5])
-def test_equal_predictions_are_in_one_bin_however_they_are_rounded(cheapest):
-    predicted = np.repeat(np.float32([6.19, 6.1905, 9.5, 20.0]), [cheapest, 600 - cheapest, 250, 150])
-    noise = np.repeat(
-        [0.1, 0.1, 0.3, 0.9], [cheapest, 600 - cheapest, 250, 150]
-    )  # no two bins may be taken for one
-    actual = predicted * np.exp(np.random.default_rng(0).normal(0, noise))
-    intervals = fit_intervals(predicted, actual)
-    for rounding in (0.999, 1.001):
-        low, high = intervals.bounds(predicted * np.float32(rounding), 0.9)
-        for price in np.unique(predicted[predicted > 6.19]):
-            rows = predicted == price
-            assert ((low <= actual) & (actual <= high))[rows].mean() >= 0.85
-    assert len(intervals.edges) == 2
+@given(
+    st.integers(100, 400),
+    st.integers(0, 99),
+    st.lists(st.floats(0.01, 0.99), min_size=2, max_size=99, unique=True),
+    st.booleans(),
+)
+def test_quantiles_never_cross(rows, seed, shares, weighted):
+    weight = np.random.default_rng(seed).uniform(0.5, 2, rows) if weighted else None
+    uncertainty = Uncertainty.of(None, sorted(shares))
+    predicted, _, spread = made(rows, seed)
+    columns = np.stack([*uncertainty.columns(fitted(rows, seed, weight), predicted, spread).values()])
+    assert (np.diff(columns, axis=0) >= 0).all()
+
+
+@given(st.integers(MOST_SCORES + 1, 60_000), st.integers(0, 99), st.floats(0.001, 0.999), st.booleans())
+def test_many_scores_are_thinned_outwards(rows, seed, share, weighted):
+    rng = np.random.default_rng(seed)
+    values, weight = rng.normal(size=rows), rng.uniform(0, 3, rows) if weighted else np.ones(rows)
+    intervals = scores(values, weight)
+    assert len(intervals.score) <= MOST_SCORES
+    order = np.argsort(values)
+    summed = np.cumsum(weight[order] / weight.mean())
+    exact = values[order][np.searchsorted(summed / (rows + 1), share - 1e-9)]
+    if share <= 0.5:
+        exact = values[order][
+            np.searchsorted((summed - weight[order] / weight.mean() + 1) / (rows + 1), share + 1e-9, "right")
+            - 1
+        ]
+    found = log_quantile(intervals, share)
+    outwards = found - exact if share > 0.5 else exact - found
+    assert -1e-6 <= outwards < 0.1
 
 
 @pytest.mark.parametrize("price", [1e-45, 1e-38, 3e38])
 def test_bounds_of_extreme_prices_are_positive_and_finite(price):
-    low, high = fit_intervals(*made(200)).bounds(np.array([price], np.float32), 0.9)
+    low, high = fitted(200).bounds(np.array([price], np.float32), np.array([60.0]), 0.9)
     assert 0 < low[0] <= np.float32(price) <= high[0] < np.inf
 
 
+@pytest.mark.parametrize("level", ["0.9", [0.9], True, 90, 0, 1, -0.1, np.nan])
+def test_a_level_that_is_no_share_is_refused(level, raises):
+    with raises(ConfigError, "interval"):
+        Uncertainty.of(level)
+
+
+@pytest.mark.parametrize(
+    "quantiles",
+    [[], [0.5, 0.5], [0.9, 0.1], [0, 0.5], [0.5, 1], ["0.5"], "0.5", 0.5, [np.nan], [[0.1, 0.2]], [None]],
+)
+def test_quantiles_that_are_no_ascending_shares_are_refused(quantiles, raises):
+    with raises(ConfigError, "quantiles"):
+        Uncertainty.of(None, quantiles)
+
+
+def test_at_most_99_quantiles_are_possible(raises):
+    assert len(Uncertainty.of(None, np.arange(1, 100) / 100).names) == 99
+    with raises(ConfigError, "quantiles"):
+        Uncertainty.of(None, np.linspace(0.01, 0.99, 100))
+
+
+def test_columns_are_named_by_their_shares():
+    names = Uncertainty.of(0.9, [0.00001, 0.05, 0.5]).names
+    assert names == ("price_low", "price_high", "price_0.00001", "price_0.05", "price_0.5")
+
+
+def test_too_few_rows_are_counted(raises):
+    with raises(ConfigError, "interval", highest=0.6):
+        scores([1, 2, 3, 4]).bounds(np.ones(1), np.ones(1), 0.9)
+    with raises(ConfigError, "quantiles", rows=4):
+        scores([1, 2, 3, 4]).quantile(np.ones(1), np.ones(1), 0.001)
+    with raises(ConfigError, "quantiles", rows=0):
+        scores([], np.array([])).quantile(np.ones(1), np.ones(1), 0.5)
+
+
+# The spread
+
+
+def hard_rows(rows, seed=0):
+    """Features, of which the second one decides how wrong an estimate is, and the errors."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(rows, 3)).astype(np.float32)
+    return features, np.abs(rng.normal(size=rows) * np.where(features[:, 1] > 0, 0.5, 0.05))
+
+
+def test_a_spread_finds_the_rows_that_are_hard_to_price():
+    forest = fit_spread(*hard_rows(4_000))
+    features, _ = hard_rows(1_000, seed=1)
+    spread = spread_of(forest, features)
+    assert spread.dtype == np.float32
+    hard = features[:, 1] > 0
+    assert np.median(spread[hard]) > 4 * np.median(spread[~hard])
+    assert spread[~hard].mean() == pytest.approx(0.06, rel=0.3)  # the mean error and the offset
+
+
+def test_the_spread_of_a_row_is_the_same_alone_and_in_a_batch():
+    forest = fit_spread(*hard_rows(1_000))
+    features, _ = hard_rows(100, seed=1)
+    alone = [spread_of(forest, row[None])[0] for row in features]
+    assert alone == spread_of(forest, features).tolist()
+
+
+def test_rows_without_weight_teach_nothing():
+    features, error = hard_rows(2_000)
+    kept = np.arange(2_000) % 2 == 0
+    some = fit_spread(features, np.where(kept, error, 9.0), kept.astype(np.float64))
+    expected = fit_spread(features[kept], error[kept], np.ones(1_000))
+    assert some.to_json() == expected.to_json()
+
+
+def test_without_anything_to_learn_all_rows_have_the_same_width():
+    features, error = hard_rows(LEAST_ROWS)
+    assert fit_spread(features[1:], error[1:]) is None
+    assert fit_spread(np.ones_like(features), error) is None
+    assert fit_spread(features[:, :0], error) is None
+    assert spread_of(None, features).tolist() == LEAST_ROWS * [1]
+
+
+def test_the_largest_and_the_smallest_spread_are_limited():
+    for offset in (-1e6, 1e6):
+        spread = spread_of(
+            Forest(1, np.zeros(0, np.int64), np.zeros(0, np.float32), offset, 1.0), np.ones((2, 1))
+        )
+        assert (np.isfinite(spread) & (spread > 0)).all()
+
+
+# The file
+
+
 def test_numbers_survive_the_file():
-    intervals = fit_intervals(*made(500))
-    again = read_intervals(intervals.to_text(), "x")
-    assert all(
-        np.array_equal(getattr(again, n), getattr(intervals, n)) for n in ("edges", "levels", "widths")
-    )
+    intervals = fit_intervals([fit_spread(*hard_rows(1_000)), None], *made(500))
+    again = read_intervals(intervals.to_text(), "x", [3, 8])
+    assert again.to_text() == intervals.to_text()
 
 
-def numbers(edges="[]", levels="[0.9]", widths="[[1]]"):
+TREE = {"columns": 2, "offset": 0.0, "unit": 1.0, "feature": [1, LEAF, LEAF], "value": [0.5, 0, 1]}
+
+
+def numbers(spreads=(TREE,), score=(0.0, 1.0), weight=(1.0, 1.0)):
     """Intervals as JSON."""
-    return f'{{"edges": {edges}, "levels": {levels}, "widths": {widths}}}'
+    arrays = {
+        name: pack(np.array(values, np.float64)) for name, values in (("score", score), ("weight", weight))
+    }
+    return json.dumps({"spreads": spreads, **arrays})
 
 
 def test_well_formed_numbers_are_read():
-    assert read_intervals(numbers(), "here").levels.tolist() == [0.9]
+    assert read_intervals(numbers(), "here", [2]).score.tolist() == [0, 1]
+    assert read_intervals(numbers([None], (), ()), "here", [2]).rows == 0
+
+
+LARGE = TREE | {"feature": [1, LEAF, LEAF] * 6_000, "value": [0.5, 0, 0] * 6_000}
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 100_000,
-        numbers(levels="[1" + "0" * 400 + "]"),
-        *(numbers(widths=f"[[{width}]]") for width in ("-1", "800", "NaN")),
-        *(numbers(edges=edges, widths="[[1, 1, 1]]") for edges in ("[NaN, 1]", "[100, 1]", "[-1, 1]")),
-        *(numbers(levels=levels) for levels in ("[[0.9]]", "[0]", "[1]")),
-        *("", "[]", "{}", '{"edges": [], "levels": [0.9], "widths": [[1, 2]]}', '{"edges": 1, "levels": 2}'),
+        *("", "[]", "{}", "[" * 100_000, numbers(score=[1.0, 0.0]), numbers(score=[1.0, 1.0])),
+        *(numbers(weight=weight) for weight in ([1.0], [0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [1e300, 1.0])),
+        *(numbers(score=score) for score in ([0.0, np.inf], [0.0, 1e300])),
+        *(numbers(spreads) for spreads in ({}, "x", [], [TREE, TREE], [1], [{}], [LARGE])),
+        *(numbers([TREE | change]) for change in ({"columns": 3}, {"feature": 7}, {"unit": 0.3})),
+        *(numbers([TREE | {"value": [0.5, 0, value]}]) for value in (1e30, 0.5, "x")),
+        numbers(score=np.arange(MOST_SCORES + 1), weight=np.ones(MOST_SCORES + 1)),
+        numbers(score=[]),
+        json.dumps({"spreads": [None], "score": "y" * 100_000, "weight": ""}),
     ],
 )
-def test_damaged_numbers_are_reported(text, raises):
-    with raises(BundleError):
-        read_intervals(text, "here")
-
-
-def test_a_text_among_the_numbers_does_not_fill_the_screen():
-    with pytest.raises(BundleError) as caught:
-        read_intervals(numbers(levels=f'["{"y" * 100_000}"]'), "here")
+def test_damaged_numbers_are_reported(text):
+    with pytest.raises(BundleError, match=r"the intervals of here are damaged") as caught:
+        read_intervals(text, "here", [2])
     assert len(str(caught.value)) < 400
+
+
+# Models
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A model whose features estimate prices, the rows that it was trained on, and its bundle."""
+    table = pk.make_catalog(700, seed=5)
+    model = pk.train(
+        table, epochs=1, features=["optimized22", "trees"], out=tmp_path_factory.mktemp("x") / "run"
+    )
+    model.export(tmp_path_factory.mktemp("y") / "bundle")
+    return model, table
+
+
+def test_each_row_has_a_width_of_its_own_from_the_training_to_the_prices(wide, tmp_path):
+    model, table = wide
+    rows = table.drop(columns="price")
+    frame = model.predict(rows, interval=0.9, quantiles=[0.05, 0.5, 0.95])
+    assert list(frame) == ["price", "price_low", "price_high", "price_0.05", "price_0.5", "price_0.95"]
+    assert (frame.dtypes == np.float32).all()
+    widths = np.log(frame["price_high"] / frame["price_low"])
+    assert widths.nunique() > 50
+    assert (frame["price_0.05"] <= frame["price_0.5"]).all()
+    assert (frame["price_low"] <= frame["price"]).all()
+    for row in (0, 3):
+        alone = model.predict(rows.iloc[[row]], interval=0.9)
+        assert np.log(alone["price_high"] / alone["price_low"]).item() == pytest.approx(widths[row], rel=1e-5)
 
 
 def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp_path):
     frames = []
     for name, predictor in (("run", pk.load(run)), ("bundle", pk.load(bundle))):
-        predictor.predict_file(catalog, tmp_path / f"{name}.csv", interval=0.9)
+        predictor.predict_file(catalog, tmp_path / f"{name}.csv", interval=0.9, quantiles=(0.1, 0.5))
         frames.append(pd.read_csv(tmp_path / f"{name}.csv"))
-    assert list(frames[0]) == ["sample_id", "price", "price_low", "price_high"]
-    assert (frames[0]["price_low"] < frames[0]["price"]).all()
-    assert (frames[0]["price"] < frames[0]["price_high"]).all()
-    assert frames[1][["price_low", "price_high"]].to_numpy() == pytest.approx(
-        frames[0][["price_low", "price_high"]].to_numpy(), rel=1e-4
-    )
+    assert list(frames[0]) == ["sample_id", "price", "price_low", "price_high", "price_0.1", "price_0.5"]
+    assert (frames[0]["price_low"] <= frames[0]["price"]).all()
+    assert (frames[0]["price"] <= frames[0]["price_high"]).all()
+    assert frames[1].iloc[:, 2:].to_numpy() == pytest.approx(frames[0].iloc[:, 2:].to_numpy(), rel=1e-4)
 
 
 def test_an_unavailable_interval_level_is_an_error_before_the_work(bundle, catalog, tmp_path, raises):
-    with raises(ConfigError, "interval", highest=0.98):
+    with raises(ConfigError, "interval", highest=pk.load(bundle)._reader.open().intervals.highest):
         pk.load(bundle).predict_file(catalog, tmp_path / "p.csv", interval=0.999)
+    with raises(ConfigError, "quantiles"):
+        pk.load(bundle).predict_file(catalog, tmp_path / "p.csv", quantiles=[0.0001])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_without_intervals_predicts_and_reports_it(bundle, raises):
     alone = Predictor(Predictor.load(bundle).members)
-    with raises(ConfigError, "interval"):
-        alone.interval(np.ones(1), 0.9)
-    assert Intervals(np.array([]), np.array([0.9]), np.array([[0.0]])).bounds(np.ones(1), 0.9)[0] == 1
-
-
-@pytest.mark.parametrize("level", ["0.9", [0.9], True, 90])
-def test_a_level_that_is_no_share_is_refused(level, raises):
-    with raises(ConfigError, "interval"):
-        fit_intervals(*made(100)).bounds(np.ones(1, np.float32), level)
+    assert len(alone.predict(["tea"])) == 1
+    with raises(ConfigError, "interval", "quantiles"):
+        alone.predict(["tea"], 0.9)
+    with raises(ConfigError, "interval", "quantiles"):
+        alone.predict(["tea"], quantiles=[0.5])

@@ -22,7 +22,7 @@ from conftest import tiny_config
 from pricekit.errors import BundleError, ConfigError, DataError, TrainingError
 from pricekit.model import opened_model
 from pricekit.predict.bundle import open_bundle
-from pricekit.predict.members import read_bundle
+from pricekit.predict.members import read_bundle, table_of
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import load_model
 from pricekit.runs.opened import open_run
@@ -195,11 +195,13 @@ def test_predictions_with_an_interval_are_a_frame(predictor, texts, raises):
     assert (found.dtypes == np.float32).all()
     assert found.index.tolist() == list("vwxyz")
     assert found["price"].to_numpy() == pytest.approx(predictor.predict(texts[:5]), rel=1e-6)
-    low, high = predictor.interval(found["price"].to_numpy(), 0.5)
+    spread = predictor.spread(predictor.prepare(table_of(texts[:5], predictor.columns)))
+    low, high = predictor.intervals.bounds(found["price"].to_numpy(), spread, 0.5)
     assert np.array_equal(found["price_low"], low)
     assert np.array_equal(found["price_high"], high)
     assert predictor.predict([], interval=0.5).shape == (0, 3)
-    with raises(ConfigError, "interval", highest=0.98):
+    assert predictor.predict([], 0.5, [0.5]).shape == (0, 4)
+    with raises(ConfigError, "interval", highest=predictor.intervals.highest):
         predictor.predict(texts, interval=0.9999)
 
 

@@ -65,6 +65,8 @@ def test_further_and_missing_columns_change_nothing(loaded, bundle, rows):
 def test_a_parameter_asks_for_intervals(loaded, bundle, rows):
     expected = pk.load(bundle, "ort-cpu").predict(rows, interval=0.9)
     pd.testing.assert_frame_equal(loaded.predict(rows, params={"interval": 0.9}), expected)
+    expected = pk.load(bundle, "ort-cpu").predict(rows, quantiles=[0.1, 0.5])
+    pd.testing.assert_frame_equal(loaded.predict(rows, params={"quantiles": [0.1, 0.5]}), expected)
 
 
 def test_the_scoring_server_of_mlflow_answers_with_the_same_prices(loaded, bundle, rows):

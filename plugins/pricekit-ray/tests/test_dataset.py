@@ -53,9 +53,9 @@ def rows(catalog):
 @pytest.mark.parametrize("by_value", [True, False])
 def test_a_dataset_gets_the_prices_of_the_predictor(bundle, predictor, rows, by_value):
     given = ray_data.from_arrow([pa.Table.from_pandas(rows, preserve_index=False)])
-    found = predict(given, predictor if by_value else bundle, interval=0.9).to_pandas()
+    found = predict(given, predictor if by_value else bundle, interval=0.9, quantiles=[0.5]).to_pandas()
     found = found.sort_values("size", ignore_index=True)
-    expected = predictor.predict(rows, interval=0.9)  # one block is one batch: equal to the bit
+    expected = predictor.predict(rows, 0.9, [0.5])  # one block is one batch: equal to the bit
     assert all(found[name].tolist() == rows[name].tolist() for name in rows)
     assert (found[list(expected)].to_numpy() == expected.to_numpy()).all()
     assert str(found["price"].dtype) in ("float32", "float[pyarrow]")

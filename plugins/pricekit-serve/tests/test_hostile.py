@@ -81,6 +81,10 @@ def test_what_is_not_json_is_a_bad_request(client, refused, body):
         (f'{{"rows": [{ROW}], "interval": 1}}', "interval"),
         (f'{{"rows": [{ROW}], "interval": -1e999}}', "interval"),
         (f'{{"rows": [{ROW}], "interval": 0.9999999}}', "interval"),
+        *(
+            (f'{{"rows": [{ROW}], "quantiles": {shares}}}', "quantiles")
+            for shares in ("0.5", '"0.5"', "[]", "[0.5, 0.5]", "[null]", "[[0.5]]", "[1e-9]", "[1e999]", "{}")
+        ),
         (f'{{"rows": [{ROW}], "explain": 1}}', "explain"),
         (f'{{"rows": [{ROW}], "explain": "yes"}}', "explain"),
         (f'{{"rows": [{ROW}], "comparables": -1}}', "comparables"),
@@ -225,6 +229,10 @@ def test_json_lines_name_the_line(client, refused):
         ("explain=1", "explain"),
         ("rows=3", "rows"),
         ("interval=nan", "interval"),
+        ("quantiles=", "quantiles"),
+        ("quantiles=a,b", "quantiles"),
+        ("quantiles=0.9,0.1", "quantiles"),
+        ("quantiles=" + ",".join(["0.5"] * 2000), "quantiles"),
     ):
         refused(client.post(f"/predict?{query}", content=ROW, headers=lines), 422, field=field)
 
@@ -251,7 +259,7 @@ def test_a_json_body_has_no_options_in_the_query(client, refused, query, words):
     [
         ("explain=true", "cannot be used with Arrow"),
         ("comparables=3", "cannot be used with Arrow"),
-        ("intervall=0.9", "is unknown in the query; expected interval, explain, comparables"),
+        ("intervall=0.9", "is unknown in the query; expected interval, quantiles, explain, comparables"),
     ],
 )
 def test_arrow_has_no_options_that_its_answer_cannot_hold(client, refused, query, words):

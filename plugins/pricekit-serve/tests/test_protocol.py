@@ -75,6 +75,16 @@ def test_no_rows_have_no_prices(client):
     assert [output["data"] for output in outputs] == [[], [], []]
 
 
+def test_quantiles_are_outputs(client, predictor):
+    asked = {"inputs": [tensor("tea")], "parameters": {"quantiles": "0.1, 0.5"}}
+    outputs = client.post("/v2/models/shop/infer", json=asked).json()["outputs"]
+    expected = predictor.predict(["tea"], quantiles=[0.1, 0.5])
+    assert [output["name"] for output in outputs] == ["price", "price_0.1", "price_0.5"]
+    assert [output["data"] for output in outputs] == [
+        pytest.approx(list(column)) for _, column in expected.items()
+    ]
+
+
 @pytest.mark.parametrize("interval", [0.8, "0.8", "0.80"])
 def test_parameters_may_be_texts_as_those_of_tritons_clients(client, predictor, interval):
     asked = {"inputs": [tensor("tea")], "parameters": {"interval": interval}}
@@ -214,6 +224,7 @@ def test_any_bytes_are_texts_or_refused(data, rows):
         ({"inputs": [tensor("x" * 50_001)]}, "inputs[0].data[0]"),
         ({"inputs": [tensor("tea")], "parameters": 3}, "parameters"),
         ({"inputs": [tensor("tea")], "parameters": {"interval": "x"}}, "interval"),
+        ({"inputs": [tensor("tea")], "parameters": {"quantiles": "0.5,x"}}, "quantiles"),
         ({"inputs": [tensor("tea")], "outputs": 3}, "outputs"),
         ({"inputs": [tensor("tea")], "outputs": [3]}, "outputs[0].name"),
         ({"inputs": [tensor("tea")], "outputs": [{"name": []}]}, "outputs[0].name"),

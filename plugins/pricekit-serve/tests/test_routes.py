@@ -24,13 +24,13 @@ def stream(table, **options):
 
 
 def test_rows_get_the_prices_of_the_predictor_in_order(client, predictor, texts, rows, conforms):
-    asked = {"rows": rows(40), "interval": 0.9}
+    asked = {"rows": rows(40), "interval": 0.9, "quantiles": [0.1, 0.5]}
     conforms(asked, "Request-shop")
     answer = client.post("/predict", json=asked)
     assert answer.status_code == 200
     conforms(answer.json(), "Answer")
     found = pd.DataFrame(answer.json()["rows"])
-    expected = predictor.predict(texts[:40], interval=0.9)
+    expected = predictor.predict(texts[:40], 0.9, [0.1, 0.5])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert list(found) == list(expected)
     assert answer.json()["version"] == predictor.digest[:12]
@@ -70,11 +70,13 @@ def test_json_lines_get_json_lines(client, predictor, texts, rows, kind):
 
 def test_arrow_gets_arrow(client, predictor, texts):
     table = pa.table({"catalog_content": texts[:30], "sample_id": list(range(30))})
-    answer = client.post("/predict?interval=0.8", content=stream(table), headers={"content-type": ARROW})
+    query = "interval=0.8&quantiles=0.1,0.5"
+    answer = client.post(f"/predict?{query}", content=stream(table), headers={"content-type": ARROW})
     assert answer.headers["content-type"] == ARROW
     found = pa.ipc.open_stream(answer.content).read_all()
-    assert found.schema.types == [pa.float32()] * 3
-    np.testing.assert_allclose(found.to_pandas(), predictor.predict(texts[:30], interval=0.8), rtol=1e-6)
+    assert found.schema.types == [pa.float32()] * 5
+    expected = predictor.predict(texts[:30], 0.8, [0.1, 0.5])
+    np.testing.assert_allclose(found.to_pandas()[list(expected)], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("cell", ["3 kg", 3, 2.50, True, None, ""])

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pricekit.errors import ConfigError
 from pricekit.evaluation.groups import find_errors
 from pricekit.evaluation.held_out import (
@@ -21,6 +23,7 @@ from pricekit.evaluation.scores import MIN_ROWS, Scores, metric_of, scores_of
 from pricekit.insight.comparables import mark_far
 from pricekit.insight.products import Products, products_of
 from pricekit.io.log import logger
+from pricekit.io.record import check_intact, kind_of
 from pricekit.io.storage import Address, location_of
 from pricekit.options import (
     EvaluateOptions,
@@ -29,14 +32,16 @@ from pricekit.options import (
     read_options_of,
     refuse_reading_options,
 )
+from pricekit.predict.intervals import Intervals
 from pricekit.predict.predictor import Predictor
+from pricekit.runs.folder import INTERVALS, read_intervals_of
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.currency import require_same_currency
 from pricekit.table.row_info import with_row_info
 
 LEVEL = 0.9
-"""Level of the interval whose coverage is reported."""
+"""Level of the interval whose coverage and score are reported."""
 
 
 def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) -> Scores:
@@ -55,8 +60,8 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
     products = products_among(reader, options)
     rows, predictor = judged_rows(reader, source, options)
     scores = scores_of(rows, metric)
-    if predictor is not None:
-        scores = replace(scores, metrics=scores.metrics | _coverage(predictor, rows))
+    if predictor is not None or kind_of(reader.path) == "cross-validation":
+        scores = replace(scores, metrics=scores.metrics | _interval_scores(reader.path, rows, predictor))
     if scores.interval is None and len(rows) >= MIN_ROWS:
         logger.warning(f"the interval of {metric.title} is omitted: it needs scipy (pip install scipy)")
     if worst is None and by is None and out is None:
@@ -124,8 +129,13 @@ def priced_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) ->
     Raises:
         DataError: the table cannot be read, or no row can be used.
     """
-    rows = usable_rows(predictor, table, options)
-    return held_out_of(rows, predictor.predict(rows))
+    return predicted_rows(predictor, usable_rows(predictor, table, options))
+
+
+def predicted_rows(predictor: Predictor, rows: Table) -> HeldOut:
+    """Return rows with prices, and the predictions of a model."""
+    inputs = predictor.prepare(rows)
+    return held_out_of(rows, predictor.price(inputs), spread=predictor.spread(inputs))
 
 
 def usable_rows(predictor: Predictor, table: Any, options: Mapping[str, Any]) -> Table:
@@ -153,10 +163,50 @@ def warn_of_training_rows(model: Path, table: str, rows: HeldOut | Table) -> Non
         )
 
 
-def _coverage(predictor: Predictor, rows: HeldOut) -> dict[str, float]:
-    """Return the percentage of prices inside the 90% interval; an empty result for a model without such intervals."""
-    if predictor.intervals is None or predictor.intervals.levels[-1] < LEVEL:
+def calibrated(path: Path, rows: HeldOut, predictor: Predictor | None) -> list[tuple[np.ndarray, Intervals]]:
+    """Return the intervals of rows: each part of the rows, int64 (M,), with those of the model that priced it.
+
+    Args:
+        path: the model, or a cross-validation, whose folds have intervals of their own.
+        rows: with their predictions.
+        predictor: the model; None: the rows are its held-out ones.
+
+    Raises:
+        ConfigError: the model has no intervals.
+        TrainingError, BundleError: they are damaged.
+    """
+    everything = np.arange(len(rows))
+    if predictor is not None:
+        return [(everything, predictor.require_intervals())]
+    if kind_of(path) != "cross-validation":
+        folders = [(everything, path)]
+    else:
+        folders = [
+            (np.flatnonzero(rows.fold == fold), path / f"fold-{fold}") for fold in np.unique(rows.fold)
+        ]
+    for _, folder in folders:
+        check_intact(folder, [INTERVALS])
+    return [(part, read_intervals_of(folder)) for part, folder in folders]
+
+
+def _interval_scores(path: Path, rows: HeldOut, predictor: Predictor | None) -> dict[str, float]:
+    """Return coverage and score of the 90% interval of rows that it was not fitted on; {} without such intervals.
+
+    The score of an interval [l, u] of the log price y is (u - l) + 20·max(l - y, 0, y - u): a low one is narrow and
+    contains the price (Gneiting and Raftery 2007, section 6.2).
+    """
+    if predictor is not None and predictor.intervals is None:
         return {}
-    low, high = predictor.interval(rows.predicted, LEVEL)
+    parts = calibrated(path, rows, predictor)
+    if any(intervals.highest < LEVEL for _, intervals in parts):
+        return {}
+    low, high = np.empty(len(rows)), np.empty(len(rows))
+    for part, intervals in parts:
+        low[part], high[part] = intervals.bounds(rows.predicted[part], rows.spread[part], LEVEL)
     inside = (rows.price >= low) & (rows.price <= high)
-    return {"interval_90_coverage": 100 * float(inside.mean())}
+    outside = np.maximum(np.maximum(np.log(low / rows.price), np.log(rows.price / high)), 0)
+    score = np.log(high / low) + 2 / (1 - LEVEL) * outside
+    return {
+        "interval_90_coverage": 100 * float(np.average(inside, weights=rows.weight)),
+        "interval_90_score": float(np.average(score, weights=rows.weight)),
+    }

@@ -14,6 +14,7 @@ from pricekit.io.storage import location_of
 from pricekit.options import PredictOptions, columns_over, read_options_of
 from pricekit.predict.files import Request, predict_file
 from pricekit.predict.folders import Job, Workers, is_folder_output, predict_folder
+from pricekit.predict.intervals import Uncertainty
 from pricekit.predict.workers import check_processes
 from pricekit.runs.load import ModelReader
 from pricekit.table import check_columns
@@ -30,7 +31,7 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
     folder, resume = is_folder_output(target, source), options["resume"]
     _check_options(options, folder=folder)
     workers = Workers(options["processes"], options["runner"], options["address"])
-    interval, watch = options["interval"], options["watch"]
+    watch, uncertainty = options["watch"], Uncertainty.of(options["interval"], options["quantiles"])
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds
@@ -39,12 +40,12 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
     check_processes(predictor, workers.processes)
     started = time.perf_counter()
     if folder:
-        job = Job.of(predictor, columns, read_options, interval)
+        job = Job.of(predictor, columns, read_options, uncertainty)
         rows = predict_folder(job, source, target, workers, resume=resume)
     else:
         sketch = None if watch is None else watch_file(watch)
         limit = options.get("limit")
-        request = Request(source, target, columns, read_options, limit, interval, sketch)
+        request = Request(source, target, columns, read_options, limit, uncertainty, sketch)
         rows = predict_file(predictor, request, resume=resume, processes=workers.processes)
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")

@@ -142,7 +142,17 @@ def _type(parameter: Parameter) -> Any:
         return click.Path()
     if bool in kinds:
         return bool
+    if parameter.is_numbers:
+        return _numbers
     return parameter.number or (_whole if int in kinds else str)
+
+
+def _numbers(text: str) -> list[float] | str:
+    """Return numbers that are joined by commas, and another text as it is."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        return text
 
 
 def _whole(text: str) -> int | str:

@@ -58,7 +58,11 @@ CATEGORIES = 3
 """Number of table columns to show: those whose groups differ most in the metric."""
 LABEL_WIDTH = 34
 
-_OTHER_SCORES = {"r2_log": "R² of the log price", "interval_90_coverage": "inside the 90% interval, %"}
+_OTHER_SCORES = {
+    "r2_log": "R² of the log price",
+    "interval_90_coverage": "inside the 90% interval, %",
+    "interval_90_score": "score of the 90% interval",
+}
 """Scores that are no `Metric`: no training minimises them."""
 
 

@@ -11,6 +11,7 @@ fold that did not train on it. `evaluate`, `compare` and `errors` read only this
 | fold | the fold that held it out, int64; 0 in a run |
 | text | the model's input |
 | price, predicted | in the table's currency, float64 |
+| spread | how far the log of the price was expected to be from that of the prediction, float64 |
 | sample_weight | how much the row counts, float64; only if rows have weights |
 | any other | a column of the table with 2 to 50 different texts, such as a category |
 """
@@ -37,7 +38,7 @@ MOST_VALUES = 50
 TRAINED_ON = 0.1
 """If a table contains this share of a run's held-out rows, it is the training table; equal products are rarer."""
 
-_COLUMNS = ("row", "id", "fold", "text", "price", "predicted")
+_COLUMNS = ("row", "id", "fold", "text", "price", "predicted", "spread")
 _WEIGHT = "sample_weight"
 _EXPECTED = "expected the folder of a run or a cross-validation"
 
@@ -54,6 +55,7 @@ class HeldOut:
         price: true prices, positive, float64 (N,).
         predicted: predicted prices, float64 (N,).
         groups: columns of the table with few different texts, (N, G).
+        spread: how far each log price was expected to be from the true one, float64 (N,); 1 if nothing is known.
         weight: how much each row counts, float64 (N,); None: all count equally.
     """
 
@@ -64,6 +66,7 @@ class HeldOut:
     price: np.ndarray
     predicted: np.ndarray
     groups: pd.DataFrame
+    spread: np.ndarray
     weight: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -81,7 +84,7 @@ class HeldOut:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows as `held_out.parquet` stores them."""
-        values = self.rows, self.ids, self.fold, self.text, self.price, self.predicted
+        values = self.rows, self.ids, self.fold, self.text, self.price, self.predicted, self.spread
         columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
         if self.weight is not None:
             columns[_WEIGHT] = self.weight
@@ -93,16 +96,24 @@ def rows_of_prices(price: np.ndarray, predicted: np.ndarray) -> HeldOut:
     numbers = np.arange(len(price), dtype=np.int64)
     blank = pd.Series("", index=numbers, dtype="str")
     fold = np.zeros_like(numbers)
-    return HeldOut(numbers, blank, fold, blank, price, predicted, pd.DataFrame(index=numbers))
+    groups, spread = pd.DataFrame(index=numbers), np.ones(len(price))
+    return HeldOut(numbers, blank, fold, blank, price, predicted, groups, spread)
 
 
-def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0) -> HeldOut:
+def held_out_of(
+    table: Table,
+    predicted: np.ndarray,
+    fold: int | np.ndarray = 0,
+    *,
+    spread: np.ndarray | float = 1.0,
+) -> HeldOut:
     """Combine the rows of a table with their predictions.
 
     Args:
         table: usable rows with prices, as `read_usable` returns them, or some of them.
         predicted: one price for each row, (N,), by weights that were not trained on that row.
         fold: the fold that held the row out, for all rows or for each row, (N,).
+        spread: as of `Predictor.spread`, for all rows or for each row, (N,).
 
     Raises:
         ValueError: the number of predictions differs from the number of rows.
@@ -119,6 +130,7 @@ def held_out_of(table: Table, predicted: np.ndarray, fold: int | np.ndarray = 0)
         price=table.known_price.astype(np.float64),
         predicted=np.asarray(predicted, np.float64),
         groups=_groups(table),
+        spread=np.full(len(table), spread, np.float64),
         weight=table.weight,
     )
 
@@ -172,13 +184,15 @@ def read_held_out(folder: Path) -> HeldOut:
     check_intact(folder, [HELD_OUT], "train again", DataError)
     try:
         held_out = _of_frame(pd.read_parquet(folder / HELD_OUT))
-        price, weight = held_out.price, held_out.weight
+        price, weight, spread = held_out.price, held_out.weight, held_out.spread
         if not (len(held_out) and np.isfinite(price).all() and (price > 0).all()):
             raise ValueError("expected rows with positive prices")
         if len(np.unique(held_out.rows)) < len(held_out):
             raise ValueError("a row occurs twice")
         if not np.isfinite(held_out.predicted).all():
             raise ValueError("a prediction is not finite")
+        if not (np.isfinite(spread) & (spread > 0)).all():
+            raise ValueError("expected spreads above 0")
         if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
             raise ValueError("expected weights of at least 0")
     except (OSError, ValueError, KeyError, TypeError) as error:  # includes the errors of pyarrow
@@ -197,6 +211,7 @@ def _of_frame(frame: pd.DataFrame) -> HeldOut:
         price=frame["price"].to_numpy(np.float64),
         predicted=frame["predicted"].to_numpy(np.float64),
         groups=pd.DataFrame({str(name): _as_text(groups[name]) for name in groups}, index=frame.index),
+        spread=frame["spread"].to_numpy(np.float64),
         weight=frame[_WEIGHT].to_numpy(np.float64) if weighted else None,
     )
 

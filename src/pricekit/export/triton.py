@@ -100,7 +100,7 @@ def interface_of(run: Path) -> Interface:
     opened = open_ensemble(run) if kind_of(run) == "ensemble" else open_run(run)
     columns = opened.predictor().columns.text
     read = tuple(dict.fromkeys([*columns, *opened.sketch.others]))
-    return Interface(read, float(opened.intervals.levels[-1]))
+    return Interface(read, opened.intervals.highest)
 
 
 def model_folder(repository: Path, bundle: Path, interface: Interface) -> Path:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from pricekit.answers.evaluate import judged_rows
+from pricekit.answers.evaluate import calibrated, judged_rows
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price, grouping_by
 from pricekit.evaluation.held_out import HeldOut, rows_of_prices
 from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
 from pricekit.io.log import logger
-from pricekit.io.record import check_intact, kind_of
+from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
 from pricekit.options import WeighedOptions, path_or_frame, with_options
 from pricekit.plots.drawing import (
@@ -39,7 +39,6 @@ from pricekit.plots.drawing import (
     require_matplotlib,
     show_as_is,
 )
-from pricekit.predict.intervals import Intervals, read_intervals
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import reader_of
 from pricekit.table.currency import measure_of
@@ -587,8 +586,8 @@ def deciles(price: np.ndarray) -> Grouping:
     grouping = by_price(price)
     if len(grouping.labels) < 2:
         raise DataError(
-            f"all {len(price):,} rows are in one group by price; a picture by price needs groups of at least "
-            f"{MIN_ROWS} rows with different prices"
+            f"all {len(price):,} rows are in one group; a picture by price or by spread needs groups of at least "
+            f"{MIN_ROWS} rows whose values differ"
         )
     return grouping
 
@@ -614,11 +613,10 @@ def _several(grouping: Grouping, by: str) -> Grouping:
     return grouping
 
 
-FILE = "intervals.json"
 SHOWN = 0.5, 0.8, 0.95
-"""Levels that are drawn by price; the highest one of a model that has none of them."""
+"""Levels that are drawn by price and by spread; the highest one of a model that has none of them."""
 
-By = Literal["level", "price"]
+By = Literal["level", "price", "spread"]
 
 
 @dataclass(repr=False, eq=False)
@@ -631,6 +629,8 @@ class CoverageDisplay(Display):
         levels: ascending, each in (0, 1), float64 (Q,).
         weight: how much each row counts, float64 (N,); None: all count equally.
         currency: of the prices; None if unknown.
+        spread: how sure each price is expected to be, ascending with the width of the intervals, float64 (N,); None if
+            unknown.
 
     Attributes:
         ax_: the axes that `plot` drew on.
@@ -650,6 +650,7 @@ class CoverageDisplay(Display):
     levels: np.ndarray
     weight: np.ndarray | None = None
     currency: str | None = None
+    spread: np.ndarray | None = None
 
     @classmethod
     @with_options(WeighedOptions)
@@ -671,7 +672,8 @@ class CoverageDisplay(Display):
         Args:
             model: as of `PredictionDisplay.from_model`.
             table: a file or a frame with prices; default: the held-out rows of the model.
-            by: "level" draws all levels over all rows, "price" some levels by decile of the true price.
+            by: "level" draws all levels over all rows, "price" some levels by decile of the true price, and "spread" by
+                tenth of how sure the prices are, the surest rows first.
             ax: the axes to draw on; default: those of a new figure.
             **options: options for reading the table, as of `pricekit.evaluate`.
 
@@ -705,7 +707,7 @@ class CoverageDisplay(Display):
             price: true prices above 0, (N,).
             bounds: for each level, such as 0.9, the lower and the upper bounds, (N, 2), as
                 `PriceRegressor.predict_interval` returns them.
-            by: as of `from_model`.
+            by: "level" or "price", as of `from_model`.
             currency: of the prices, for the labels.
             ax: the axes to draw on; default: those of a new figure.
 
@@ -742,17 +744,25 @@ class CoverageDisplay(Display):
 
         Args:
             ax: the axes to draw on; default: those of a new figure.
-            by: "level" draws all levels over all rows, "price" some levels by decile of the true price.
+            by: as of `from_model`.
 
         Raises:
-            ConfigError: `by` is something else.
-            DataError: by price, and all rows are in one group.
+            ConfigError: `by` is something else, or "spread" of intervals whose spreads are unknown.
+            DataError: by price or spread, and all rows are in one group.
         """
-        if by not in ("level", "price"):
-            raise ConfigError(f"by is {by!r}; expected 'level' or 'price'", parameters=("by",))
+        possible = ("level", "price") if self.spread is None else ("level", "price", "spread")
+        if by not in possible:
+            raise ConfigError(
+                f"by is {by!r}; expected {' or '.join(map(repr, possible))}", parameters=("by",)
+            )
         ax = axes_for(ax)
         if by == "price":
-            self._plot_prices(ax, deciles(self.price).codes)
+            price_axis(ax, "x", self.price, price_label("true price, by decile", self.currency))
+            self._plot_groups(ax, deciles(self.price).codes, np.log(self.price), np.exp)
+        elif by == "spread" and self.spread is not None:
+            groups = deciles(self.spread).codes
+            ax.set_xlabel("tenth of the rows, from the surest to the least sure")
+            self._plot_groups(ax, groups, groups + 1.0, lambda place: place)
         else:
             self._plot_levels(ax)
         ax.set_ylabel("true prices inside the interval (%)")
@@ -771,20 +781,20 @@ class CoverageDisplay(Display):
         ax.set(xlim=(0, 100), ylim=(0, 102), xlabel="level of the interval (%)")
         clear_legend(ax.legend(loc="upper left", fontsize="small"))
 
-    def _plot_prices(self, ax: Axes, groups: np.ndarray) -> None:
+    def _plot_groups(
+        self, ax: Axes, groups: np.ndarray, place: np.ndarray, shown_at: Callable[[Any], Any]
+    ) -> None:
+        """Draw the coverage of each group at what `shown_at` makes of the median place of its rows."""
         ink, weight = inks(), self._weights
-        price_axis(ax, "x", self.price, price_label("true price, by decile", self.currency))
         shown = [row for row, level in enumerate(self.levels) if np.isclose(level, SHOWN).any()]
-        for place, row in enumerate(shown or [len(self.levels) - 1]):
-            level, colour = self.levels[row], ink.several[place]
-            frame = pd.DataFrame(
-                {"log": np.log(self.price), "hit": self.inside[row] * weight, "weight": weight}
-            )
-            parts = frame.groupby(groups).agg({"log": "median", "hit": "sum", "weight": "sum"})
+        for nth, row in enumerate(shown or [len(self.levels) - 1]):
+            level, colour = self.levels[row], ink.several[nth]
+            frame = pd.DataFrame({"place": place, "hit": self.inside[row] * weight, "weight": weight})
+            parts = frame.groupby(groups).agg({"place": "median", "hit": "sum", "weight": "sum"})
             parts = parts[parts["weight"] > 0]
             ax.axhline(100 * level, linestyle=DASHES, color=colour, linewidth=1)
             ax.plot(
-                np.exp(parts["log"]), 100 * parts["hit"] / parts["weight"], color=colour, marker=MARKERS[place],
+                shown_at(parts["place"]), 100 * parts["hit"] / parts["weight"], color=colour, marker=MARKERS[nth],
                 label=f"{100 * level:g}% interval: {100 * self.share[row]:.1f}% of all rows",
             )  # fmt: skip
         ax.set(ylim=(0, 102))
@@ -799,30 +809,16 @@ class CoverageDisplay(Display):
 
 def coverage_of(judged: Judged) -> CoverageDisplay:
     """Return the coverage of a model's intervals, not drawn; raises ConfigError if the model has no intervals."""
-    rows, path, fold = judged.rows, judged.path, np.zeros(len(judged.rows), np.int64)
-    if judged.predictor is not None:
-        fitted = {0: judged.predictor.require_intervals()}
-    elif kind_of(path) == "cross-validation":
-        fold = rows.fold
-        fitted = {int(run): _read(path / f"fold-{run}") for run in np.unique(fold)}
-    else:
-        fitted = {0: _read(path)}
-    levels = reduce(np.intersect1d, [each.levels for each in fitted.values()])
+    rows = judged.rows
+    parts = calibrated(judged.path, rows, judged.predictor)
+    levels = reduce(np.intersect1d, [intervals.levels for _, intervals in parts])
     if not len(levels):
         raise ConfigError(
             "the runs of the folds have no level of price intervals in common; train with more rows"
         )
     inside = np.zeros((len(levels), len(rows)), bool)
-    for run, intervals in fitted.items():
-        mine = fold == run
+    for part, intervals in parts:
         for place, level in enumerate(levels):
-            low, high = intervals.bounds(rows.predicted[mine], float(level))
-            inside[place, mine] = (rows.price[mine] >= low) & (rows.price[mine] <= high)
-    return CoverageDisplay(rows.price, inside, levels, rows.weight, judged.currency)
-
-
-def _read(folder: Path) -> Intervals:
-    if not (folder / FILE).is_file():
-        raise ConfigError(f"{folder} has no price intervals; train again")
-    check_intact(folder, [FILE])
-    return read_intervals((folder / FILE).read_text("utf-8"), folder)
+            low, high = intervals.bounds(rows.predicted[part], rows.spread[part], float(level))
+            inside[place, part] = (rows.price[part] >= low) & (rows.price[part] <= high)
+    return CoverageDisplay(rows.price, inside, levels, rows.weight, judged.currency, rows.spread)

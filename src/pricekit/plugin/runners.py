@@ -29,7 +29,7 @@ from pricekit.options import Keys, PathLike
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
 from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
-from pricekit.predict.intervals import BOUNDS
+from pricekit.predict.intervals import BOUNDS, Uncertainty
 from pricekit.predict.keys import Trust, read_trust
 from pricekit.predict.members import BundleReader, read_bundle, table_of
 from pricekit.predict.predictor import Predictor, Shipped
@@ -65,6 +65,7 @@ __all__ = [
     "Shipped",
     "Sketch",
     "Trust",
+    "Uncertainty",
     "add_when_free",
     "as_model_text",
     "check_priced_file",

@@ -6,7 +6,7 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
-    intervals.json    half widths of the price intervals
+    intervals.json    what intervals and quantiles of prices are made of
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
     sketch.json       what tables are compared with, see `pricekit.insight`
     self_test.json    invented rows and their prices; none if a feature cannot price them

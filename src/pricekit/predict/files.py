@@ -16,23 +16,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
 from pricekit.insight.drift import require_sketch
-from pricekit.insight.priced_rows import PricedRows, Watch
+from pricekit.insight.priced_rows import Watch
 from pricekit.io.digests import tells_damage
 from pricekit.io.files import behind_link, read_json, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
 from pricekit.io.storage import Address, Location, fingerprint, for_all, working_path
-from pricekit.predict.intervals import BOUNDS
+from pricekit.predict.intervals import CERTAIN, Uncertainty
 from pricekit.predict.predictor import Predictor
-from pricekit.predict.workers import Pricing, price_in_processes, worthwhile
+from pricekit.predict.workers import Priced, Pricing, Wanted, price_in_processes, worthwhile
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
     Columns,
@@ -59,6 +58,9 @@ _NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
 _PREDICTION = "prediction"
 """What key.json calls the name of the prediction."""
 
+_SPREAD = "spread"
+"""The column of a window."""
+
 Item = TypeVar("Item")
 
 
@@ -72,7 +74,7 @@ class Request:
         columns: the columns to read.
         read_options: how to read them.
         limit: read only the first rows; None: all.
-        interval: also write the bounds of an interval of this level.
+        uncertainty: also write how sure the prices are.
         watch: the file of a sketch, to which the rows are added.
     """
 
@@ -81,7 +83,7 @@ class Request:
     columns: Columns
     read_options: ReadOptions = DEFAULT_READ_OPTIONS
     limit: int | None = None
-    interval: float | None = None
+    uncertainty: Uncertainty = CERTAIN
     watch: Path | None = None
 
 
@@ -91,7 +93,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
     files = table_files(source)
     warn_of_other_formats(source)
     check_output(out, files)
-    check_request(predictor, columns, request.interval)
+    check_request(predictor, columns, request.uncertainty)
     watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
     if resume and not resumable:
@@ -107,6 +109,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
         "limit": request.limit,
         "table": fingerprints,
         "pricekit version": [WINDOW, __version__],
+        **({"spread of each price": True} if request.uncertainty else {}),
         **({} if watching is None else {"sketch of priced rows": True}),
     }
     tables = _merge_small(
@@ -119,7 +122,8 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
     ):
         _resume_or_start(checkpoint, resume, watching)
         try:
-            size, pricing = files_size(files), Pricing(counting=watching is not None)
+            wanted = Wanted(spread=bool(request.uncertainty), counts=watching is not None)
+            size, pricing = files_size(files), Pricing(wanted=wanted)
             windows = priced(predictor, tables, size, pricing, done=checkpoint.count, processes=processes)
             rows, empty = _store(windows, size, checkpoint, watching)
             if _fingerprints(files) != fingerprints:
@@ -128,8 +132,8 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
                     f"{source} changed during the prediction; predict again when the file is complete."
                 )
             with PredictionWriter(out) as writer:
-                for ids, prices in checkpoint:
-                    write_prices(writer, ids, prices, predictor, request.interval)
+                for ids, priced_rows in checkpoint:
+                    write_prices(writer, ids, priced_rows, predictor, request.uncertainty)
         except BaseException:
             if checkpoint.count and resumable:
                 logger.warning(
@@ -145,11 +149,10 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
     return rows
 
 
-def check_request(predictor: Predictor, columns: Columns, interval: float | None) -> None:
+def check_request(predictor: Predictor, columns: Columns, uncertainty: Uncertainty) -> None:
     """Raise errors that would otherwise occur at the end of the work."""
-    if interval is not None:
-        predictor.check_interval(interval)
-    if columns.id in ("price", *(BOUNDS if interval is not None else ())):
+    predictor.check_uncertainty(uncertainty)
+    if columns.id in ("price", *uncertainty.names):
         raise DataError(
             f"the id column has the name of an output column, '{columns.id}'; choose another id column",
             parameters=("id",),
@@ -182,7 +185,7 @@ def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watc
 
 
 def _store(
-    windows: Iterable[tuple[Table, np.ndarray | None, PricedRows | None]],
+    windows: Iterable[tuple[Table, Priced | None]],
     size: int,
     checkpoint: PredictionCheckpoint,
     watch: Watch | None,
@@ -191,11 +194,11 @@ def _store(
     rows, done, empty, position = 0, 0, 0, 0
     started = time.perf_counter()
     with progress("pricing", size) as advance:
-        for table, prices, counts in windows:
-            if watch is not None and counts is not None:
-                watch.add(counts, checkpoint.folder, checkpoint.count + 1)
-            if prices is not None:
-                checkpoint.add(table.ids, prices)
+        for table, window in windows:
+            if window is not None:
+                if watch is not None and window.counts is not None:
+                    watch.add(window.counts, checkpoint.folder, checkpoint.count + 1)
+                checkpoint.add(table.ids, window)
                 done += len(table)
             rows += len(table)
             empty += int((table.text.str.strip() == "").sum())
@@ -208,13 +211,16 @@ def _store(
 def write_prices(
     writer: PredictionWriter,
     ids: pd.Series,
-    prices: np.ndarray,
+    rows: Priced,
     predictor: Predictor,
-    interval: float | None,
+    uncertainty: Uncertainty,
 ) -> None:
-    """Write ids and prices, (N,), with the bounds of an interval if it is wanted."""
-    bounds = () if interval is None else predictor.interval(prices, interval)
-    writer.write(ids, prices, dict(zip(BOUNDS, bounds, strict=False)))
+    """Write the ids and the prices of N rows, and how sure they are if that is wanted."""
+    more = {}
+    if uncertainty:
+        assert rows.spread is not None
+        more = uncertainty.columns(predictor.require_intervals(), rows.price, rows.spread)
+    writer.write(ids, rows.price, more)
 
 
 def _merge_small(tables: Iterable[Table]) -> Iterator[Table]:
@@ -262,8 +268,8 @@ def priced(
     *,
     done: int = 0,
     processes: int | None,
-) -> Iterator[tuple[Table, np.ndarray | None, PricedRows | None]]:
-    """Yield each table with its prices, float32 (N,), and with counts of its rows if they are wanted.
+) -> Iterator[tuple[Table, Priced | None]]:
+    """Yield each table with its prices.
 
     Args:
         predictor: the model.
@@ -275,18 +281,17 @@ def priced(
     """
     tables = prefetched(tables)
     for table in islice(tables, done):
-        yield table, None, None
+        yield table, None
     for first in islice(tables, 1):
-        yield first, *pricing.price(predictor, first)
+        yield first, pricing.price(predictor, first)
         if processes is None:
             windows_left = (size - first.position) / max(1, first.position) * (done + 1)
             processes = worthwhile(predictor, pricing, windows_left)
     if processes is not None and processes > 1:
-        yield from price_in_processes(predictor, tables, processes, counting=pricing.counting)
+        yield from price_in_processes(predictor, tables, processes, pricing.wanted)
         return
     for table, inputs in prefetched((table, predictor.prepare(table)) for table in tables):
-        prices = predictor.price(inputs)
-        yield table, prices, predictor.count(table, inputs, prices) if pricing.counting else None
+        yield table, pricing.wanted.of(predictor, table, inputs)
 
 
 def prefetched(items: Iterable[Item]) -> Iterator[Item]:
@@ -314,7 +319,7 @@ class Earlier(NamedTuple):
 
 
 class PredictionCheckpoint:
-    """Windows of ids and prices, one Parquet file each, in a hidden folder next to the output.
+    """Windows of ids, prices and spreads, one Parquet file each, in a hidden folder next to the output.
 
     As a context manager, it deletes the folder at the end unless it contains windows. Whoever uses it owns the output
     (`pricekit.io.locks`).
@@ -387,18 +392,19 @@ class PredictionCheckpoint:
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 
-    def add(self, ids: pd.Series, price: np.ndarray) -> None:
-        """Store a window: ids (N,) and prices, float (N,)."""
+    def add(self, ids: pd.Series, rows: Priced) -> None:
+        """Store a window: ids (N,), prices and spreads."""
         written = self.folder / f"part-{self.count:06d}.parquet"
         with PredictionWriter(written) as writer:
-            writer.write(ids, price)
+            writer.write(ids, rows.price, {} if rows.spread is None else {_SPREAD: rows.spread})
         self.windows.append(written.replace(written.with_stem(f"{written.stem}-{_digest(written)}")))
 
-    def __iter__(self) -> Iterator[tuple[pd.Series, np.ndarray]]:
-        """Yield ids and prices, float32, of all windows in order; ids of several types become text."""
+    def __iter__(self) -> Iterator[tuple[pd.Series, Priced]]:
+        """Yield ids, prices and spreads of all windows in order; ids of several types become text."""
         types = {pq.read_schema(window).field(0).type for window in self.windows}
         for window in self.windows:
-            yield read_predictions(window, text_ids=len(types) > 1)
+            ids, values = read_predictions(window, text_ids=len(types) > 1)
+            yield ids, Priced(values["price"], values.get(_SPREAD))
 
     def clear(self) -> None:
         """Delete all windows, their counts and the key."""

@@ -43,8 +43,18 @@ from pricekit.io.storage import (
     write_text,
 )
 from pricekit.predict.files import WINDOW, check_request, priced, write_prices
+from pricekit.predict.intervals import CERTAIN, Uncertainty
 from pricekit.predict.predictor import Shipped
-from pricekit.predict.workers import Opened, Pricing, ended_early, in_new_processes, kept, worthwhile
+from pricekit.predict.workers import (
+    Opened,
+    Priced,
+    Pricing,
+    Wanted,
+    ended_early,
+    in_new_processes,
+    kept,
+    worthwhile,
+)
 from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
 from pricekit.table.formats import format_of, output_name
 from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
@@ -122,7 +132,7 @@ class Record(BaseModel):
     Attributes:
         table: what changes when the input file is replaced (`storage.fingerprint`).
         model: the digest of the model.
-        request: everything else on which the prices depend: columns, ways of reading, interval, version.
+        request: everything else on which the output depends: columns, ways of reading, intervals, version.
         rows: the number of rows.
         bytes: the size of the file of prices.
     """
@@ -167,7 +177,7 @@ class Job:
         digest: of the model.
         columns: the columns to read.
         read_options: how to read them.
-        interval: also write an interval of this level.
+        uncertainty: also write how sure the prices are.
 
     Example:
         >>> import pricekit as pk
@@ -182,7 +192,7 @@ class Job:
     digest: str
     columns: Columns
     read_options: ReadOptions = DEFAULT_READ_OPTIONS
-    interval: float | None = None
+    uncertainty: Uncertainty = CERTAIN
 
     @classmethod
     def of(
@@ -190,11 +200,11 @@ class Job:
         predictor: Predictor,
         columns: Columns | None = None,
         read_options: ReadOptions = DEFAULT_READ_OPTIONS,
-        interval: float | None = None,
+        uncertainty: Uncertainty = CERTAIN,
     ) -> Job:
         """Return the job of a predictor, for this process and its children."""
         read = replace(columns or predictor.columns, price=None)
-        return cls(Opened(predictor), predictor.digest, read, read_options, interval)
+        return cls(Opened(predictor), predictor.digest, read, read_options, uncertainty)
 
     def shipped(self) -> Job:
         """Return a job that contains the bundle, for workers that do not see its folder.
@@ -219,7 +229,8 @@ class Job:
         return {
             "columns": str(self.columns),
             "read options": str(self.read_options),
-            "interval": self.interval,
+            "interval": self.uncertainty.interval,
+            "quantiles": list(self.uncertainty.quantiles),
             "pricekit version": [WINDOW, __version__],
         }
 
@@ -251,7 +262,8 @@ class Job:
             PricekitError: the model cannot be used.
             OSError: the disk is full.
         """
-        began, pricing, notices = time.perf_counter(), Pricing(), list[str]()
+        began, notices = time.perf_counter(), list[str]()
+        pricing = Pricing(wanted=Wanted(spread=bool(self.uncertainty)))
         try:
             rows = self._price(part, processes, pricing, notices.append)
         except (DataError, OSError) as error:
@@ -269,13 +281,14 @@ class Job:
         with PredictionWriter(part.target) as writer:
             size = size_of(part.source)
             tables = self._tables(part, notices)
-            for table, prices, _ in priced(predictor, tables, size, pricing, processes=processes):
-                assert prices is not None
-                write_prices(writer, table.ids, prices, predictor, self.interval)
+            for table, window in priced(predictor, tables, size, pricing, processes=processes):
+                assert window is not None
+                write_prices(writer, table.ids, window, predictor, self.uncertainty)
                 rows += len(table)
             if not rows:  # readers of the folder expect the columns of the other files
                 ids = ids_without_rows(part.source, self.columns, self.read_options)
-                write_prices(writer, ids, np.empty(0), predictor, self.interval)
+                nothing = Priced(np.empty(0), np.empty(0))
+                write_prices(writer, ids, nothing, predictor, self.uncertainty)
             if fingerprint(part.source) != before:
                 raise DataError(
                     f"{part.source} changed during the prediction; predict again when the file is complete."
@@ -387,7 +400,7 @@ def predict_folder(
     run = None
     if workers.runner is not None:
         run = partial(runner_of(workers.runner), address=workers.address, workers=processes)
-    check_request(job.model(), job.columns, job.interval)
+    check_request(job.model(), job.columns, job.uncertainty)
     parts = parts_of(source, out)
     _check_folder(out)
     if isinstance(out, Path):

@@ -29,7 +29,7 @@ MOST_BYTES = 16 << 30
 """Bytes of all files together."""
 
 COMMON_JSON = {
-    "intervals.json": 1 << 20,
+    "intervals.json": 8 << 20,
     "sketch.json": 1 << 20,
     "self_test.json": 1 << 20,
     "comparables.json": 256 << 20,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from pricekit.insight.products import ROWS, Products, read_products
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
 from pricekit.predict.bundle import Bundle, is_bundle, open_bundle
 from pricekit.predict.engines import AUTO
-from pricekit.predict.intervals import BOUNDS, Intervals, read_intervals
+from pricekit.predict.intervals import CERTAIN, Intervals, Uncertainty, read_intervals
 from pricekit.predict.members import (
     BundleReader,
     Member,
@@ -93,7 +93,8 @@ class Predictor:
     def from_bundle(cls, reader: BundleReader, engine: str = AUTO) -> Predictor:
         """Open a bundle that was read; raises PluginError, BundleError."""
         bundle, members = reader.bundle, reader.open_members(engine)
-        intervals = read_intervals(bundle.files["intervals.json"], bundle.path)
+        columns = [len(member.preprocessor.features.names) for member in members]
+        intervals = read_intervals(bundle.files["intervals.json"], bundle.path, columns)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
         sketch = read_sketch(bundle.files[SKETCH], bundle.path)
@@ -124,11 +125,19 @@ class Predictor:
         return ", ".join(dict.fromkeys(member.engine.name for member in self.members))
 
     @overload
-    def predict(self, rows: Rows, interval: None = None) -> np.ndarray: ...
+    def predict(self, rows: Rows, interval: None = None, quantiles: None = None) -> np.ndarray: ...
     @overload
-    def predict(self, rows: Rows, interval: float) -> pd.DataFrame: ...
+    def predict(
+        self, rows: Rows, interval: float, quantiles: Iterable[float] | None = None
+    ) -> pd.DataFrame: ...
+    @overload
+    def predict(
+        self, rows: Rows, interval: float | None = None, quantiles: Iterable[float] | None = None
+    ) -> np.ndarray | pd.DataFrame: ...
 
-    def predict(self, rows: Rows, interval: float | None = None) -> np.ndarray | pd.DataFrame:
+    def predict(
+        self, rows: Rows, interval: float | None = None, quantiles: Iterable[float] | None = None
+    ) -> np.ndarray | pd.DataFrame:
         """Return one price per row, in order.
 
         Args:
@@ -136,23 +145,38 @@ class Predictor:
                 a pandas Series or a numpy array of strings. If the model reads several columns, a text has one line
                 "column: cell" per column.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
+            quantiles: shares of true prices below the returned ones, ascending, such as [0.05, 0.5, 0.95].
 
         Returns:
-            Prices, float32 (N,), in the currency of the training table; with `interval` a frame with the columns
-            `price`, `price_low` and `price_high`, float32, and the index of a pandas `rows`.
+            Prices, float32 (N,), in the currency of the training table; with `interval` or `quantiles` a frame with the
+            columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and the index of a pandas
+            `rows`.
 
         Raises:
-            ConfigError: the model has no intervals, or none of that level.
+            ConfigError: the model has no intervals, or too few validation rows for that level or quantile.
             DataError: a column is missing, or a text has no line of the expected form.
         """
-        if interval is not None:
-            self.check_interval(interval)
-        price = self.prices(table_of(rows, self.columns))
-        if interval is None:
-            return price
-        bounds = dict(zip(BOUNDS, self.interval(price, interval), strict=True))
+        uncertainty = Uncertainty.of(interval, quantiles)
+        self.check_uncertainty(uncertainty)
+        columns = self.price_columns(table_of(rows, self.columns), uncertainty)
+        if not uncertainty:
+            return columns["price"]
         index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
-        return pd.DataFrame({"price": price, **bounds}, index=index)
+        return pd.DataFrame(columns, index=index)
+
+    def price_columns(self, table: Table, uncertainty: Uncertainty) -> dict[str, np.ndarray]:
+        """Return `price`, and the columns that say how sure the prices are, by name, float32 (N,) each.
+
+        Raises:
+            ConfigError: the model cannot say it.
+        """
+        if not len(table):
+            return {name: np.empty(0, np.float32) for name in ("price", *uncertainty.names)}
+        inputs = self.prepare(table)
+        price = self.price(inputs)
+        if not uncertainty:
+            return {"price": price}
+        return {"price": price, **uncertainty.columns(self.require_intervals(), price, self.spread(inputs))}
 
     def own_products(self) -> Products | None:
         """Return the products with prices that the model contains, None if none; raises BundleError."""
@@ -178,26 +202,33 @@ class Predictor:
         test = require_self_test(self.invented)
         return test.check(self.columns, self.prices, self.engine, where)
 
-    def interval(self, price: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bounds around predicted prices, float32 (N,) each, that contain a share `level` of true prices.
+    def spread(self, inputs: list[Inputs]) -> np.ndarray:
+        """Return how far the log price of each row is expected to be from the true one, float32 (N,).
 
-        Raises:
-            ConfigError: the model has no intervals, or none of that level.
+        It has a meaning only for the intervals of this model, and is 1 for each row without them.
+
+        Args:
+            inputs: as of `prepare`.
         """
-        return self.require_intervals().bounds(price, level)
+        if self.intervals is None:
+            return np.ones(len(inputs[0]), np.float32)
+        weights = [member.weight for member in self.members]
+        return self.intervals.spread([some.features for some in inputs], weights)
 
     def require_intervals(self) -> Intervals:
         """Return the price intervals; raises ConfigError if there are none."""
         if self.intervals is None:
             raise ConfigError(
-                "this model has no price intervals; load one from a run or a bundle, or leave the interval out",
-                parameters=("interval",),
+                "this model has no price intervals; load one from a run or a bundle, or leave the interval and the "
+                "quantiles out",
+                parameters=("interval", "quantiles"),
             )
         return self.intervals
 
-    def check_interval(self, level: float) -> None:
-        """Raise ConfigError unless the model has intervals of that level."""
-        self.interval(np.ones(1, np.float32), level)
+    def check_uncertainty(self, uncertainty: Uncertainty) -> None:
+        """Raise ConfigError unless the model has such intervals and quantiles."""
+        if uncertainty:
+            uncertainty.columns(self.require_intervals(), np.ones(1), np.ones(1))
 
     def prepare(self, table: Table) -> list[Inputs]:
         """Return each member's inputs of a table's rows."""
@@ -210,7 +241,7 @@ class Predictor:
 
     def prices(self, table: Table) -> np.ndarray:
         """Return the price of each row, float32 (N,)."""
-        return self.price(self.prepare(table)) if len(table) else np.empty(0, np.float32)
+        return self.price_columns(table, CERTAIN)["price"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""

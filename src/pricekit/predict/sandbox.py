@@ -188,7 +188,8 @@ def _use(predictor: Predictor) -> None:
     for row in range(len(table)):
         predictor.prices(table.take(np.array([row])))
     if predictor.intervals is not None:
+        spread = predictor.spread(inputs)
         for level in predictor.intervals.levels:
-            predictor.interval(prices, float(level))
+            predictor.intervals.bounds(prices, spread, float(level))
     if predictor.sketch is not None:
         predictor.count(table, inputs, prices)

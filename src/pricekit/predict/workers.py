@@ -20,19 +20,32 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
+from pricekit.features.preprocess import Inputs
 from pricekit.insight.priced_rows import PricedRows
 from pricekit.io.cpus import CPUS, available_memory, read_ahead, used_memory
 from pricekit.io.log import silence
 from pricekit.predict.predictor import Predictor
 from pricekit.table import Table
 
-Priced: TypeAlias = "tuple[np.ndarray, PricedRows | None]"
-"""Prices of rows, float32 (N,), and counts of the rows if they are wanted."""
+
+class Priced(NamedTuple):
+    """N rows that are priced.
+
+    Attributes:
+        price: float32 (N,).
+        spread: as of `Predictor.spread`, float32 (N,), if it is wanted.
+        counts: of the rows, for `drift`, if they are wanted.
+    """
+
+    price: np.ndarray
+    spread: np.ndarray | None = None
+    counts: PricedRows | None = None
+
 
 WORTH_SECONDS = 10.0
 """Starting processes takes some two seconds, so shorter work does without."""
@@ -62,25 +75,25 @@ def check_processes(predictor: Predictor, processes: int | None) -> None:
 
 
 def price_in_processes(
-    predictor: Predictor, tables: Iterable[Table], processes: int, *, counting: bool = False
-) -> Iterator[tuple[Table, np.ndarray, PricedRows | None]]:
-    """Yield each table with its prices, float32 (N,), in order, and with counts of its rows if they are wanted.
+    predictor: Predictor, tables: Iterable[Table], processes: int, wanted: Wanted | None = None
+) -> Iterator[tuple[Table, Priced]]:
+    """Yield each table with its prices, in order.
 
     Args:
         predictor: loaded from a folder, which each process opens again.
         tables: windows of rows; at most `AHEAD + 1` for each process are in memory.
         processes: the number of processes.
-        counting: whether the rows are counted.
+        wanted: what is computed of the rows beside their prices.
 
     Raises:
         PluginError: a process ended before it returned the prices, or a plugin fails.
         BundleError: the model has changed since it was loaded, or returns an invalid price.
     """
     with in_new_processes(processes, Opened(predictor)) as pool:
-        submitted = ((table, pool.submit(_price, table, counting)) for table in tables)
+        submitted = ((table, pool.submit(_price, table, wanted or Wanted())) for table in tables)
         try:
             for table, priced in read_ahead(submitted, (AHEAD + 1) * processes):
-                yield table, *priced.result()
+                yield table, priced.result()
         except BrokenProcessPool:
             raise ended_early() from None
 
@@ -94,8 +107,27 @@ def ended_early() -> PluginError:
     )
 
 
-def _price(table: Table, counting: bool) -> Priced:
-    return Pricing(counting=counting).price(kept()(), table)
+def _price(table: Table, wanted: Wanted) -> Priced:
+    return Pricing(wanted=wanted).price(kept()(), table)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is computed of rows beside their prices.
+
+    Attributes:
+        spread: whether it is computed, for intervals.
+        counts: whether the rows are counted, for `drift`.
+    """
+
+    spread: bool = False
+    counts: bool = False
+
+    def of(self, predictor: Predictor, table: Table, inputs: list[Inputs]) -> Priced:
+        """Price rows whose inputs are prepared."""
+        price = predictor.price(inputs)
+        spread = predictor.spread(inputs) if self.spread else None
+        return Priced(price, spread, predictor.count(table, inputs, price) if self.counts else None)
 
 
 @dataclass
@@ -104,23 +136,23 @@ class Pricing:
 
     Attributes:
         preparing: seconds for tokens and features.
-        pricing: seconds in the engine.
-        counting: whether the rows are counted, too, for `drift`.
+        pricing: seconds in the engine, and for what is wanted beside the prices.
+        wanted: what is computed of the rows beside their prices.
     """
 
     preparing: float = 0.0
     pricing: float = 0.0
-    counting: bool = False
+    wanted: Wanted = field(default_factory=Wanted)
 
     def price(self, predictor: Predictor, table: Table) -> Priced:
-        """Return the prices of a table, float32 (N,), and its counts if they are wanted."""
+        """Price the rows of a table."""
         began = time.perf_counter()
         inputs = predictor.prepare(table)
         prepared = time.perf_counter()
-        prices = predictor.price(inputs)
+        priced = self.wanted.of(predictor, table, inputs)
         self.preparing += prepared - began
         self.pricing += time.perf_counter() - prepared
-        return prices, predictor.count(table, inputs, prices) if self.counting else None
+        return priced
 
 
 def worthwhile(predictor: Predictor, seconds: Pricing, left: float) -> int:

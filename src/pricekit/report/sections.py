@@ -15,7 +15,7 @@ import pandas as pd
 from babel import Locale, UnknownLocaleError
 
 import pricekit
-from pricekit.answers.evaluate import columns_of, products_among, usable_rows
+from pricekit.answers.evaluate import columns_of, predicted_rows, products_among, usable_rows
 from pricekit.answers.insight import comparables_of, explain_prices
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
@@ -23,7 +23,6 @@ from pricekit.evaluation.groups import OTHER, ErrorReport, Group, amount, find_e
 from pricekit.evaluation.held_out import (
     HeldOut,
     count_shared_rows,
-    held_out_of,
     read_held_out,
     report_refit,
 )
@@ -196,7 +195,7 @@ def subject_of(
             if len(usable) > MOST_ROWS:
                 notes.append(sampled(len(usable)))
             usable = usable.take(some_rows(len(usable), MOST_ROWS))
-            rows = held_out_of(usable, predictor.predict(usable))
+            rows = predicted_rows(predictor, usable)
             products = products or predictor.own_products()
     if held_out:
         report_refit([model])
@@ -221,6 +220,7 @@ class Unpriced:
         predictor: the model.
         table: N rows.
         predicted: their prices, float32 (N,).
+        spread: as of `Predictor.spread`, float32 (N,).
         described: the report on the table; None if there is none.
         products: to compare prices with; None without any.
         note: how the rows were chosen; "" if they are all.
@@ -231,6 +231,7 @@ class Unpriced:
     predictor: Predictor
     table: Table
     predicted: np.ndarray
+    spread: np.ndarray
     described: TableReport | None
     products: Products | None
     note: str
@@ -265,12 +266,14 @@ def read_unpriced(reader: ModelReader, table: Any, options: Mapping[str, Any]) -
     rows = rows_without_prices(table, predictor.columns, options)
     note = sampled(len(rows)).replace("judged", "priced") if len(rows) > MOST_ROWS else ""
     rows = rows.take(some_rows(len(rows), MOST_ROWS))
+    inputs = predictor.prepare(rows)
     return Unpriced(
         reader.path,
         facts_of(reader.path),
         predictor,
         rows,
-        predictor.predict(rows),
+        predictor.price(inputs),
+        predictor.spread(inputs),
         describe_table(table, replace(columns_over(predictor.columns, options), price=None), options),
         products or predictor.own_products(),
         note,
@@ -629,6 +632,9 @@ def _intervals(subject: Subject) -> Iterator[Block]:
     yield from picture(
         lambda: display.plot(by="price"), "True prices inside the interval, by decile of the price."
     )
+    if subject.rows.spread.min() < subject.rows.spread.max():
+        caption = "True prices inside the interval, from the surest tenth of the rows to the least sure one."
+        yield from picture(lambda: display.plot(by="spread"), caption)
 
 
 def unpriced_sections(subject: Unpriced) -> list[Section]:
@@ -723,10 +729,13 @@ def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> 
 
 def _interval_widths(subject: Unpriced) -> Iterator[Block]:
     rows = []
-    for level in subject.predictor.require_intervals().levels:
-        low, high = subject.predictor.interval(subject.predicted, level)
-        rows.append([f"{level:.0%}", f"{float(np.median(high / low)):.2f}"])
-    yield TableBlock("Upper bound divided by lower bound", ["true prices inside", "median ratio"], rows)
+    intervals = subject.predictor.require_intervals()
+    for level in intervals.levels:
+        low, high = intervals.bounds(subject.predicted, subject.spread, float(level))
+        tenth, median, most = np.quantile(high / low, (0.1, 0.5, 0.9))
+        rows.append([f"{level:.0%}", f"{tenth:.2f}", f"{median:.2f}", f"{most:.2f}"])
+    heads = ["true prices inside", "surest tenth, at most", "median", "least sure tenth, at least"]
+    yield TableBlock("Upper bound divided by lower bound", heads, rows)
 
 
 def _product(

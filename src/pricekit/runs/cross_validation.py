@@ -311,13 +311,15 @@ def _run_folds(source: Source, config: RunConfig, plan: FoldPlan, folder: Folder
     settings = config.model_dump(mode="json", exclude_none=True)
     facts = {"config": settings, "folds": plan.folds, "resumed": folder.resumed}
     with observed("cross_validation", out, facts, enabled=processes.main) as ended:
-        runs, predicted = [], np.empty(len(plan.table))
+        runs, predicted, spread = [], np.empty(len(plan.table)), np.empty(len(plan.table))
         with tracked("cross-validation", range(plan.folds)) as folds:
             for fold in folds:
-                run, predicted[plan.fold == fold] = _run_fold(source, config, plan, out, fold)
+                held = plan.fold == fold
+                run, predicted[held], spread[held] = _run_fold(source, config, plan, out, fold)
                 runs.append(run)
         scored = np.flatnonzero(plan.fold >= 0)
-        held_out = held_out_of(plan.table.take(scored), predicted[scored], plan.fold[scored])
+        rows = plan.table.take(scored)
+        held_out = held_out_of(rows, predicted[scored], plan.fold[scored], spread=spread[scored])
         scores = scores_of(held_out, metric_named(config.metric))
         if processes.main:
             write_held_out(out, held_out)
@@ -400,8 +402,8 @@ def _begin(source: Source, config: RunConfig, folder: Folder, folds: int | None)
 
 def _run_fold(
     source: Source, config: RunConfig, plan: FoldPlan, out: Path, fold: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Train the run of a fold unless it is finished; return its facts and its prices of the held-out rows."""
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Train the run of a fold unless it is finished; return its facts, and prices and spreads of the held-out rows."""
     folder = out / f"fold-{fold}"
     teachers = tuple(path / folder.name for path in source.teachers)  # that were not trained on these rows
     source = replace(source, teachers=teachers, split=plan.split(fold, config))
@@ -411,11 +413,13 @@ def _run_fold(
     else:
         facts = train_unless_finished(source, config, folder)
     rows = plan.held_out(fold)
-    prices = load_model(folder).predict(rows)
+    predictor = load_model(folder)
+    inputs = predictor.prepare(rows)
+    prices, spread = predictor.price(inputs), predictor.spread(inputs)
     metric = metric_named(config.metric)
     score = metric.write(metric(prices, rows.known_price, rows.weight))
     logger.info(f"{folder.name}: {metric.title} {score} on {len(rows):,} held-out rows")
-    return facts, prices
+    return facts, prices, spread
 
 
 def _facts(

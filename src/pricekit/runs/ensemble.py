@@ -55,6 +55,7 @@ from pricekit.runs.folder import (
     SOURCE,
     Folder,
     check_tables,
+    read_intervals_of,
     read_sketch_of,
     require_plugins,
     saved_config,
@@ -168,7 +169,8 @@ def combine(inputs: Sequence[EnsembleInput], metric: Metric, max_latency: float 
         chosen = choose_within(predicted, rows[0], metric, latency, max_latency)
     weights = np.zeros(len(inputs))
     weights[chosen], mixed = choose_weights(predicted[:, chosen], rows[0], metric)
-    held_out = replace(rows[0], predicted=mixed)
+    spread = weighted(np.stack([one.spread for one in rows], 1), weights)
+    held_out = replace(rows[0], predicted=mixed, spread=spread)
     record = _record(inputs, rows, weights, metric, latency)
     runs = [Path(member["path"]) for member in record["members"]]
     _check_columns(runs)
@@ -295,7 +297,9 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
     ]
     held_out = combined.held_out
     write_held_out(folder, held_out)
-    write_text(folder / INTERVALS, fit_intervals(held_out.predicted, held_out.price).to_text())
+    spreads = [read_intervals_of(folder / MEMBERS / name).spreads[0] for name in names]
+    intervals = fit_intervals(spreads, held_out.predicted, held_out.price, held_out.spread, held_out.weight)
+    write_text(folder / INTERVALS, intervals.to_text())
     prices = prices_of(held_out.predicted, held_out.price)
     sketch = read_sketch_of(folder / MEMBERS / names[0]).model_copy(update={"prices": prices})
     write_text(folder / SKETCH, sketch.to_text())

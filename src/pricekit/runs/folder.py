@@ -21,7 +21,7 @@ train.inputs, valid.inputs    model inputs of a large table (`pricekit.runs.inpu
 last.safetensors          checkpoint to resume from
 last-1.safetensors, …     earlier checkpoints, in case the last one is damaged; deleted when the run is finished
 best.safetensors          weights with the lowest validation SMAPE, or the last ones
-intervals.json            calibrated widths of price intervals
+intervals.json            what intervals and quantiles of prices are made of (`pricekit.predict.intervals`)
 held_out.parquet          validation rows with their predicted prices
 sketch.json               what tables are compared with (`pricekit.insight`)
 run.json                  table, rows, plugins, metrics of the best weights
@@ -36,7 +36,7 @@ members/NAME              the run of each member; its name is a number if the ru
                           those of weight 0 are deleted at the end
 ensemble.json             the folder and the weight of each member, and the run that it is, or is a copy of
 held_out.parquet          rows that no member was trained on, with the ensemble's predictions
-intervals.json            half widths of the price intervals
+intervals.json            as that of a run, with the spreads of all members
 sketch.json               that of the first member, with the ensemble's predictions
 run.json                  table, rows, plugins, metrics on the held-out rows
 files.json                size and SHA-256 of these files, and of each member's files.json
@@ -80,6 +80,7 @@ from pricekit.io.record import (
 )
 from pricekit.io.staging import can_stage, replacing
 from pricekit.options import RESUMABLE, layers_of
+from pricekit.predict.intervals import Intervals, read_intervals
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Source, Split
 from pricekit.table import source_name, write_rejected
@@ -126,6 +127,11 @@ def run_id(path: Path) -> str:
 def read_sketch_of(path: Path) -> Sketch:
     """Return the sketch of a run or an ensemble; raises TrainingError, BundleError if it is missing or damaged."""
     return read_sketch(read_kept(path, SKETCH), path)
+
+
+def read_intervals_of(path: Path) -> Intervals:
+    """Return the intervals of a run or an ensemble, for rows whose spreads are known; errors as of `read_sketch_of`."""
+    return read_intervals(read_kept(path, INTERVALS), path)
 
 
 def read_kept(path: Path, name: str) -> bytes:

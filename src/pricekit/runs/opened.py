@@ -118,7 +118,7 @@ def open_files(path: Path) -> LoadedRun:
     model = build_model(ModelPlugins.create(config), config, preprocessor, read_intact(path, BACKBONE), None)
     load_checkpoint(path / BEST, Parts(model), run=run_id(path))
     model.estimate_share = float(facts["estimate_share"])
-    intervals = read_intervals(read_kept(path, INTERVALS), path)
+    intervals = read_intervals(read_kept(path, INTERVALS), path, [len(preprocessor.features.names)])
     return LoadedRun(path, config, preprocessor, model, facts, intervals, read_sketch_of(path))
 
 
@@ -187,5 +187,6 @@ def _open_ensemble(path: Path) -> Ensemble:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"the ensemble {path} is damaged ({error}); create it again") from None
     runs = tuple((open_run(path / MEMBERS / name), weight) for name, weight in members)
-    intervals = read_intervals(read_kept(path, INTERVALS), path)
+    columns = [len(run.preprocessor.features.names) for run, _ in runs]
+    intervals = read_intervals(read_kept(path, INTERVALS), path, columns)
     return Ensemble(path, runs, read_intact(path, "run.json"), intervals, read_sketch_of(path))

@@ -17,12 +17,17 @@ from pricekit.core.calls import observed
 from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
+from pricekit.features.fit import folds_of
+from pricekit.features.forest import Forest
+from pricekit.features.preprocess import Preprocessor
+from pricekit.features.trees import linear_out_of_fold
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.io.digests import write_listed
 from pricekit.io.files import write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
+from pricekit.io.mapped import rows_read
 from pricekit.io.progress import progress
 from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact, state_of
 from pricekit.io.staging import keep_others, publish_pass
@@ -30,7 +35,7 @@ from pricekit.metrics import Metric, metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.losses import aimed_price
 from pricekit.nets.network import PriceModel
-from pricekit.predict.intervals import fit_intervals
+from pricekit.predict.intervals import fit_intervals, fit_spread, rows_for_spread, spread_of
 from pricekit.runs.folder import (
     FINISHED,
     INTERVALS,
@@ -55,6 +60,7 @@ from pricekit.runs.prepare import (
 from pricekit.runs.pseudo_labels import add_pseudo_labels
 from pricekit.runs.refit import FirstPass, first_job, job_until, refit_job, refits, share_of_first
 from pricekit.runs.split import Source, Split, load_split
+from pricekit.text.words import words_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
 from pricekit.training.loop import Job, Stage, fit
@@ -218,13 +224,15 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
     prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
     job.model.cpu()
     if job.processes.main:
-        intervals = fit_intervals(prices, actual, split.valid.weight)
+        forest = _forest_of_spread(split, job.train, preprocessor := read_preprocessor(out))
+        spread = spread_of(forest, valid.inputs.features)
+        intervals = fit_intervals([forest], prices, actual, spread, split.valid.weight)
         write_text(out / INTERVALS, intervals.to_text())
-        write_held_out(out, held_out_of(split.valid, prices))
+        write_held_out(out, held_out_of(split.valid, prices, spread=spread))
         sketch = first_sketch(
             split.train,
             job.train.inputs,
-            read_preprocessor(out),
+            preprocessor,
             predicted=prices,
             held_out=valid.inputs.features,
             price=actual,
@@ -291,6 +299,27 @@ def _with_estimate(
     if shares[best]:
         logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
     return mixed[best]
+
+
+def _forest_of_spread(split: Split, train: PricedInputs, preprocessor: Preprocessor) -> Forest | None:
+    """Grow the forest of the spread from the errors of estimates of training rows that were not learned from the row.
+
+    The estimate is that of a feature, or that of a linear model of the words. Pseudo-labels have other errors.
+    """
+    count = len(train.price) - (0 if split.pseudo_labelled is None else len(split.pseudo_labelled))
+    rows = rows_for_spread(count)
+    features, log_price = train.inputs.features[rows], np.log(train.price[rows])
+    rows_read(len(rows))
+    weight = None if train.weight is None else train.weight[rows]
+    if not features.size:
+        return None
+    place = preprocessor.features.log_price
+    if place is not None:
+        estimate = features[:, place].astype(np.float64)
+    else:
+        table = split.train.take(rows)
+        estimate = linear_out_of_fold(words_of(table.text), log_price, folds_of(table), weight)
+    return fit_spread(features, np.abs(log_price - estimate), weight)
 
 
 def _constant_score(split: Split, loss: Any, metric: Metric) -> float:

@@ -163,17 +163,17 @@ class PredictionWriter:
             self.write(_NO_IDS, np.empty(0))
 
 
-def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, np.ndarray]:
-    """Return the ids and the prices, float32 (N,), of a Parquet file from a `PredictionWriter`.
+def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, dict[str, np.ndarray]]:
+    """Return the ids, and by name the columns of prices, float32 (N,), of a Parquet file from a `PredictionWriter`.
 
     Args:
         path: the file.
         text_ids: convert the ids to text.
     """
     table = pq.read_table(path)
-    name, ids = table.column_names[0], flat(table.column(0))
+    (name, *names), ids = table.column_names, flat(table.column(0))
     frame = as_frame({name: as_text(ids) if text_ids else ids})
-    return frame[name], table.column("price").to_numpy().astype(np.float32)
+    return frame[name], {each: table.column(each).to_numpy().astype(np.float32) for each in names}
 
 
 def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:

@@ -34,10 +34,12 @@ class BundleModel:
 
         Args:
             model_input: a frame with the columns of the training table, or texts.
-            params: `interval`, such as 0.9, asks for a frame of `price`, `price_low` and `price_high`.
+            params: `interval`, such as 0.9, asks for a frame of `price`, `price_low` and `price_high`; `quantiles`,
+                such as [0.05, 0.5, 0.95], for one with columns such as `price_0.05`.
         """
+        given = params or {}
         prices: np.ndarray | pd.DataFrame = self.predictor.predict(
-            model_input, interval=(params or {}).get("interval")
+            model_input, given.get("interval"), given.get("quantiles")
         )
         return prices
 

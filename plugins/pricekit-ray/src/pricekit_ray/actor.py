@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,20 +13,15 @@ import ray
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError
-from pricekit.plugin.runners import BOUNDS, Job, Predictor, open_predictor
+from pricekit.plugin.runners import Job, Predictor, Uncertainty, open_predictor, table_of
 from pricekit_ray.cluster import use_assigned_cpus
 
 Batch = TypeVar("Batch", pa.Table, pd.DataFrame)
 
 
-def price_columns(interval: float | None) -> tuple[str, ...]:
-    """Return the names of the columns that prices add."""
-    return ("price",) if interval is None else ("price", *BOUNDS)
-
-
-def check_free(names: Collection[object], interval: float | None) -> None:
+def check_free(names: Collection[object], uncertainty: Uncertainty) -> None:
     """Raise DataError if a table has columns with the names of those that prices add."""
-    taken = [name for name in price_columns(interval) if name in names]
+    taken = [name for name in ("price", *uncertainty.names) if name in names]
     if taken:
         raise DataError(
             f"the dataset has a column {taken[0]!r}, which is the name of the predictions; rename or drop it",
@@ -44,11 +39,12 @@ class Predict:
         bundle: its folder, which the actor's machine sees; or its address; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
         interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+        quantiles: also add prices below which these shares of true prices are expected, such as `price_0.05`.
 
     Raises:
         BundleError: the bundle is damaged.
         PluginError: a feature or an engine is missing.
-        ConfigError: the model has no interval of that level.
+        ConfigError: the model was calibrated on too few rows for the interval or a quantile.
 
     Example:
         >>> import pricekit as pk
@@ -63,11 +59,11 @@ class Predict:
         bundle: str | Path | pk.Model | ray.ObjectRef,
         engine: str = "ort-cpu",
         interval: float | None = None,
+        quantiles: Sequence[float] | None = None,
     ) -> None:
         use_assigned_cpus()
-        self._model, self._interval = _opened(bundle, engine), interval
-        if interval is not None:
-            self._model.check_interval(interval)
+        self._model, self._uncertainty = _opened(bundle, engine), Uncertainty.of(interval, quantiles)
+        self._model.check_uncertainty(self._uncertainty)
 
     def __call__(self, rows: Batch) -> Batch:
         """Return a batch, a pyarrow Table or a pandas frame, with the columns of prices, float32.
@@ -80,7 +76,7 @@ class Predict:
                 parameters=("batch_format",),
             )
         check_free(
-            list(rows.columns if isinstance(rows, pd.DataFrame) else rows.column_names), self._interval
+            list(rows.columns if isinstance(rows, pd.DataFrame) else rows.column_names), self._uncertainty
         )
         prices = self._prices(rows)
         if isinstance(rows, pd.DataFrame):
@@ -91,11 +87,8 @@ class Predict:
 
     def _prices(self, rows: pa.Table | pd.DataFrame) -> dict[str, np.ndarray]:
         if not len(rows):  # an empty block may have no columns
-            return {name: np.empty(0, np.float32) for name in price_columns(self._interval)}
-        if self._interval is None:
-            return {"price": self._model.predict(rows)}
-        found = self._model.predict(rows, self._interval)
-        return {name: found[name].to_numpy() for name in price_columns(self._interval)}
+            return {name: np.empty(0, np.float32) for name in ("price", *self._uncertainty.names)}
+        return self._model.price_columns(table_of(rows, self._model.columns), self._uncertainty)
 
 
 def _opened(bundle: Any, engine: str) -> Predictor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import ray
 
 import pricekit as pk
 from pricekit.plugin import Columns, ConfigError, logger, read_frame
-from pricekit.plugin.runners import Job, open_predictor
+from pricekit.plugin.runners import Job, Uncertainty, open_predictor
 from pricekit_ray.actor import Predict, check_free
 from pricekit_ray.cluster import check_worker, cluster_cpus
 
@@ -25,6 +26,7 @@ def predict(
     *,
     engine: str = "ort-cpu",
     interval: float | None = None,
+    quantiles: Sequence[float] | None = None,
     workers: int | None = None,
     cpus: int = 1,
     batch_size: int = 8192,
@@ -40,6 +42,7 @@ def predict(
         bundle: its folder or its address, as this process sees it; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
         interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
+        quantiles: also add prices below which these shares of true prices are expected, such as `price_0.05`.
         workers: the number of actors, each with a copy of the model; None: as many as the cluster's CPUs suffice for,
             while one CPU is left for the tasks that read the table.
         cpus: the CPUs of each actor.
@@ -48,7 +51,8 @@ def predict(
     Raises:
         DataError: the dataset lacks a column, or has a column `price`.
         BundleError: the bundle is damaged.
-        ConfigError: the model is no bundle, or has no interval of that level; or a number is invalid.
+        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval or a quantile; or a
+            number is invalid.
         PluginError: a worker cannot import pricekit, lacks the engine or a plugin, or has another version.
 
     Example:
@@ -64,15 +68,15 @@ def predict(
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}; expected at least 1", parameters=(name,))
     predictor = open_predictor(bundle, engine)
-    if interval is not None:
-        predictor.check_interval(interval)
-    _check_columns(dataset, predictor.columns, interval)
+    uncertainty = Uncertainty.of(interval, quantiles)
+    predictor.check_uncertainty(uncertainty)
+    _check_columns(dataset, predictor.columns, uncertainty)
     size = _workers(workers, cpus)
     job = ray.put(Job.of(predictor).shipped())
     check_worker(job, cpus)
     return dataset.map_batches(
         Predict,
-        fn_constructor_kwargs={"bundle": job, "interval": interval},
+        fn_constructor_kwargs={"bundle": job, "interval": interval, "quantiles": quantiles},
         batch_format="pyarrow",
         batch_size=batch_size,
         num_cpus=cpus,
@@ -81,13 +85,13 @@ def predict(
     )
 
 
-def _check_columns(dataset: Dataset, columns: Columns, interval: float | None) -> None:
+def _check_columns(dataset: Dataset, columns: Columns, uncertainty: Uncertainty) -> None:
     """Raise DataError unless the dataset has the columns of the model; one without rows may have no columns."""
     names = dataset.columns()
     if names:
         empty = pa.table({name: pa.array([], pa.string()) for name in names})
         read_frame(empty, replace(columns, price=None))
-        check_free(names, interval)
+        check_free(names, uncertainty)
 
 
 def _workers(workers: int | None, cpus: int) -> int:

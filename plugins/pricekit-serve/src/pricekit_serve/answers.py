@@ -8,14 +8,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pricekit.plugin import PricekitError
-from pricekit.plugin.runners import BOUNDS, comparables_of, explain_prices, table_of
+from pricekit.plugin.runners import Uncertainty, comparables_of, explain_prices, table_of
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models import Model
@@ -29,33 +29,36 @@ class Wanted:
     """What a request asks for, besides the price.
 
     Attributes:
-        interval: the share of true prices between the bounds; None: no bounds.
+        uncertainty: how sure the price is.
         explain: the factors of the price.
         comparables: the number of similar products.
     """
 
-    interval: float | None = None
+    uncertainty: Uncertainty = field(default_factory=Uncertainty)
     explain: bool = False
     comparables: int = 0
 
     @classmethod
     def of(cls, values: Mapping[str, Any], model: Model) -> Wanted:
         """Return what the values of a JSON document ask for; raises RequestError if the model cannot give it."""
-        interval, comparables = _number(values, "interval"), _number(values, "comparables")
+        comparables, quantiles = _number(values, "comparables"), values.get("quantiles")
+        if quantiles is not None and not isinstance(quantiles, list):
+            raise invalid("quantiles", "are not a list of numbers")
         explain = values.get("explain")
         if explain not in (None, True, False):
             raise invalid("explain", "is neither true nor false")
         count = int(comparables or 0)
         try:
-            if interval is not None:
-                model.predictor.check_interval(interval)
+            shares = None if quantiles is None else [_finite("quantiles", share) for share in quantiles]
+            uncertainty = Uncertainty.of(_number(values, "interval"), shares)
+            model.predictor.check_uncertainty(uncertainty)
         except PricekitError as error:
-            raise RequestError(422, str(error), "interval") from None
+            raise RequestError(422, str(error), (*error.parameters, "interval")[0]) from None
         if count != (comparables or 0) or not 0 <= count <= COMPARABLES:
             raise invalid("comparables", f"is {comparables:g}; expected a whole number up to {COMPARABLES}")
         if count and model.predictor.products is None:
             raise invalid("comparables", "are not possible: the bundle was exported without any products")
-        return cls(interval, bool(explain), count)
+        return cls(uncertainty, bool(explain), count)
 
     def check(self, rows: int) -> None:
         """Raise RequestError if explanations or comparables are requested for too many rows."""
@@ -69,8 +72,10 @@ class Wanted:
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
-    if value is None:
-        return None
+    return None if value is None else _finite(name, value)
+
+
+def _finite(name: str, value: Any) -> float:
     if not isinstance(value, Number):
         raise invalid(name, "is not a number")
     if not math.isfinite(number := float(value)):
@@ -85,18 +90,18 @@ class Answer:
     Attributes:
         model: which gave it.
         price: of each row, float32 (N,).
-        bounds: by name, float32 (N,) each; {} without an interval.
+        uncertainty: the columns that say how sure the prices are by name, float32 (N,) each.
         details: further JSON values of each row; [] if none were requested.
     """
 
     model: Model
     price: np.ndarray
-    bounds: Mapping[str, np.ndarray]
+    uncertainty: Mapping[str, np.ndarray]
     details: Sequence[Mapping[str, Any]]
 
     def objects(self) -> list[dict[str, Any]]:
         """Return one JSON object for each row."""
-        numbers = {"price": self.price, **self.bounds}
+        numbers = {"price": self.price, **self.uncertainty}
         columns = [column.tolist() for column in numbers.values()]
         found = [dict(zip(numbers, values, strict=True)) for values in zip(*columns, strict=True)]
         return (
@@ -116,8 +121,8 @@ class Answer:
         return b"".join(as_json(row) + b"\n" for row in self.objects())
 
     def to_arrow(self) -> bytes:
-        """Return a stream of Arrow IPC with the columns price, price_low and price_high."""
-        table = pa.table({"price": self.price, **self.bounds})
+        """Return a stream of Arrow IPC with the column price, and those that say how sure it is."""
+        table = pa.table({"price": self.price, **self.uncertainty})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -138,7 +143,8 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
     """
     wanted.check(len(rows))
     if not len(rows):
-        return _answer(model, np.empty(0, np.float32), wanted, [])
+        none = np.empty((0, 2) if wanted.uncertainty else 0, np.float32)
+        return _answer(model, none, wanted, [])
     futures: list[Future[Any]] = []
     times = Times()
     try:
@@ -146,9 +152,9 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
             futures += model.details.call(
                 lambda row: _details(model, rows.part(row, row + 1), wanted), len(rows)
             )
-        futures.append(model.queue.price(Rows(rows.cells), times))
+        futures.append(model.queue.price(Rows(rows.cells, spread=bool(wanted.uncertainty)), times))
         async with asyncio.timeout(limits.timeout):
-            *details, price = [await asyncio.wrap_future(future) for future in futures]
+            *details, prices = [await asyncio.wrap_future(future) for future in futures]
     except TimeoutError:
         raise RequestError(504, f"the prices were not ready within {limits.timeout:g} seconds") from None
     finally:
@@ -156,14 +162,15 @@ async def answer(model: Model, rows: Rows, wanted: Wanted, limits: Limits) -> An
             future.cancel()
     record("queue", times.came, times.began, {"pricekit.model": model.name})
     record("price", times.began, time.time_ns(), {"pricekit.model": model.name, "pricekit.rows": len(rows)})
-    return _answer(model, price, wanted, details)
+    return _answer(model, prices, wanted, details)
 
 
-def _answer(model: Model, price: Prices, wanted: Wanted, details: Sequence[Mapping[str, Any]]) -> Answer:
-    bounds: Mapping[str, np.ndarray] = {}
-    if wanted.interval is not None:
-        bounds = dict(zip(BOUNDS, model.predictor.interval(price, wanted.interval), strict=True))
-    return Answer(model, price, bounds, details)
+def _answer(model: Model, prices: Prices, wanted: Wanted, details: Sequence[Mapping[str, Any]]) -> Answer:
+    if not wanted.uncertainty:
+        return Answer(model, prices, {}, details)
+    price, spread = prices.T
+    intervals = model.predictor.require_intervals()
+    return Answer(model, price, wanted.uncertainty.columns(intervals, price, spread), details)
 
 
 def _details(model: Model, row: Rows, wanted: Wanted) -> dict[str, Any]:

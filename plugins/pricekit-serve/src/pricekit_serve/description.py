@@ -30,7 +30,7 @@ def describe(model: Model) -> dict[str, Any]:
             "other": list(model.columns.others),
         },
         "currency": predictor.currency,
-        "highest_interval": None if predictor.intervals is None else float(predictor.intervals.levels[-1]),
+        "highest_interval": None if predictor.intervals is None else predictor.intervals.highest,
         "comparables": predictor.products is not None,
         "engine": predictor.engine,
     }

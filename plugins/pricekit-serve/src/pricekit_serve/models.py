@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pricekit.plugin import ConfigError, PricekitError, logger, shorten
 from pricekit.plugin.runners import (
     Address,
@@ -19,6 +21,7 @@ from pricekit.plugin.runners import (
     location_of,
     read_bundle,
     scheme_of,
+    table_of,
 )
 from pricekit_serve.errors import RequestError
 from pricekit_serve.limits import Limits
@@ -86,8 +89,9 @@ def open_model(
     columns = KnownColumns.of(predictor)
 
     def price(rows: Rows) -> Prices:
-        found: Prices = predictor.predict(rows.for_predictor(predictor.columns))
-        return found
+        inputs = predictor.prepare(table_of(rows.for_predictor(predictor.columns), predictor.columns))
+        price: Prices = predictor.price(inputs)
+        return np.column_stack([price, predictor.spread(inputs)]) if rows.spread else price
 
     price(Rows({column: [""] for column in (*columns.text, *columns.others)}))
     recorder = None if sketches is None else sketches.recorder(name, version_of(predictor), predictor)

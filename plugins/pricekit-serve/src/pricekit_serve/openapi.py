@@ -74,7 +74,8 @@ SCHEMAS: dict[str, Any] = {
             "factors": _list(_ref("Factor")),
             "comparables": _list(_ref("Comparable")),
         },
-    ),
+    )
+    | {"patternProperties": {"^price_0[.][0-9]+$": _NUMBER}},
     "Answer": _object(
         {
             "rows": _list(_ref("Price")),
@@ -163,6 +164,10 @@ def _options(model: Model) -> dict[str, Any]:
     }
     if model.predictor.intervals is not None:
         options["interval"] = _interval(model)
+        share = _NUMBER | {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+        options["quantiles"] = _list(share) | {
+            "description": "also give prices below which these shares of true prices are expected, ascending"
+        }
     if model.predictor.products is not None:
         options["comparables"] = _COUNT | {
             "maximum": COMPARABLES,
@@ -174,7 +179,7 @@ def _options(model: Model) -> dict[str, Any]:
 def _interval(model: Model) -> Any:
     return _NUMBER | {
         "exclusiveMinimum": 0,
-        "maximum": float(model.predictor.require_intervals().levels[-1]),
+        "maximum": model.predictor.require_intervals().highest,
         "description": "also give bounds that contain this share of true prices",
     }
 
@@ -211,10 +216,10 @@ def _inference(model: Model) -> Any:
         inputs["maxItems"] = len(known.names)
     has_interval = model.predictor.intervals is not None
     parameters = {"binary_data_output": {"type": "boolean"}} | (
-        {"interval": _interval(model)} if has_interval else {}
+        {"interval": _interval(model), "quantiles": _TEXT} if has_interval else {}
     )
     output = _object(
-        {"name": {"enum": list(OUTPUTS if has_interval else OUTPUTS[:1])}},
+        {"name": _TEXT if has_interval else {"enum": list(OUTPUTS[:1])}},
         {"parameters": _object({}, {"binary_data": {"type": "boolean"}}, open_=True)},
         open_=True,
     )
@@ -230,7 +235,7 @@ def _predict(model: Model) -> dict[str, Any]:
     operation = _operation("Price rows", "Answer", f"Request-{model.name}")
     options = ", ".join(_options(model))
     lines = f"one row as JSON in each line; options are in the query: {options}"
-    arrow = "an Arrow IPC stream of the columns, without compression; the option interval is in the query"
+    arrow = "an Arrow IPC stream of the columns, without compression; interval and quantiles are in the query"
     bodies = dict.fromkeys(JSON_LINES, lines) | {ARROW: arrow}
     answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {ARROW: "an Arrow IPC stream"}
     for texts, content in (

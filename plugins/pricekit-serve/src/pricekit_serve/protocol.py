@@ -83,7 +83,7 @@ class Inference:
 
     def answer(self, prices: Answer) -> tuple[bytes, int | None]:
         """Return the body of the answer, and how many bytes of it are JSON; None if it has no binary tensors."""
-        columns = {"price": prices.price, **prices.bounds}
+        columns = {"price": prices.price, **prices.uncertainty}
         outputs, tensors = [], []
         for name, is_binary in self.outputs:
             output = {"name": name, "datatype": "FP32", "shape": [len(prices.price)]}
@@ -217,8 +217,14 @@ def unpacked_texts(field: str, data: memoryview, rows: int) -> list[str]:
 def _outputs(content: Mapping[str, Any], model: Model) -> tuple[Wanted, list[tuple[str, bool]]]:
     """Return what a request asks for: by default all outputs, as JSON."""
     parameters = _parameters("", content)
-    wanted = Wanted.of({"interval": _number_of(parameters.get("interval"))}, model)
-    possible = OUTPUTS if wanted.interval is not None else OUTPUTS[:1]
+    wanted = Wanted.of(
+        {
+            "interval": _number_of(parameters.get("interval")),
+            "quantiles": _numbers_of(parameters.get("quantiles")),
+        },
+        model,
+    )
+    possible = ("price", *wanted.uncertainty.names)
     all_binary = parameters.get("binary_data_output") is True
     requested = content.get("outputs")
     if requested is None or requested == []:
@@ -235,6 +241,11 @@ def _outputs(content: Mapping[str, Any], model: Model) -> tuple[Wanted, list[tup
         is_binary = _parameters(f"outputs[{number}]", output).get("binary_data", all_binary)
         outputs.append((name, is_binary is True))
     return wanted, outputs
+
+
+def _numbers_of(value: Any) -> Any:
+    """Return a parameter with numbers that are joined by commas as a list: parameters of the protocol are no lists."""
+    return [_number_of(part.strip()) for part in value.split(",")] if type(value) is str else value
 
 
 def _number_of(value: Any) -> Any:

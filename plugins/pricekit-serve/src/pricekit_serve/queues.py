@@ -20,6 +20,7 @@ from pricekit_serve.limits import Limits
 from pricekit_serve.rows import Rows, joined
 
 Prices = npt.NDArray[np.float32]
+"""Prices of rows, float32 (N,), or prices and spreads, float32 (N, 2)."""
 
 RETRY_AFTER = "1"
 """Seconds after which a client may try again when the queue is full."""
@@ -49,7 +50,7 @@ class _Job:
 
     Attributes:
         rows: to be priced.
-        done: receives the prices, float32 (N,).
+        done: receives the prices.
         times: of the request.
         next: the first row that is not priced yet.
         waiting: how many of the rows count as waiting.
@@ -76,9 +77,9 @@ class _Job:
         return self.error is None and self.left > 0 and not self.done.done()
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def kind(self) -> tuple[object, ...]:
         """What the rows of one batch have in common."""
-        return tuple(self.rows.cells)
+        return (self.rows.spread, *self.rows.cells)
 
     def finish(self) -> None:
         """Hand over the prices or the error."""
@@ -106,7 +107,7 @@ class PriceQueue:
     last batch, the next one waits up to `batch_wait` seconds until as many are there.
 
     Args:
-        price: returns the prices of rows, float32 (N,).
+        price: returns the prices of rows.
         limits: of the batches and the queue.
         watcher: hears of the work.
         at_end: called by the thread when everything is done.
@@ -128,7 +129,7 @@ class PriceQueue:
         threading.Thread(target=self._work, name="prices", daemon=True).start()
 
     def price(self, rows: Rows, times: Times | None = None) -> Future[Prices]:
-        """Queue rows; the future has their prices, float32 (N,). Raises RequestError if the queue is full.
+        """Queue rows; the future has their prices. Raises RequestError if the queue is full.
 
         Args:
             rows: to be priced.
@@ -232,7 +233,7 @@ class PriceQueue:
             if job.done.cancelled():
                 self._count(job, 0)
                 self._watcher.waiting(self._waiting)
-            elif not batch or job.columns == batch[0][0].columns:
+            elif not batch or job.kind == batch[0][0].kind:
                 job.times.began = job.times.began or time.time_ns()
                 batch.append((job, min(room, job.left)))
                 room = self._room(batch)

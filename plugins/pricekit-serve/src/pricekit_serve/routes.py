@@ -53,7 +53,7 @@ _FORMATS = {
 """How an answer is written, by the type of the request."""
 _ROWS_AT_ONCE = 64
 Written = TypeVar("Written")
-KEYS = ("rows", "interval", "explain", "comparables")
+KEYS = ("rows", "interval", "quantiles", "explain", "comparables")
 
 
 class Routes:
@@ -213,17 +213,19 @@ def _check_query(query: Iterable[str], kind: str) -> None:
             raise invalid(key, f"is unknown in the query; a JSON body has the fields {', '.join(KEYS)}")
         if key not in options:
             raise invalid(key, f"is unknown in the query; expected {', '.join(options)}")
-        if kind == ARROW and key != "interval":
+        if kind == ARROW and key not in ("interval", "quantiles"):
             raise invalid(
                 key, "cannot be used with Arrow, whose answer has prices only; send JSON or JSON lines"
             )
 
 
 def _value(key: str, text: str) -> Any:
+    lists = key == "quantiles"
     try:
-        return parse_json(text.encode("utf-8", "replace"), 10)
+        return parse_json((f"[{text}]" if lists else text).encode("utf-8", "replace"), 1000 if lists else 10)
     except RequestError:
-        raise invalid(key, "is neither a number nor true or false") from None
+        expected = "numbers that are joined by commas" if lists else "a number, true or false"
+        raise invalid(key, f"is not {expected}") from None
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -82,10 +82,12 @@ class Rows:
     Attributes:
         cells: the texts of each column that prices depend on, in the order of the model.
         ids: the ids of the rows; None if the request has none.
+        spread: whether the spreads of the prices are computed, too, for intervals and quantiles.
     """
 
     cells: Mapping[str, Sequence[str]]
     ids: Sequence[str] | None = field(default=None, repr=False)
+    spread: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.cells.values())))
@@ -93,7 +95,7 @@ class Rows:
     def part(self, start: int, stop: int) -> Rows:
         """Return consecutive rows."""
         cells = {name: column[start:stop] for name, column in self.cells.items()}
-        return Rows(cells, None if self.ids is None else self.ids[start:stop])
+        return Rows(cells, None if self.ids is None else self.ids[start:stop], self.spread)
 
     def for_predictor(self, columns: Columns) -> Any:
         """Return the rows in the form that a predictor reads fastest: texts, if the model reads a single column."""
@@ -106,9 +108,11 @@ class Rows:
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several parts, which have the same columns, without ids."""
+    first = parts[0]
     if len(parts) == 1:
-        return Rows(parts[0].cells)
-    return Rows({name: [cell for part in parts for cell in part.cells[name]] for name in parts[0].cells})
+        return Rows(first.cells, spread=first.spread)
+    cells = {name: [cell for part in parts for cell in part.cells[name]] for name in first.cells}
+    return Rows(cells, spread=first.spread)
 
 
 def rows_of_json(values: Any, known: KnownColumns, most: int) -> Rows:

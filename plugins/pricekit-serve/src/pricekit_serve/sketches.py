@@ -198,7 +198,7 @@ def recorded(price: Callable[[Rows], Prices], recorder: Recorder) -> Callable[[R
 
     def found(rows: Rows) -> Prices:
         prices = price(rows)
-        recorder.add(rows, prices)
+        recorder.add(rows, prices[:, 0] if rows.spread else prices)
         return prices
 
     return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pricekit.plugin import DataError
-from pricekit.plugin.runners import Job, PathLike, open_predictor
+from pricekit.plugin.runners import Job, PathLike, Uncertainty, open_predictor, table_of
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
-from pricekit_spark.rows import PriceRows, output_names
+from pricekit_spark.rows import PriceRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ def predict(
     *,
     engine: str = "ort-cpu",
     interval: float | None = None,
+    quantiles: Sequence[float] | None = None,
     replace: bool = False,
 ) -> DataFrame:
     """Return a DataFrame with a price for each row; Spark computes it when it is used.
@@ -33,14 +35,16 @@ def predict(
         bundle: the folder of the bundle, its address, or the object that `export` returned.
         engine: the engine that runs the bundle in the workers.
         interval: also add an interval with this share of true prices, such as 0.9.
+        quantiles: also add prices below which these shares of true prices are expected, ascending.
         replace: replace columns that have the names of the new ones.
 
     Returns:
-        The columns of `df` and `price`, float; with `interval` also `price_low` and `price_high`, float.
+        The columns of `df` and `price`, float; with `interval` also `price_low` and `price_high`, float; with
+        `quantiles` also `price_0.05` and so on, float.
 
     Raises:
         DataError: a text column is missing, or a column has the name of a new one.
-        ConfigError: the model is no bundle, or has no interval of that level.
+        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval or a quantile.
         BundleError: the bundle is damaged, or workers have another one.
         PluginError: the workers lack pricekit, a plugin or the engine.
 
@@ -50,11 +54,12 @@ def predict(
     """
     from pyspark.sql.types import FloatType, StructField, StructType
 
-    job = Job.of(open_predictor(bundle, engine), interval=interval)
-    names = output_names(interval)
+    job = Job.of(open_predictor(bundle, engine), uncertainty=Uncertainty.of(interval, quantiles))
+    names = ("price", *job.uncertainty.names)
     df = _without(df, names, replace)
     with about_pandas():
-        job.model().predict(_no_rows(df), interval)
+        job.model().check_uncertainty(job.uncertainty)
+        table_of(_no_rows(df), job.model().columns)
     parcel = parcel_of(df.sparkSession, job)
     check_workers(df.sparkSession, parcel)
     schema = StructType([*df.schema.fields, *(StructField(name, FloatType()) for name in names)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pricekit.plugin.runners import BOUNDS, WINDOW, Job
+from pricekit.plugin.runners import WINDOW, Job, table_of
 from pricekit_spark.parcel import Parcel
 
 HELD_BYTES = 256 * 2**20
@@ -29,14 +29,10 @@ class PriceRows:
         job: Job | None = None  # an empty partition needs none
         for window in windows(batches):
             job = job or self.parcel()
-            found = job.model().predict(pa.Table.from_batches(window), job.interval)
-            arrays = [found] if job.interval is None else [found[name] for name in output_names(job.interval)]
-            yield from _with_columns(window, output_names(job.interval), [pa.array(one) for one in arrays])
-
-
-def output_names(interval: float | None) -> tuple[str, ...]:
-    """Return the names of the columns of prices."""
-    return ("price",) if interval is None else ("price", *BOUNDS)
+            model = job.model()
+            rows = table_of(pa.Table.from_batches(window), model.columns)
+            columns = model.price_columns(rows, job.uncertainty)
+            yield from _with_columns(window, list(columns), [pa.array(values) for values in columns.values()])
 
 
 def windows(
