@@ -60,12 +60,13 @@ def test_written_rows_are_read_back(tmp_path, rows):
     assert equal(read_held_out(tmp_path), written)
     assert sorted(path.name for path in tmp_path.iterdir()) == [HELD_OUT, RECORD]
     frame = pd.read_parquet(tmp_path / HELD_OUT)
-    assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "kind", "shade"]
+    assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "spread", "kind", "shade"]
     assert frame.dtypes.astype(str).tolist() == [
         "int64",
         "str",
         "int64",
         "str",
+        "float64",
         "float64",
         "float64",
         "str",

@@ -5,7 +5,7 @@ import pytest
 
 import pricekit as pk
 from conftest import write_judged
-from pricekit.errors import ConfigError, DataError, TrainingError
+from pricekit.errors import BundleError, ConfigError, DataError
 from pricekit.plots import CoverageDisplay
 from pricekit.predict.intervals import fit_intervals
 
@@ -81,7 +81,7 @@ def test_weights_count(rows):
 
 def test_unusable_models_and_bounds_are_refused(rows, tmp_path, raises):
     write_judged(tmp_path, rows(100))
-    with raises(TrainingError):
+    with raises(BundleError):
         CoverageDisplay.from_model(tmp_path)
     with raises(DataError, "bounds"):
         CoverageDisplay.from_predictions(PRICE, {})

@@ -15,6 +15,7 @@ from pricekit.io.packing import pack
 from pricekit.predict.intervals import (
     LEAST_ROWS,
     MOST_SCORES,
+    Intervals,
     Uncertainty,
     fit_intervals,
     fit_spread,
@@ -159,15 +160,9 @@ def test_many_scores_are_thinned_outwards(rows, seed, share, weighted):
     intervals = scores(values, weight)
     assert len(intervals.score) <= MOST_SCORES
     order = np.argsort(values)
-    summed = np.cumsum(weight[order] / weight.mean())
-    exact = values[order][np.searchsorted(summed / (rows + 1), share - 1e-9)]
-    if share <= 0.5:
-        exact = values[order][
-            np.searchsorted((summed - weight[order] / weight.mean() + 1) / (rows + 1), share + 1e-9, "right")
-            - 1
-        ]
+    exact = log_quantile(Intervals((None,), values[order], weight[order] / weight.mean()), share)
     found = log_quantile(intervals, share)
-    outwards = found - exact if share > 0.5 else exact - found
+    outwards = abs(found - exact) if share == 0.5 else found - exact if share > 0.5 else exact - found
     assert -1e-6 <= outwards < 0.1
 
 

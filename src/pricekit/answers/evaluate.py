@@ -32,9 +32,8 @@ from pricekit.options import (
     read_options_of,
     refuse_reading_options,
 )
-from pricekit.predict.intervals import Intervals
+from pricekit.predict.intervals import INTERVALS, Intervals, intervals_in
 from pricekit.predict.predictor import Predictor
-from pricekit.runs.folder import INTERVALS, read_intervals_of
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
 from pricekit.table.currency import require_same_currency
@@ -186,7 +185,7 @@ def calibrated(path: Path, rows: HeldOut, predictor: Predictor | None) -> list[t
         ]
     for _, folder in folders:
         check_intact(folder, [INTERVALS])
-    return [(part, read_intervals_of(folder)) for part, folder in folders]
+    return [(part, intervals_in(folder)) for part, folder in folders]
 
 
 def _interval_scores(path: Path, rows: HeldOut, predictor: Predictor | None) -> dict[str, float]:

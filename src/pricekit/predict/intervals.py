@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ from pricekit.io.packing import pack, unpack
 from pricekit.predict.members import weighted_mean
 from pricekit.text.labelled_lines import evenly
 from pricekit.wording import counted, shorten
+
+INTERVALS = "intervals.json"
+"""The file of a model."""
 
 BOUNDS = "price_low", "price_high"
 """The columns of an interval."""
@@ -297,6 +301,16 @@ def read_intervals(text: str | bytes, where: object, columns: Sequence[int] | No
 _MOST_ROWS, _MOST_SCORE = 1e12, 1e12
 _MOST_NODES = 1 << 14
 """Nodes of the forest of a spread; `fit_spread` makes fewer than 2,400."""
+
+
+def intervals_in(folder: Path) -> Intervals:
+    """Read the intervals of a model's folder, for rows whose spreads are known; raises BundleError."""
+    try:
+        return read_intervals((folder / INTERVALS).read_bytes(), folder)
+    except OSError as error:
+        raise BundleError(
+            f"{folder / INTERVALS} is missing or damaged ({error}); train again", path=str(folder)
+        ) from None
 
 
 def _fit(spreads: Sequence[Forest | None], columns: Sequence[int]) -> bool:

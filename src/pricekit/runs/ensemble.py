@@ -44,18 +44,16 @@ from pricekit.io.record import (
 )
 from pricekit.io.staging import new_or_replaced
 from pricekit.metrics import SMAPE, Metric, metric_named, price_metrics
-from pricekit.predict.intervals import fit_intervals
+from pricekit.predict.intervals import INTERVALS, fit_intervals, intervals_in
 from pricekit.runs.chosen_columns import with_columns
 from pricekit.runs.folder import (
     CONFIG,
     ENSEMBLE,
     ENSEMBLE_FINISHED,
-    INTERVALS,
     MEMBERS,
     SOURCE,
     Folder,
     check_tables,
-    read_intervals_of,
     read_sketch_of,
     require_plugins,
     saved_config,
@@ -297,7 +295,7 @@ def write_ensemble(folder: Path, combined: Combined, names: Sequence[str]) -> No
     ]
     held_out = combined.held_out
     write_held_out(folder, held_out)
-    spreads = [read_intervals_of(folder / MEMBERS / name).spreads[0] for name in names]
+    spreads = [intervals_in(folder / MEMBERS / name).spreads[0] for name in names]
     intervals = fit_intervals(spreads, held_out.predicted, held_out.price, held_out.spread, held_out.weight)
     write_text(folder / INTERVALS, intervals.to_text())
     prices = prices_of(held_out.predicted, held_out.price)

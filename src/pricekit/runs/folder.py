@@ -80,7 +80,7 @@ from pricekit.io.record import (
 )
 from pricekit.io.staging import can_stage, replacing
 from pricekit.options import RESUMABLE, layers_of
-from pricekit.predict.intervals import Intervals, read_intervals
+from pricekit.predict.intervals import INTERVALS
 from pricekit.runs.seen import SEEN
 from pricekit.runs.split import Source, Split
 from pricekit.table import source_name, write_rejected
@@ -90,7 +90,6 @@ from pricekit.training.parallel import Processes
 
 SOURCE = "source.json"
 BACKBONE = "backbone.json"
-INTERVALS = "intervals.json"
 OUT_OF_FOLD = "out_of_fold.parquet"
 PSEUDO_LABELLED = "pseudo_labelled.parquet"
 
@@ -127,11 +126,6 @@ def run_id(path: Path) -> str:
 def read_sketch_of(path: Path) -> Sketch:
     """Return the sketch of a run or an ensemble; raises TrainingError, BundleError if it is missing or damaged."""
     return read_sketch(read_kept(path, SKETCH), path)
-
-
-def read_intervals_of(path: Path) -> Intervals:
-    """Return the intervals of a run or an ensemble, for rows whose spreads are known; errors as of `read_sketch_of`."""
-    return read_intervals(read_kept(path, INTERVALS), path)
 
 
 def read_kept(path: Path, name: str) -> bytes:

@@ -19,14 +19,13 @@ from pricekit.io.record import check_intact, finished_record, read_intact
 from pricekit.io.staging import read_whole
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
-from pricekit.predict.intervals import Intervals, read_intervals
+from pricekit.predict.intervals import INTERVALS, Intervals, read_intervals
 from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.predict.members import Member
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.folder import (
     BACKBONE,
     ENSEMBLE,
-    INTERVALS,
     MEMBERS,
     SOURCE,
     read_kept,

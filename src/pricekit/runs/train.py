@@ -35,10 +35,9 @@ from pricekit.metrics import Metric, metric_named, price_metrics
 from pricekit.nets.inference import predict
 from pricekit.nets.losses import aimed_price
 from pricekit.nets.network import PriceModel
-from pricekit.predict.intervals import fit_intervals, fit_spread, rows_for_spread, spread_of
+from pricekit.predict.intervals import INTERVALS, fit_intervals, fit_spread, rows_for_spread, spread_of
 from pricekit.runs.folder import (
     FINISHED,
-    INTERVALS,
     REFIT_FINISHED,
     SAMPLE_ROWS,
     check_same_rows,
