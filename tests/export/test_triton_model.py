@@ -135,10 +135,10 @@ def test_a_wrong_request_fails_alone(model, texts):
 
 
 def test_an_unexpected_failure_is_in_the_log_only(model, log, texts, monkeypatch):
-    def broken(rows):
+    def broken(table):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(model, "model", SimpleNamespace(predict=broken))
+    monkeypatch.setattr(model, "model", SimpleNamespace(columns=model.model.columns, prepare=broken))
     (answer,) = model.execute([_request(texts[:1])])
     assert "secret" not in answer.error.message
     assert log == ["pricekit: RuntimeError('secret')"]

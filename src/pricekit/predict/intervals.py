@@ -203,7 +203,7 @@ class Intervals:
         """
         score = self._score(share)
         if score is None:
-            least = (1 - self.highest) / 2
+            least = math.ceil(1e6 * (1 - self.highest) / 2) / 1e6
             raise ConfigError(
                 f"the quantile {share:g} needs {_needed(min(share, 1 - share))}, and this model was calibrated on "
                 f"{self.rows:,}; train with more rows, or choose quantiles from {least:g} to {1 - least:g}",
