@@ -56,6 +56,9 @@ def test_it_predicts_prices_and_intervals(fitted, catalog):
     low, high = fitted.predict_interval(rows, level=0.8).T
     assert (low < prices).all()
     assert (prices < high).all()
+    quantiles = fitted.predict_quantiles(rows, [0.1, 0.5, 0.9])
+    assert quantiles[:, [0, 2]].tolist() == np.column_stack([low, high]).tolist()
+    assert (np.diff(quantiles) >= 0).all()
     assert fitted.score(rows, catalog["price"]) <= 1
     assert fitted.metrics_["smape"] > 0
 

@@ -243,6 +243,22 @@ def test_many_small_files_share_one_window(predictor, catalog, tmp_path, monkeyp
     assert sizes == [5] * 30
 
 
+def test_windows_without_spreads_are_priced_again_and_those_with_them_are_resumed(
+    predictor, catalog, interrupted, logged
+):
+    options, whole = {"interval": 0.8, "quantiles": [0.5]}, interrupted.with_stem("whole")
+    opened_model(predictor).predict_file(catalog, whole, **options)
+    with pytest.raises(KeyboardInterrupt):
+        opened_model(_with(predictor, Failing(predictor, 200))).predict_file(
+            catalog, interrupted, resume=True, **options
+        )
+    assert "it used a different spread of each price" in logged()
+    engine = Failing(predictor)
+    opened_model(_with(predictor, engine)).predict_file(catalog, interrupted, resume=True, **options)
+    assert engine.rows == 400 - 192
+    assert interrupted.read_bytes() == whole.read_bytes()
+
+
 def test_finished_windows_are_kept_if_the_output_cannot_be_written(
     predictor, catalog, interrupted, monkeypatch, logged, raises
 ):

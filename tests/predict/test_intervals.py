@@ -1,6 +1,7 @@
 """Price intervals and quantiles: their coverage, their width by row, and errors for what too few rows allow."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -232,6 +233,12 @@ def test_the_spread_of_a_row_is_the_same_alone_and_in_a_batch():
     features, _ = hard_rows(100, seed=1)
     alone = [spread_of(forest, row[None])[0] for row in features]
     assert alone == spread_of(forest, features).tolist()
+
+
+def test_without_lightgbm_all_rows_have_the_same_width(monkeypatch, logged):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert fit_spread(*hard_rows(1_000)) is None
+    assert "needs lightgbm in training" in logged()
 
 
 def test_rows_without_weight_teach_nothing():
