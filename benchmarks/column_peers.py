@@ -139,7 +139,7 @@ def lightgbm_prices(rows: HeldOut, train: np.ndarray, held: np.ndarray) -> np.nd
     fit, inner = peers.inner_split(len(train))
 
     def fitted(objective: str) -> tuple[float, int]:
-        model = lightgbm.LGBMRegressor(**_settings(objective), n_estimators=3000)
+        model = lightgbm.LGBMRegressor(**settings(objective), n_estimators=3000)
         model.fit(
             inputs[0][fit],
             log_price[fit],
@@ -153,7 +153,7 @@ def lightgbm_prices(rows: HeldOut, train: np.ndarray, held: np.ndarray) -> np.nd
 
     (_, rounds), objective = min((fitted(objective), objective) for objective in ("l1", "l2"))
     logger.warning(f"lightgbm: {objective}, {rounds} rounds")
-    model = lightgbm.LGBMRegressor(**_settings(objective), n_estimators=rounds)
+    model = lightgbm.LGBMRegressor(**settings(objective), n_estimators=rounds)
     model.fit(inputs[0], log_price, categorical_feature=seen)
     return np.exp(np.asarray(model.predict(inputs[1]), dtype=np.float64))
 
@@ -165,9 +165,9 @@ def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarr
     return block, [place for place, (_, count) in enumerate(found) if count]
 
 
-def _settings(objective: str) -> dict[str, object]:
-    settings = {"learning_rate": 0.03, "num_leaves": 31, "min_child_samples": 10, "subsample": 0.8}
-    return {**settings, "objective": objective, "subsample_freq": 1, "colsample_bytree": 0.4, "verbose": -1}
+def settings(objective: str) -> dict[str, object]:
+    parameters = {"learning_rate": 0.03, "num_leaves": 31, "min_child_samples": 10, "subsample": 0.8}
+    return {**parameters, "objective": objective, "subsample_freq": 1, "colsample_bytree": 0.4, "verbose": -1}
 
 
 if __name__ == "__main__":

@@ -1,32 +1,35 @@
-"""Price intervals on rows that took part neither in training nor in calibration, against bins of the predicted price.
+"""Price intervals and quantiles of the models of `pricekit cv` on the rows that their fold held out.
 
-    python benchmarks/intervals.py TABLE [--splits 0 1 2] [--text title,brand] [--limit 7000] [--refit | --no-refit]
+    pricekit cv TABLE --folds 5 --out cv/wine
+    python benchmarks/intervals.py cv/wine cv/mercari
+    python benchmarks/intervals.py cv/wine --lightgbm
 
-A fifth of the rows is held out, stratified by price, with equal texts in one part. `pricekit train` sees only the other
-rows, and calibrates on its validation rows among them. "bins" are the intervals before rows had a width of their own:
-split conformal half widths in ten bins of the predicted price, from the same validation rows and the same prices. The
-score is that of the log price (Gneiting and Raftery 2007, section 6.2), in percent of that of the bins. A second table
-has the coverage of the 90% interval in tenths of the rows by their spread, and in thirds by their predicted price.
+Each fold's intervals were calibrated on validation rows among the rows of the other folds, in the first pass; a refit
+may have followed. "bins" are the intervals before rows had a width of their own: split conformal half widths in up to
+ten bins of the predicted price, from the same validation rows and prices. The score is that of the log price (Gneiting
+and Raftery 2007, section 6.2), divided by that of the bins, with the 95% interval of the paired bootstrap over rows.
+A second table has the coverage of the 90% intervals in tenths of the rows by their spread, pooled over the tables.
+
+`--lightgbm` compares the mean quantile loss of the log price at five quantiles, on the first fold, with LightGBM models
+of these quantiles: the columns, categories and text of benchmarks/column_peers.py, with early stopping.
 """
 
 import argparse
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
+import column_peers
+import lightgbm
 import numpy as np
+import peers
 
 from pricekit.cli.terminal import show_table
-from pricekit.evaluation.held_out import HeldOut, held_out_of, read_held_out
-from pricekit.io.log import logger
-from pricekit.metrics import smape
-from pricekit.runs.opened import open_run
-from pricekit.runs.split import split_groups
-from pricekit.table import Columns, Table, read_usable
-from pricekit.text.likeness import equal_texts
+from pricekit.evaluation.held_out import HeldOut, read_held_out
+from pricekit.features.cells import columns_of
+from pricekit.predict.intervals import Intervals, intervals_in
 
-LEVELS, SHOWN, HELD_OUT = (0.5, 0.8, 0.9, 0.95), 0.9, 0.2
+LEVEL = 0.9
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SAMPLES = 1000
 
 
 def main() -> None:
@@ -34,64 +37,67 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--text", default="catalog_content")
-    parser.add_argument("--price", default="price")
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--refit", action=argparse.BooleanOptionalAction)
+    parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
+    parser.add_argument("--lightgbm", action="store_true", help="compare quantiles with those of LightGBM")
     options = parser.parse_args()
-    columns = Columns(tuple(options.text.split(",")), options.price)
-    table, _ = read_usable(options.table, columns, limit=options.limit, notices=logger.warning)
-    flags = [] if options.refit is None else ["--refit" if options.refit else "--no-refit"]
-    rows, groups = [], []
-    for split in options.splits:
-        train, held = split_groups(table.known_price, equal_texts(table.text), HELD_OUT, split)
-        with tempfile.TemporaryDirectory() as folder:
-            named = [*flags, "--text", options.text]
-            scores, coverage = measure(table.take(train), table.take(held), Path(folder), named)
-        rows.append([str(split), *scores])
-        groups.append(coverage)
-    heads = ["split", "SMAPE", *(f"{100 * level:.0f}%" for level in LEVELS), "score", "of bins", "ratio, %"]
-    show_table("held-out prices within the interval, percent; score at 90%", heads, rows, stderr=False)
-    mean = [f"{100 * share:.1f}" for share in np.mean(groups, axis=0)]
-    names = [*(f"{tenth}/10" for tenth in range(1, 11)), "cheap", "middle", "dear"]
-    show_table("inside 90%: tenths by spread, thirds by price", names, [mean], stderr=False)
+    if options.lightgbm:
+        heads = ["table", "pricekit", "LightGBM", "difference, 95% interval", "LightGBM inside 90%"]
+        show_table("mean quantile loss", heads, [against_lightgbm(path) for path in options.cv], stderr=False)
+        return
+    rows, tenths, counts = [], [], []
+    for path in options.cv:
+        row, tenth, count = measure(path)
+        rows.append(row)
+        tenths.append(tenth)
+        counts.append(count)
+    heads = ["table", "score", "of bins", "ratio, 95% interval", "inside 90%", "folds", "thirds by price"]
+    show_table("90% intervals of held-out rows", heads, rows, stderr=False)
+    pooled = [f"{100 * share:.1f}" for share in np.average(tenths, axis=0, weights=counts)]
+    names = [f"{tenth}/10" for tenth in range(1, 11)]
+    show_table("inside 90%, by tenth of the spread, pooled", names, [pooled], stderr=False)
 
 
-def measure(train: Table, held: Table, folder: Path, flags: list[str]) -> tuple[list[str], list[float]]:
-    """Train in a folder; return a row of the first table, and the shares of the second one."""
-    source, run = folder / "train.csv", folder / "run"
-    train.frame.assign(price=train.known_price).to_csv(source, index=False)
-    pricekit = str(Path(sys.executable).with_name("pricekit"))
-    command = [pricekit, "train", str(source), "--out", str(run), "--price", "price", *flags, "--quiet"]
-    subprocess.run(command, check=True)
-    predictor = open_run(run).predictor()
-    inputs = predictor.prepare(held)
-    rows = held_out_of(held, predictor.price(inputs), spread=predictor.spread(inputs))
-    shares, bounds = [], {}
-    for level in LEVELS:
-        bounds[level] = predictor.require_intervals().bounds(rows.predicted, rows.spread, level)
-        shares.append(inside(rows, bounds[level]).mean())
-    own, other = (score(rows, each) for each in (bounds[SHOWN], bins(read_held_out(run), rows)))
-    hit = inside(rows, bounds[SHOWN])
-    parts = np.array_split(np.argsort(rows.spread, kind="stable"), 10)
-    parts += np.array_split(np.argsort(rows.predicted, kind="stable"), 3)
-    written = [f"{smape(rows.predicted, rows.price):.2f}", *(f"{100 * share:.1f}" for share in shares)]
-    ratio = [f"{own:.3f}", f"{other:.3f}", f"{100 * own / other:.1f}"]
-    return [*written, *ratio], [float(hit[part].mean()) for part in parts]
+def measure(path: Path) -> tuple[list[str], list[float], int]:
+    """Return a row of the first table, the coverage by tenth of the spread, and the number of rows."""
+    every = read_held_out(path)
+    scores, covered, tenths, thirds = [], [], [], []
+    for fold in np.unique(every.fold):
+        rows = every.take(np.flatnonzero(every.fold == fold))
+        folder = path / f"fold-{fold}"
+        bounds = intervals_in(folder).bounds(rows.predicted, rows.spread, LEVEL)
+        other = bins(read_held_out(folder), rows)
+        scores.append(np.column_stack([score(rows, bounds), score(rows, other)]))
+        inside = (rows.price >= bounds[0]) & (rows.price <= bounds[1])
+        covered.append(inside.mean())
+        tenths.append(shares(inside, rows.spread, 10))
+        thirds.append(shares(inside, rows.predicted, 3))
+    both = np.concatenate(scores)
+    own, of_bins = both.mean(0)
+    ratios = [mean[0] / mean[1] for mean in resampled(both)]
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    folds = f"{100 * min(covered):.1f} to {100 * max(covered):.1f}"
+    third = " ".join(f"{100 * share:.1f}" for share in np.mean(thirds, axis=0))
+    ratio = f"{own / of_bins:.3f}, {low:.3f} to {high:.3f}"
+    row = [path.name, f"{own:.3f}", f"{of_bins:.3f}", ratio, f"{100 * np.mean(covered):.1f}", folds, third]
+    return row, np.mean(tenths, axis=0).tolist(), len(every)
 
 
-def inside(rows: HeldOut, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return whether each true price is between its bounds, bool (N,)."""
-    return (rows.price >= bounds[0]) & (rows.price <= bounds[1])
+def resampled(values: np.ndarray) -> list[np.ndarray]:
+    """Return the means of bootstrap samples of rows, (C,) each."""
+    random, count = np.random.default_rng(0), len(values)
+    return [values[random.integers(0, count, count)].mean(0) for _ in range(SAMPLES)]
 
 
-def score(rows: HeldOut, bounds: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the mean score of the 90% intervals of the log price."""
-    low, price, high = map(np.log, (bounds[0].astype(float), rows.price, bounds[1].astype(float)))
+def shares(inside: np.ndarray, by: np.ndarray, parts: int) -> list[float]:
+    """Return the share of rows inside of their intervals in equal parts of the rows by a value."""
+    return [float(inside[part].mean()) for part in np.array_split(np.argsort(by, kind="stable"), parts)]
+
+
+def score(rows: HeldOut, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return the score of each 90% interval of the log price, float64 (N,)."""
+    low, price, high = np.log(bounds[0].astype(float)), np.log(rows.price), np.log(bounds[1].astype(float))
     outside = np.maximum(np.maximum(low - price, price - high), 0)
-    return float(np.mean(high - low + 2 / (1 - SHOWN) * outside))
+    return np.asarray(high - low + 2 / (1 - LEVEL) * outside)
 
 
 def bins(valid: HeldOut, rows: HeldOut) -> tuple[np.ndarray, np.ndarray]:
@@ -102,9 +108,62 @@ def bins(valid: HeldOut, rows: HeldOut) -> tuple[np.ndarray, np.ndarray]:
     width = np.empty(parts)
     for number in range(parts):
         error = np.sort(np.abs(np.log(valid.price / valid.predicted))[part == number])
-        width[number] = error[min(int(np.ceil(SHOWN * (len(error) + 1))), len(error)) - 1]
+        width[number] = error[min(int(np.ceil(LEVEL * (len(error) + 1))), len(error)) - 1]
     factor = np.exp(width[np.searchsorted(edges, rows.predicted, side="right")])
     return rows.predicted / factor, rows.predicted * factor
+
+
+def against_lightgbm(path: Path) -> list[str]:
+    """Return a row of the table of quantile losses."""
+    every = read_held_out(path)
+    fold = int(every.fold.min())
+    train, held = (every.take(np.flatnonzero(part)) for part in (every.fold != fold, every.fold == fold))
+    actual = np.log(held.price)
+    own = quantile_loss(actual, own_quantiles(intervals_in(path / f"fold-{fold}"), held))
+    log_price = lightgbm_quantiles(train, held)
+    other = quantile_loss(actual, log_price)
+    low, high = np.quantile([mean[0] for mean in resampled((own - other)[:, None])], [0.025, 0.975])
+    inside = np.mean((log_price[0] <= actual) & (actual <= log_price[-1]))
+    difference = f"{own.mean() - other.mean():+.4f}, {low:+.4f} to {high:+.4f}"
+    return [path.name, f"{own.mean():.4f}", f"{other.mean():.4f}", difference, f"{100 * inside:.1f}"]
+
+
+def own_quantiles(intervals: Intervals, rows: HeldOut) -> np.ndarray:
+    """Return the quantiles of the log price, float64 (Q, N)."""
+    values = [intervals.quantile(rows.predicted, rows.spread, share) for share in QUANTILES]
+    return np.log(np.stack(values).astype(np.float64))
+
+
+def lightgbm_quantiles(train: HeldOut, held: HeldOut) -> np.ndarray:
+    """Return the same of LightGBM, one model for each quantile, sorted so that none cross."""
+    columns = columns_of(train.text)
+    parts = [column_peers.numbers_and_codes(rows.text, columns) for rows in (train, held)]
+    words = peers.svd_of(train.text.tolist(), held.text.tolist())
+    inputs = [np.hstack([block, word]) for (block, _), word in zip(parts, words, strict=True)]
+    log_price, seen = np.log(train.price), parts[0][1]
+    fit, inner = peers.inner_split(len(train))
+    quantiles = []
+    for share in QUANTILES:
+        settings = {**column_peers.settings("quantile"), "alpha": share}
+        first = lightgbm.LGBMRegressor(**settings, n_estimators=2000)
+        first.fit(
+            inputs[0][fit],
+            log_price[fit],
+            eval_set=[(inputs[0][inner], log_price[inner])],
+            categorical_feature=seen,
+            callbacks=[lightgbm.early_stopping(50, verbose=False)],
+        )
+        model = lightgbm.LGBMRegressor(**settings, n_estimators=first.best_iteration_)
+        model.fit(inputs[0], log_price, categorical_feature=seen)
+        quantiles.append(np.asarray(model.predict(inputs[1]), np.float64))
+    return np.sort(np.stack(quantiles), axis=0)
+
+
+def quantile_loss(actual: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
+    """Return the mean quantile loss of each row, float64 (N,), of quantiles, (Q, N)."""
+    error = actual - quantiles
+    share = np.array(QUANTILES)[:, None]
+    return np.asarray(np.maximum(share * error, (share - 1) * error).mean(0))
 
 
 if __name__ == "__main__":
