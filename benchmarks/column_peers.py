@@ -166,6 +166,7 @@ def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarr
 
 
 def settings(objective: str) -> dict[str, object]:
+    """Return the parameters of LightGBM with an objective."""
     parameters = {"learning_rate": 0.03, "num_leaves": 31, "min_child_samples": 10, "subsample": 0.8}
     return {**parameters, "objective": objective, "subsample_freq": 1, "colsample_bytree": 0.4, "verbose": -1}
 
