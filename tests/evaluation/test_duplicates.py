@@ -1,3 +1,5 @@
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricekit.evaluation import duplicates
-from pricekit.evaluation.duplicates import are_labels, find_duplicates, split_groups_of
+from pricekit.evaluation.duplicates import (
+    are_labels,
+    find_duplicates,
+    find_variants,
+    split_groups_of,
+)
 from pricekit.metrics import smape
 from pricekit.text.likeness import equal_texts
 
@@ -100,3 +107,96 @@ def test_labels_differ_from_a_table_of_copies(logged):
     assert not are_labels(same, np.tile(price[:20], 15))
     assert np.array_equal(split_groups_of(copies, np.tile(price[:20], 15)), same)
     assert not are_labels(np.zeros(0, int), np.zeros(0))
+
+
+NAMES = [
+    "Amber",
+    "Basil",
+    "Cedar",
+    "Dune",
+    "Ember",
+    "Fjord",
+    "Grove",
+    "Heath",
+    "Iris",
+    "Jade",
+    "Kelp",
+    "Lotus",
+    "Moss",
+]
+SIZES = ["250 g", "500g", "1 kg", "2 kg"]
+
+
+def shop(products=75, *, same_price=True, seed=0):
+    """Products in four sizes, and as many rows of products in one size."""
+    rng = np.random.default_rng(seed)
+    made = [f"{a} {b} {c}" for a, b in combinations(NAMES, 2) for c in ("rice", "soap", "tea", "wax", "oil")]
+    names = rng.choice(made, 5 * products, replace=False)
+    level = rng.lognormal(2, 1, len(names))
+    rows = [
+        (f"{name} {size}", (k + 1) ** 0.3 * level[i])
+        for i, name in enumerate(names[:products])
+        for k, size in enumerate(SIZES)
+    ]
+    rows += [(f"{name} {rng.choice(SIZES)}", level[products + i]) for i, name in enumerate(names[products:])]
+    texts, price = zip(*rows, strict=True)
+    price = np.array(price) if same_price else rng.permutation(price)
+    order = rng.permutation(len(texts))
+    return series(np.array(texts, object)[order].tolist()), price[order]
+
+
+def product_of(text):
+    return " ".join(text.split(" ")[:3])
+
+
+def found(texts, price):
+    return find_variants(texts, price, split_groups_of(texts, price))
+
+
+def test_sizes_of_short_titles_are_variants_of_a_product_and_new_products_are_harder():
+    texts, price = shop()
+    variants = found(texts, price)
+    assert (variants.rows, variants.products, variants.total) == (300, 75, 600)
+    assert variants.new_product_smape > variants.known_product_smape + 20
+    products = texts.map(product_of)
+    assert (
+        len(set(zip(products, variants.groups.tolist(), strict=True)))
+        == products.nunique()
+        == len(set(variants.groups))
+    )
+    assert variants.sentence().startswith("300 of 600 rows are variants, such as sizes, of 75 products")
+
+
+def test_equal_names_at_unrelated_prices_are_no_variants():
+    assert found(*shop(same_price=False)) is None
+
+
+def test_few_variants_and_texts_of_one_word_do_not_group_a_table():
+    texts, price = shop()
+    first = texts.map(product_of).duplicated()
+    assert found(texts[~first].reset_index(drop=True), price[~first]) is None
+    assert (
+        found(series([f"Amber{k % 50} {k} g".replace(str(k % 50), "") for k in range(300)]), price[:300])
+        is None
+    )
+
+
+def test_a_label_of_all_lines_is_no_part_of_a_name_and_other_lines_do_not_count():
+    texts, price = shop()
+    labelled = series([f"title: {text}\nmade: {k}" for k, text in enumerate(texts)])
+    assert found(labelled, price).products == 75
+    rng = np.random.default_rng(0)
+    hidden = series([f"made: {k}\ntitle: {text}\n{text_of(rng, 12)}" for k, text in enumerate(texts)])
+    assert found(hidden, price) is None
+
+
+def test_equal_texts_alone_are_not_variants():
+    texts, price = shop()
+    first = ~texts.map(product_of).duplicated()
+    texts, price = texts[first].reset_index(drop=True), price[first]
+    twice = pd.concat([texts, texts], ignore_index=True)
+    assert found(twice, np.tile(price, 2)) is None
+
+
+def test_texts_without_words_have_no_variants():
+    assert found(series(["!!", "", "12 kg", "?"] * 10), np.arange(1.0, 41)) is None

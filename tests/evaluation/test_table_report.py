@@ -3,6 +3,7 @@
 import json
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -179,3 +180,21 @@ def test_project_files_that_cannot_be_edited_or_written(shop, tmp_path, raises):
         report.write(tmp_path / "missing" / "pricekit.toml")
     with raises(ConfigError):
         profile_table(pd.read_csv(shop)).write(tmp_path / "new.toml")
+
+
+def test_products_in_several_sizes_are_reported_with_both_errors():
+    names = [
+        f"{a} {b} {c}"
+        for a in ("red", "old", "raw")
+        for b in ("elm", "fig", "oak")
+        for c in ("tea", "wax", "rub", "oil")
+    ]
+    cells = [f"{name} {size}" for name in names for size in ("250 g", "500g", "1 kg", "2 kg")]
+    level = np.repeat(np.random.default_rng(0).lognormal(2, 1, len(names)), 4)
+    report = profile_table(
+        pd.DataFrame({"title": cells, "price": level * np.tile([1, 1.2, 1.5, 1.9], len(names))})
+    )
+    variants = report.to_dict()["variants"]
+    assert (variants["rows"], variants["products"]) == (144, 36)
+    assert variants["new_product_smape"] > variants["known_product_smape"] + 5
+    assert any("144 of 144 rows are variants, such as sizes, of 36 products" in note for note in report.notes)

@@ -64,6 +64,34 @@ def packs(products=60):
     return pd.DataFrame({"catalog_content": texts, "price": rng.lognormal(2, 1, 3 * products)})
 
 
+def sizes(products=60):
+    """Products of short names in four sizes, whose prices follow the product."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"{a}{b}m" for a in "bcdfghjklnpr" for b in "aeiou"])
+    names = [" ".join(rng.choice(words, 3, replace=False)) for _ in range(products)]
+    level = rng.lognormal(2, 1, products)
+    texts = [f"{name}, {size}" for name in names for size in ("250 g", "500g", "1 kg", "2 kg")]
+    return pd.DataFrame(
+        {"catalog_content": texts, "price": np.repeat(level, 4) * np.tile([1, 1.2, 1.5, 1.9], products)}
+    )
+
+
+def test_sizes_of_a_product_are_in_one_part_and_both_errors_are_said(logged):
+    split = load_split(Source(sizes()), tiny_config())
+    assert split.variants.products == 60
+    assert len(split.valid) > 0
+    assert not products_of(split.train) & products_of(split.valid)
+    assert split.variants.new_product_smape > split.variants.known_product_smape
+    assert "240 of 240 rows are variants, such as sizes, of 60 products" in logged()
+
+
+def test_groups_of_the_user_decide_alone():
+    frame = sizes().assign(row=range(240))
+    split = load_split(Source(frame), tiny_config({"columns": {"group": "row"}}))
+    assert split.variants is None
+    assert products_of(split.train) & products_of(split.valid)
+
+
 def products_of(table):
     return {text.split(",")[0] for text in table.text}
 

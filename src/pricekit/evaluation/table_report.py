@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from pricekit.config.project import update_project
 from pricekit.errors import ConfigError
-from pricekit.evaluation.duplicates import Duplicates, find_duplicates
+from pricekit.evaluation.duplicates import (
+    Duplicates,
+    Variants,
+    find_duplicates,
+    find_variants,
+    split_groups_of,
+)
 from pricekit.evaluation.leaks import Leaks, find_leaks
 from pricekit.features.cells import profile_columns
 from pricekit.options import clear_errors
@@ -180,6 +186,8 @@ def _by_chance(price: np.ndarray, years: np.ndarray) -> float:
 
 SMALL_TABLE = 1000
 """The report warns about fewer usable rows than this."""
+VARIANT_SEARCH_ROWS = 100_000
+"""Variants of products are searched among the first rows, at most this many."""
 QUANTILES = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999, 1)
 HIGHEST = 5
 
@@ -210,6 +218,7 @@ class TableReport:
         suspects: prices that look like years or placeholders.
         duplicates: rows with equal texts; None without usable rows.
         leaks: columns and texts that leak the price; None without usable rows.
+        variants: products that repeat with variants, among the first 100,000 usable rows; None if they do not.
         notes: sentences that the user should read.
         read_options: how to read the file.
         trainable: training would start with `train_arguments`.
@@ -236,6 +245,7 @@ class TableReport:
     suspects: tuple[Suspect, ...] = ()
     duplicates: Duplicates | None = None
     leaks: Leaks | None = None
+    variants: Variants | None = None
     notes: tuple[str, ...] = ()
     trainable: bool = False
 
@@ -282,6 +292,8 @@ class TableReport:
             content["duplicates"] = self.duplicates.to_dict()
         if self.leaks is not None:
             content["leaks"] = asdict(self.leaks)
+        if self.variants is not None:
+            content["variants"] = self.variants.to_dict()
         content["columns"] = [asdict(column) | {"used_as": self.role(column.name)} for column in self.columns]
         return content | {"yields": self.yields, "left_out": self.left_out, "notes": list(self.notes)}
 
@@ -494,6 +506,9 @@ def _with_prices(report: TableReport, rows: Table, columns: Columns, notes: list
     for sentence in (describe_outliers(price), describe_currency_column(usable)):
         if sentence:
             notes.append(sentence[0].upper() + sentence[1:])
+    variants = _variants(usable.take(np.arange(min(len(usable), VARIANT_SEARCH_ROWS))))
+    if variants is not None:
+        notes.append(f"{variants.sentence()}.")
     suspects = find_suspects(price)
     equal_years = rows_of_equal_years(price, usable.frame, (columns.price, columns.id))
     notes += describe_suspects(suspects, equal_years)
@@ -504,7 +519,14 @@ def _with_prices(report: TableReport, rows: Table, columns: Columns, notes: list
         highest_prices=np.sort(price)[: -HIGHEST - 1 : -1].tolist(),
         duplicates=find_duplicates(equal_texts(usable.text), price),
         leaks=_leaks(usable, columns, notes),
+        variants=variants,
     )
+
+
+def _variants(rows: Table) -> Variants | None:
+    if len(rows) < MIN_ROWS:
+        return None
+    return find_variants(rows.text, rows.known_price, split_groups_of(rows.text, rows.known_price))
 
 
 def _leaks(usable: Table, columns: Columns, notes: list[str]) -> Leaks:

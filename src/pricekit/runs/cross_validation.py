@@ -121,10 +121,12 @@ def make_plan(
         fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        groups = duplicates_in(table)
+        groups, variants = duplicates_in(table)
         sizes = [rows for rows in np.bincount(groups) if rows > 1]
         if sizes:
-            alike = "nearly equal texts" if table.group is None else "nearly equal texts or the same group"
+            alike = "the same group" if table.group is not None else "nearly equal texts"
+            if variants is not None:
+                alike += " or are variants of a product"
             logger.info(
                 f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
             )

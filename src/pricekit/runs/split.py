@@ -14,7 +14,7 @@ import pandas as pd
 
 from pricekit.config import RunConfig
 from pricekit.errors import ConfigError, DataError
-from pricekit.evaluation.duplicates import find_duplicates, joined_groups, split_groups_of
+from pricekit.evaluation.duplicates import Variants, find_duplicates, find_variants, split_groups_of
 from pricekit.evaluation.leaks import find_leaks
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
@@ -103,6 +103,7 @@ class Split:
         leaks: columns that no feature may read.
         pseudo_labelled: rows that teachers priced.
         own: whether pricekit made the parts, with near-duplicates in one; else the user did.
+        variants: the products that repeat with variants, each in one part.
     """
 
     train: Table
@@ -111,6 +112,7 @@ class Split:
     leaks: tuple[str, ...] = ()
     pseudo_labelled: Table | None = None
     own: bool = False
+    variants: Variants | None = None
 
     def digest(self) -> str:
         """Return a hash of the texts and prices of both parts, in order."""
@@ -154,7 +156,8 @@ def load_split(
 ) -> Split:
     """Return the rows of a source: read the tables, reject unusable rows, check for leaks, and split the rest.
 
-    Near-duplicates stay in one part, as in a cross-validation, unless the texts are labels, each for many products.
+    Near-duplicates, and variants of a product, stay in one part, as in a cross-validation, unless the texts are
+    labels, each for many products, or a column names the groups.
 
     Args:
         source: the tables.
@@ -172,9 +175,9 @@ def load_split(
     leaks = () if resumed else check_leaks(table, config, allow_leak=source.allow_leak)
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
-        table = replace(table, cluster=duplicates_in(table))
-        parts = split_table(table, config, seen)
-        split = Split(*parts, [rejected], leaks, own=True)
+        groups, variants = duplicates_in(table)
+        parts = split_table(replace(table, cluster=groups), config, seen)
+        split = Split(*parts, [rejected], leaks, own=True, variants=variants)
         check_weights(split.train, split.valid)
         _log_split(split)
         return split
@@ -256,10 +259,22 @@ def load_rows(
     return table, rejected
 
 
-def duplicates_in(table: Table) -> np.ndarray:
-    """Return equal numbers for the rows that a split keeps together, int64 (N,): duplicates, and the user's groups."""
+def duplicates_in(table: Table) -> tuple[np.ndarray, Variants | None]:
+    """Return equal numbers for the rows that a split keeps together, int64 (N,), and what was found of variants.
+
+    The user's groups decide alone. Without them, near-duplicates stay together, and so do the variants of a product if
+    products repeat with variants, which the log then says; rows with times are split by these.
+    """
+    if table.group is not None:
+        return table.group, None
     groups = split_groups_of(table.text, table.known_price, folder=table.folder)
-    return groups if table.group is None else joined_groups(groups, table.group)
+    if table.time is not None:
+        return groups, None
+    variants = find_variants(table.text, table.known_price, groups)
+    if variants is None:
+        return groups, None
+    logger.info(variants.sentence())
+    return variants.groups, variants
 
 
 def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tuple[Table, Table]:
@@ -271,7 +286,7 @@ def split_table(table: Table, config: RunConfig, seen: Seen | None = None) -> tu
         seen: texts of earlier runs that this one continues; a share of the other rows is validated on.
 
     Raises:
-        DataError: groups connect all rows, so none can be held out, or there are too few new rows.
+        DataError: all rows are of one group, so none can be held out, or there are too few new rows.
     """
     if seen is None:
         train, valid = _split(table, config)
@@ -306,7 +321,7 @@ def _split(table: Table, config: RunConfig) -> tuple[np.ndarray, np.ndarray]:
     if table.group is not None:
         if not np.ptp(groups):
             raise DataError(
-                f"the groups of the column '{config.columns.group}' share duplicate texts, which connect all rows, so "
+                f"all {len(table):,} rows to split have the same group in the column '{config.columns.group}', so "
                 "none can be held out. Choose another column, or leave the groups out",
                 parameters=("group",),
             )

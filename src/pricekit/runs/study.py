@@ -207,7 +207,7 @@ def load_search_rows(source: Source, config: RunConfig, folds: int, *, allow_lea
         ConfigError: the number of folds is invalid.
     """
     table, rejected = load_rows(source, config)
-    table = replace(table, cluster=duplicates_in(table))
+    table = replace(table, cluster=duplicates_in(table)[0])
     seen, final = split_table(table, config)
     check_weights(seen, final)
     which = "latest " if table.time is not None else ""

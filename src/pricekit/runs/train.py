@@ -242,6 +242,7 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
         "currency": split.train.price_style.currency,
         "price_unit": split.train.price_style.unit,
         "rows": split.count(),
+        **({} if split.variants is None else {"variants": split.variants.to_dict()}),
         "best_epoch": state.best_epoch,
         "seconds": round(state.seconds + time.perf_counter() - started, 1),
         "metric": job.config.metric,
