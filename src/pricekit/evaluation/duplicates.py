@@ -213,7 +213,7 @@ def find_variants(texts: pd.Series, price: np.ndarray, groups: np.ndarray) -> Va
     if few_distinct(same):
         return None
     most = max(SMALL_GROUP, MAX_GROUP_SHARE * len(same))
-    product = joined_groups(groups, _of_at_most(_product_names(texts), most))
+    product = joined_groups(groups, _of_at_most(product_names(texts), most))
     large = np.bincount(product)[product] > most
     product = numbered(np.where(large, groups, product + 1 + groups.max(initial=0)))
     is_variant = _several_texts(product, same)
@@ -254,7 +254,7 @@ def _of_at_most(names: list[str], most: float) -> np.ndarray:
     return numbered(np.where(alone, -1 - np.arange(len(name)), name))
 
 
-def _product_names(texts: pd.Series) -> list[str]:
+def product_names(texts: pd.Series) -> list[str]:
     """Return the sorted words of each first line that name the product; "" if fewer than two do.
 
     A label that most lines begin with, such as "Item Name:", is no part of the name; a line without it names nothing.
