@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -165,7 +166,7 @@ def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarr
     return block, [place for place, (_, count) in enumerate(found) if count]
 
 
-def settings(objective: str) -> dict[str, object]:
+def settings(objective: str) -> dict[str, Any]:
     """Return the parameters of LightGBM with an objective."""
     parameters = {"learning_rate": 0.03, "num_leaves": 31, "min_child_samples": 10, "subsample": 0.8}
     return {**parameters, "objective": objective, "subsample_freq": 1, "colsample_bytree": 0.4, "verbose": -1}

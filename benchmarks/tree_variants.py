@@ -10,8 +10,10 @@ below 0 means that the variant is better than the feature as it is. The variants
 - leaves: the mean of the model and one with 63 leaves
 - losses: the mean of the model and one with the L2 loss
 - stopping: as many trees as an inner held-out fifth wants, at most 1,500, instead of 300
-- no linear: without the log price of the linear model as an input
-- slow: 600 rounds with a learning rate of 0.035
+- no linear: without the log price of the linear model of words as an input
+- no crosses: without that of crosses, if there are enough rows for one
+- l1: with the L1 loss
+- slow: 600 rounds with a learning rate of 0.03
 - neighbours: with the prices of similar rows as inputs
 - pairs: the mean log prices of pairs of categories as further inputs, out of fold for the training rows
 """
@@ -43,22 +45,30 @@ INNER_FOLDS = 5
 class Fold:
     """The inputs of the training and the held-out rows of a fold, and the log prices of the former.
 
-    The first of the inputs is the log price of the linear model, the next three are the prices of similar rows.
+    The first of the inputs are the log prices of linear models, of words and of crosses if there are enough rows. The
+    next three are the prices of similar rows.
     """
 
     every: tuple[csr_matrix, csr_matrix]
     codes: tuple[np.ndarray, np.ndarray]
     log_price: np.ndarray
+    linear: int
+
+    def without(self, *columns: int) -> tuple[csr_matrix, csr_matrix]:
+        """Return the inputs of both parts without some columns, and without the prices of similar rows."""
+        left_out = {*columns, *range(self.linear, self.linear + 3)}
+        kept = [column for column in range(self.every[0].shape[1]) if column not in left_out]
+        return self.every[0][:, kept], self.every[1][:, kept]
 
     @property
     def train(self) -> csr_matrix:
         """The inputs of the feature as it is."""
-        return hstack([self.every[0][:, :1], self.every[0][:, 4:]], format="csr")
+        return self.without()[0]
 
     @property
     def held(self) -> csr_matrix:
         """The same for the held-out rows."""
-        return hstack([self.every[1][:, :1], self.every[1][:, 4:]], format="csr")
+        return self.without()[1]
 
 
 def main() -> None:
@@ -94,7 +104,7 @@ def _folds(own: HeldOut) -> Iterator[tuple[np.ndarray, Fold]]:
         train = _matrix(inputs, tables[0], inputs.dense(tables[0], price))
         other = _matrix(inputs, tables[1], inputs.dense(tables[1]))
         codes = tuple(_codes(inputs, table) for table in tables)
-        yield held, Fold((train, other), codes, np.log(price))
+        yield held, Fold((train, other), codes, np.log(price), 1 + (inputs.crosses is not None))
 
 
 def _matrix(inputs: Inputs, table: Table, dense: np.ndarray) -> csr_matrix:
@@ -112,7 +122,7 @@ def _codes(inputs: Inputs, table: Table) -> np.ndarray:
 
 def grown(matrix: Any, log_price: np.ndarray, rounds: int = 300, **changes: Any) -> lightgbm.Booster:
     """Return the trees of the feature, with changed parameters."""
-    parameters = Trees(Trees.Options())._parameters() | changes
+    parameters = Trees(Trees.Options()).parameters() | changes
     return lightgbm.train(parameters, lightgbm.Dataset(matrix, log_price, params=parameters), rounds)
 
 
@@ -128,7 +138,7 @@ def _grown_from(fold: Fold, inputs: Sequence[csr_matrix]) -> np.ndarray:
 def stopping(fold: Fold) -> np.ndarray:
     """Take the number of trees from an inner held-out fifth."""
     fit, inner = peers.inner_split(len(fold.log_price))
-    parameters = Trees(Trees.Options())._parameters()
+    parameters = Trees(Trees.Options()).parameters()
     rows = lightgbm.Dataset(fold.train[fit], fold.log_price[fit], params=parameters)
     checked = lightgbm.Dataset(fold.train[inner], fold.log_price[inner], reference=rows, params=parameters)
     stop = lightgbm.early_stopping(100, verbose=False)
@@ -167,8 +177,10 @@ VARIANTS: dict[str, Callable[[Fold], np.ndarray]] = {
     "leaves": lambda fold: (plain(fold) + plain(fold, num_leaves=63)) / 2,
     "losses": lambda fold: (plain(fold) + plain(fold, objective="regression")) / 2,
     "stopping": stopping,
-    "no linear": lambda fold: _grown_from(fold, [part[:, 4:] for part in fold.every]),
-    "slow": lambda fold: plain(fold, rounds=600, learning_rate=0.035),
+    "no linear": lambda fold: _grown_from(fold, fold.without(0)),
+    "no crosses": lambda fold: _grown_from(fold, fold.without(*range(1, fold.linear))),
+    "l1": lambda fold: plain(fold, objective="regression_l1"),
+    "slow": lambda fold: plain(fold, rounds=600, learning_rate=0.03),
     "neighbours": lambda fold: _grown_from(fold, fold.every),
     "pairs": pairs,
 }

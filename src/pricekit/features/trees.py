@@ -682,6 +682,25 @@ class Trees(Feature):
             prediction[start : start + len(part), 0] = forest.predict(block)
         return prediction
 
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of LightGBM, without the number of trees."""
+        return {
+            "objective": "huber",
+            "alpha": HUBER,
+            "learning_rate": self.options.learning_rate,
+            "num_leaves": self.options.leaves,
+            "min_data_in_leaf": self.options.leaf_rows,
+            "feature_fraction": 0.4,
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "use_missing": False,
+            "num_threads": THREADS,
+            "deterministic": True,
+            "force_col_wise": True,  # otherwise LightGBM chooses the layout by timing, and sums differ
+            "seed": self.options.seed,
+            "verbosity": -1,
+        }
+
     def _grow(
         self,
         inputs: Inputs,
@@ -703,22 +722,7 @@ class Trees(Feature):
         row, word = inputs.word_counts(table)
         shape = (len(table), len(inputs.words))
         counts = csr_matrix((np.ones(len(row), np.float32), (row, word)), shape=shape)
-        parameters = {
-            "objective": "huber",
-            "alpha": HUBER,
-            "learning_rate": self.options.learning_rate,
-            "num_leaves": self.options.leaves,
-            "min_data_in_leaf": self.options.leaf_rows,
-            "feature_fraction": 0.4,
-            "bagging_fraction": 0.8,
-            "bagging_freq": 1,
-            "use_missing": False,
-            "num_threads": THREADS,
-            "deterministic": True,
-            "force_col_wise": True,  # otherwise LightGBM chooses the layout by timing, and sums differ
-            "seed": self.options.seed,
-            "verbosity": -1,
-        }
+        parameters = self.parameters()
         values = hstack([csr_matrix(dense), counts], format="csr")
         rows = lightgbm.Dataset(
             values, np.log(price), weight=table.weight, init_score=start, params=parameters
