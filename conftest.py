@@ -34,8 +34,10 @@ from pricekit.datasets import make_catalog
 from pricekit.errors import DataError
 from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.io import storage
+from pricekit.io.files import write_text
 from pricekit.io.locks import owned
 from pricekit.io.record import Record, write_record
+from pricekit.predict.intervals import INTERVALS, fit_intervals
 
 hypothesis.settings.register_profile("pricekit", deadline=None)  # no timing in tests
 hypothesis.settings.load_profile("pricekit")
@@ -49,10 +51,13 @@ TINY = {
 
 
 def write_judged(folder: Path, rows: HeldOut, kind: str = "run") -> None:
-    """Write a finished folder that has held-out rows, and nothing else."""
+    """Write a finished folder that has held-out rows, the intervals that they calibrate, and nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
     write_record(folder, Record(kind, "finished"))
     write_held_out(folder, rows)
+    if kind != "cross-validation":
+        intervals = fit_intervals([None], rows.predicted, rows.price, rows.spread, rows.weight)
+        write_text(folder / INTERVALS, intervals.to_text())
 
 
 def held_out_rows(

@@ -174,7 +174,12 @@ class Model:
         return []
 
     def predict(
-        self, rows: Rows, interval: float | None = None, quantiles: Sequence[float] | None = None
+        self,
+        rows: Rows,
+        interval: float | None = None,
+        quantiles: Sequence[float] | None = None,
+        within: float | None = None,
+        confidence: float | None = None,
     ) -> np.ndarray | pd.DataFrame:
         """Return one price per row, in order.
 
@@ -184,17 +189,20 @@ class Model:
                 "column: cell" per column.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
             quantiles: shares of true prices below the returned ones, ascending, such as [0.05, 0.5, 0.95].
+            within: also return which prices may go out without a person: those whose true prices are between
+                price / within and price · within with the `confidence`, such as 1.5.
+            confidence: the share of these prices for which that shall hold; default: 0.95.
 
         Returns:
-            Prices, float32 (N,), in the currency of the training table; with `interval` or `quantiles` a frame with the
-            columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and the index of a pandas
-            `rows`.
+            Prices, float32 (N,), in the currency of the training table; with `interval`, `quantiles` or `within` a
+            frame with the columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and `release`,
+            bool, and the index of a pandas `rows`.
 
         Raises:
-            ConfigError: the model was calibrated on too few rows for that interval or a quantile.
+            ConfigError: the model was calibrated on too few rows for that interval, a quantile or the confidence.
             DataError: a column is missing, or a text has no line of the expected form.
         """
-        return self._reader.open().predict(rows, interval, quantiles)
+        return self._reader.open().predict(rows, interval, quantiles, within, confidence)
 
     @with_options(PredictOptions)
     def predict_file(
@@ -225,8 +233,8 @@ class Model:
             DataError: the table cannot be read, or `out` cannot be written; in a folder, after all other files are
                 priced.
             BundleError, PluginError: the model cannot be opened.
-            ConfigError: the model was calibrated on too few rows for the interval or a quantile, or options do not go
-                together.
+            ConfigError: the model was calibrated on too few rows for the interval, a quantile or the confidence, or
+                options do not go together.
 
         Example:
             >>> import pricekit as pk, tempfile

@@ -372,6 +372,23 @@ class PredictOptions(ReadingOptions, total=False):
             metavar="SHARES",
         ),
     ]
+    within: Annotated[
+        float | None,
+        Option(
+            help="also write release, which says whether a price may go out without a person, because the true price "
+            "is between price / FACTOR and price · FACTOR with the confidence, such as 1.5",
+            metavar="FACTOR",
+            least=1,
+        ),
+    ]
+    confidence: Annotated[
+        float | None,
+        Option(
+            help="share of the prices that may go out for which this shall hold; default: 0.95",
+            least=0,
+            most=1,
+        ),
+    ]
     resume: Annotated[
         bool,
         Option(

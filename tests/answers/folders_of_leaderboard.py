@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conftest import held_out_rows, tiny_config
+from conftest import held_out_rows, tiny_config, write_judged
 from pricekit.evaluation.held_out import HeldOut, write_held_out
 from pricekit.io.record import Record, write_record
 
@@ -29,7 +29,7 @@ def write_run(folder: Path, rows: HeldOut, *layers: dict, finished: bool = True,
     (folder / "config.toml").write_text(tiny_config(*layers).to_toml())
     (folder / "best.safetensors").write_bytes(b"0" * 1000)
     if finished:
-        write_held_out(folder, rows)
+        write_judged(folder, rows)
         record = {"metric": "smape", "seconds": 10.0, "currency": "USD", **facts}
         (folder / "run.json").write_text(json.dumps(record))
     return folder
@@ -40,10 +40,9 @@ def write_ensemble(folder: Path, rows: HeldOut, *members: dict) -> Path:
     for number, layer in enumerate(members):
         write_run(folder / "members" / str(number), rows, layer)
     listed = [{"folder": str(n), "path": "gone", "weight": 1 / len(members)} for n in range(len(members))]
-    write_record(folder, Record("ensemble", "finished"))
     (folder / "ensemble.json").write_text(json.dumps({"members": listed}))
     (folder / "run.json").write_text(json.dumps({"metric": "smape", "currency": "USD"}))
-    write_held_out(folder, rows)
+    write_judged(folder, rows, "ensemble")
     return folder
 
 

@@ -5,9 +5,11 @@ import shutil
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import pricekit as pk
 from conftest import write_judged
 from pricekit.metrics import smape
 from tests.answers.folders_of_leaderboard import write_run
@@ -76,3 +78,39 @@ def test_evaluating_the_training_table_causes_a_warning(pricekit, run, catalog, 
     write_judged(folder, rows(100))
     code, _, err = pricekit("evaluate", folder, catalog)
     assert (code, "of the 100 held-out rows" in err) == (0, False)
+
+
+def test_evaluate_says_which_prices_may_go_out(pricekit, tmp_path, rows):
+    """The surer half of the rows is exact."""
+    sure = np.arange(400) % 2 == 0
+    some = rows(400)
+    some = replace(some, spread=np.where(sure, 0.1, 1), predicted=np.where(sure, some.price, 3 * some.price))
+    folder = write_run(tmp_path / "run", some)
+    code, out, err = pricekit("evaluate", folder)
+    assert (code, out) == (0, "")
+    for words in ("surest rows", "may go out", "within a factor of 1.2", "50.0%"):
+        assert words in err
+    found = json.loads(pricekit("evaluate", folder, "--json")[1])
+    assert [line["smape"] for line in found["surest"]][:10] == [0] * 10
+    assert found["surest"][-1] == {"share": 1, "rows": 400, "smape": pytest.approx(found["smape"])}
+    assert [(line["within"], line["confidence"]) for line in found["released"]] == [
+        (within, confidence) for within in (1.2, 1.5, 2) for confidence in (0.9, 0.95)
+    ]
+    assert all(line["share"] == 0.5 and line["held"] is None for line in found["released"])
+
+
+@pytest.mark.parametrize(("count", "words"), [(200, "none"), (12, "too few rows")])
+def test_evaluate_says_that_no_price_may_go_out(pricekit, tmp_path, rows, count, words):
+    some = rows(count)
+    folder = write_run(tmp_path / "run", replace(some, predicted=3 * some.price))
+    err = pricekit("evaluate", folder)[2]
+    assert words in err
+    assert "at these tolerances no price may go out without a person" in err
+    assert "surest rows" not in err
+
+
+def test_evaluate_counts_how_many_released_prices_hold(bundle, catalog, pricekit):
+    found = json.loads(pricekit("evaluate", bundle, catalog, "--json")[1])["released"]
+    frame = pk.load(bundle).predict(pk.read_table(catalog), within=2, confidence=0.9)
+    line = next(line for line in found if (line["within"], line["confidence"]) == (2, 0.9))
+    assert line["share"] == pytest.approx(frame["release"].mean())

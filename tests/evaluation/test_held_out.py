@@ -15,6 +15,7 @@ from pricekit.evaluation.held_out import (
 )
 from pricekit.io.files import RECORD
 from pricekit.io.record import Record, write_record
+from pricekit.predict.intervals import INTERVALS
 from pricekit.table import Table
 
 
@@ -58,7 +59,7 @@ def test_written_rows_are_read_back(tmp_path, rows):
     written = rows(50, folds=3, kind=["tea", "soap"] * 25, shade=["", "[red]"] * 25)
     write_judged(tmp_path, written)
     assert equal(read_held_out(tmp_path), written)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [HELD_OUT, RECORD]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [HELD_OUT, INTERVALS, RECORD]
     frame = pd.read_parquet(tmp_path / HELD_OUT)
     assert list(frame) == ["row", "id", "fold", "text", "price", "predicted", "spread", "kind", "shade"]
     assert frame.dtypes.astype(str).tolist() == [

@@ -81,6 +81,7 @@ def test_weights_count(rows):
 
 def test_unusable_models_and_bounds_are_refused(rows, tmp_path, raises):
     write_judged(tmp_path, rows(100))
+    (tmp_path / "intervals.json").unlink()
     with raises(BundleError):
         CoverageDisplay.from_model(tmp_path)
     with raises(DataError, "bounds"):

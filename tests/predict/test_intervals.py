@@ -17,6 +17,7 @@ from pricekit.predict.intervals import (
     LEAST_ROWS,
     MOST_SCORES,
     Intervals,
+    SurestFirst,
     Uncertainty,
     fit_intervals,
     fit_spread,
@@ -161,7 +162,8 @@ def test_many_scores_are_thinned_outwards(rows, seed, share, weighted):
     intervals = scores(values, weight)
     assert len(intervals.score) <= MOST_SCORES
     order = np.argsort(values)
-    exact = log_quantile(Intervals((None,), values[order], weight[order] / weight.mean()), share)
+    surest = SurestFirst(*np.empty((3, 0)))
+    exact = log_quantile(Intervals((None,), values[order], weight[order] / weight.mean(), surest), share)
     found = log_quantile(intervals, share)
     outwards = abs(found - exact) if share == 0.5 else found - exact if share > 0.5 else exact - found
     assert -1e-6 <= outwards < 0.1
@@ -206,6 +208,111 @@ def test_too_few_rows_are_counted(raises):
         scores([1, 2, 3, 4]).quantile(np.ones(1), np.ones(1), 0.001)
     with raises(ConfigError, "quantiles", rows=0):
         scores([], np.array([])).quantile(np.ones(1), np.ones(1), 0.5)
+
+
+# Prices that may go out
+
+
+def surest(errors, spread=None, weight=None):
+    """Rows with these errors of the log price, the surest first."""
+    errors = np.asarray(errors, np.float64)
+    spread = np.arange(1, len(errors) + 1) if spread is None else np.asarray(spread)
+    return SurestFirst.of(np.ones(len(errors)), np.exp(errors), spread, weight)
+
+
+def test_the_limit_by_hand():
+    """With a confidence of 0.75, 6 rows that hold are needed, 10 if one of them fails, and 14 if two do."""
+    holds, fails = 0.1, 1.0
+    assert surest([holds] * 5).largest_spread(2, 0.75) is None
+    assert surest([holds] * 6).largest_spread(2, 0.75) == 6
+    assert surest([holds] * 6 + [fails] * 5).largest_spread(2, 0.75) == 6
+    assert surest([holds, -fails] + [-holds] * 8).largest_spread(2, 0.75) == 10
+    assert surest([holds, fails] + [holds] * 7).largest_spread(2, 0.75) is None
+    assert surest([fails] * 2 + [holds] * 12).largest_spread(2, 0.75) == 14
+    assert surest([]).largest_spread(2, 0.5) is None
+    assert surest([np.log(2)] * 6).largest_spread(2, 0.75) == 6  # the factor itself is within
+
+
+def test_rows_that_are_equally_sure_go_out_together():
+    assert surest([0] * 6 + [1] * 3, [1] * 7 + [2] * 2).largest_spread(2, 0.75) is None
+    assert surest([0] * 9 + [1], [1] * 10).largest_spread(2, 0.75) == 1
+
+
+def test_a_row_goes_out_by_its_weight():
+    """Two failures with a tenth of the weight of the 12 others."""
+    errors, weight = [0] * 12 + [1] * 2, np.array([1] * 12 + [0.1] * 2)
+    assert surest(errors).largest_spread(2, 0.8) == 13
+    assert surest(errors, None, weight).largest_spread(2, 0.8) == 14
+    assert surest(errors, None, np.array([1] * 12 + [0] * 2)).spread.tolist() == list(range(1, 13))
+
+
+@given(st.integers(1, 300), st.integers(0, 99), st.floats(1.01, 9), st.floats(0.5, 0.99), st.booleans())
+def test_the_limit_is_the_largest_that_the_rule_allows(rows, seed, within, confidence, weighted):
+    rng = np.random.default_rng(seed)
+    spread = rng.integers(1, 60, rows) / 10
+    error = rng.normal(size=rows) * spread / 4
+    weight = rng.uniform(0.5, 2, rows) if weighted else np.ones(rows)
+    found = surest(error, spread, weight).largest_spread(within, confidence)
+    weight = weight / weight.mean()
+
+    def allowed(limit):
+        failed = weight[(spread <= limit) & (np.abs(error) > np.log(within))].sum()
+        return (failed + 2) / (weight[spread <= limit].sum() + 2) <= 1 - confidence + 1e-9
+
+    assert found == max(filter(allowed, set(spread)), default=None)
+
+
+@given(st.integers(100, 400), st.integers(0, 99), st.floats(1.01, 9), st.floats(0.5, 0.98))
+def test_more_go_out_within_a_larger_factor_or_at_a_lower_confidence(rows, seed, within, confidence):
+    _, _, spread = made(rows, seed)
+    intervals = fitted(rows, seed)
+    released = intervals.released(spread, within, confidence)
+    assert (released <= intervals.released(spread, within * 1.3, confidence)).all()
+    assert (released <= intervals.released(spread, within, confidence - 0.1)).all()
+    alone = [intervals.released(spread[[row]], within, confidence)[0] for row in range(5)]
+    assert alone == released[:5].tolist()
+
+
+def test_released_prices_hold_on_new_rows():
+    predicted, actual, spread = made(20_000, seed=1)
+    released = fitted(20_000).released(spread, 1.5, 0.9)
+    within = np.abs(np.log(actual / predicted)) <= np.log(1.5)
+    assert (released == (spread < 0.5)).all()
+    assert within[released].mean() > 0.9 > within[~released].mean()
+
+
+def test_many_rows_are_thinned_evenly():
+    predicted, actual, spread = made(30_000)
+    spread = spread * np.linspace(1, 1.1, len(spread))
+    everything = SurestFirst.of(predicted, actual, spread)
+    few = everything.few()
+    assert len(few) == MOST_SCORES
+    assert few.weight.mean() == pytest.approx(1)
+    assert few.largest_spread(2, 0.9) == pytest.approx(everything.largest_spread(2, 0.9), rel=0.1)
+
+
+@pytest.mark.parametrize("within", [1, 0.5, -2, 0, np.nan, np.inf, "2", True, [2]])
+def test_a_tolerance_that_is_no_factor_is_refused(within, raises):
+    with raises(ConfigError, "within"):
+        Uncertainty.of(within=within)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95, -0.1, np.nan, "0.9", True])
+def test_a_confidence_that_is_no_share_is_refused(confidence, raises):
+    with raises(ConfigError, "confidence"):
+        Uncertainty.of(within=2, confidence=confidence)
+
+
+def test_a_confidence_needs_a_tolerance(raises):
+    with raises(ConfigError, "confidence", "within"):
+        Uncertainty.of(confidence=0.9)
+
+
+def test_a_confidence_needs_rows(raises):
+    assert scores([0] * 38).released(np.ones(2), 2, 0.95).all()
+    assert not scores([9] * 38).released(np.ones(2), 2, 0.95).any()
+    with raises(ConfigError, "confidence", rows=37):
+        scores([0] * 37).released(np.ones(2), 2, 0.95)
 
 
 # The spread
@@ -277,12 +384,17 @@ def test_numbers_survive_the_file():
 TREE = {"columns": 2, "offset": 0.0, "unit": 1.0, "feature": [1, LEAF, LEAF], "value": [0.5, 0, 1]}
 
 
-def numbers(spreads=(TREE,), score=(0.0, 1.0), weight=(1.0, 1.0)):
+SUREST = {"spread": (1.0, 1.0, 2.0), "error": (0.0, 0.5, 0.1), "weight": (1.0, 1.0, 1.0)}
+
+
+def numbers(spreads=(TREE,), score=(0.0, 1.0), weight=(1.0, 1.0), surest=None):
     """Intervals as JSON."""
-    arrays = {
-        name: pack(np.array(values, np.float64)) for name, values in (("score", score), ("weight", weight))
-    }
-    return json.dumps({"spreads": spreads, **arrays})
+
+    def packed(arrays):
+        return {name: pack(np.array(values, np.float64)) for name, values in arrays.items()}
+
+    arrays = packed({"score": score, "weight": weight})
+    return json.dumps({"spreads": spreads, **arrays, "surest": packed(SUREST | (surest or {}))})
 
 
 def test_well_formed_numbers_are_read():
@@ -304,6 +416,9 @@ LARGE = TREE | {"feature": [1, LEAF, LEAF] * 6_000, "value": [0.5, 0, 0] * 6_000
         *(numbers([TREE | {"value": [0.5, 0, value]}]) for value in (1e30, 0.5, "x")),
         numbers(score=np.arange(MOST_SCORES + 1), weight=np.ones(MOST_SCORES + 1)),
         numbers(score=[]),
+        *(numbers(surest={"spread": spread}) for spread in ((1, 2), (2, 1, 1), (0, 1, 2))),
+        numbers(surest={"error": (0, -0.1, 0)}),
+        *(numbers(surest={"weight": weight}) for weight in ((1, 1, 0), (1, 1, 1e300), ())),
         json.dumps({"spreads": [None], "score": "y" * 100_000, "weight": ""}),
     ],
 )
@@ -342,6 +457,38 @@ def test_each_row_has_a_width_of_its_own_from_the_training_to_the_prices(wide, t
         assert np.log(alone["price_high"] / alone["price_low"]).item() == pytest.approx(widths[row], rel=1e-5)
 
 
+def test_prices_that_may_go_out_are_named_in_frames_and_files(wide, tmp_path, logged):
+    model, table = wide
+    rows = table.drop(columns="price")
+    frame = model.predict(rows, within=3, confidence=0.8)
+    assert list(frame) == ["price", "release"]
+    assert frame["release"].dtype == bool
+    assert 0 < frame["release"].sum() < len(rows)
+    for row in (0, 3):
+        alone = model.predict(rows.iloc[[row]], within=3, confidence=0.8)
+        assert alone["release"].item() == frame["release"][row]
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    for name in ("p.csv", "p.parquet", "p.jsonl"):
+        model.predict_file(tmp_path / "new.csv", tmp_path / name, within=3, confidence=0.8, interval=0.5)
+    assert (tmp_path / "p.csv").read_text().splitlines()[0].endswith("price,price_low,price_high,release")
+    assert (tmp_path / "p.csv").read_text().splitlines()[1].rpartition(",")[2] in ("true", "false")
+    lines = pd.read_json(tmp_path / "p.jsonl", lines=True)
+    for written in (pd.read_csv(tmp_path / "p.csv"), pd.read_parquet(tmp_path / "p.parquet"), lines):
+        assert written["release"].dtype == bool
+        assert (written["release"] == frame["release"]).all()
+    assert "no price may go out" not in logged()
+
+
+def test_a_tolerance_that_no_price_meets_is_logged_once(wide, tmp_path, logged):
+    model, table = wide
+    assert not model.predict(table, within=1.001)["release"].any()
+    assert logged().count("no price may go out within a factor of 1.001 at a confidence of 0.95") == 1
+    table.to_csv(tmp_path / "new.csv", index=False)
+    model.predict_file(tmp_path / "new.csv", tmp_path / "p.csv", within=1.001)
+    assert logged().count("no price may go out") == 1
+    assert not pd.read_csv(tmp_path / "p.csv")["release"].any()
+
+
 def test_a_run_and_its_bundle_write_the_same_intervals(run, bundle, catalog, tmp_path):
     frames = []
     for name, predictor in (("run", pk.load(run)), ("bundle", pk.load(bundle))):
@@ -364,7 +511,6 @@ def test_an_unavailable_interval_level_is_an_error_before_the_work(bundle, catal
 def test_a_model_without_intervals_predicts_and_reports_it(bundle, raises):
     alone = Predictor(Predictor.load(bundle).members)
     assert len(alone.predict(["tea"])) == 1
-    with raises(ConfigError, "interval", "quantiles"):
-        alone.predict(["tea"], 0.9)
-    with raises(ConfigError, "interval", "quantiles"):
-        alone.predict(["tea"], quantiles=[0.5])
+    for wanted in ({"interval": 0.9}, {"quantiles": [0.5]}, {"within": 2}):
+        with raises(ConfigError, "interval", "quantiles", "within"):
+            alone.predict(["tea"], **wanted)

@@ -155,6 +155,6 @@ def test_no_name_is_broken_on_a_narrow_screen(browser, pages, name):
 def test_the_page_can_be_read_without_script(browser, pages):
     page, _, _ = _open(browser, pages["run"], java_script_enabled=False)
     assert page.locator("th button").count() == 0
-    assert page.locator("section").count() == 6
+    assert page.locator("section").count() == 7
     assert page.locator("tbody tr").count() == page.locator("tbody tr:visible").count() > 15
     assert page.locator("figure img").count() >= 6

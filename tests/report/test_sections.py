@@ -33,6 +33,7 @@ def test_the_sections_come_in_a_fixed_order(of_run):
         "How good the prices are",
         "Where the prices fail",
         "Whether the price intervals hold",
+        "Which prices may go out without a person",
         "The data",
         "How to reproduce this",
     ]

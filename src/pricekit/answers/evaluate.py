@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pricekit.errors import ConfigError
 from pricekit.evaluation.groups import find_errors
@@ -32,7 +33,7 @@ from pricekit.options import (
     read_options_of,
     refuse_reading_options,
 )
-from pricekit.predict.intervals import INTERVALS, Intervals, intervals_in
+from pricekit.predict.intervals import INTERVALS, Intervals, intervals_in, rows_needed
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import ModelReader
 from pricekit.table import Columns, Table, check_output, read_usable, source_name, write_frame
@@ -58,7 +59,7 @@ def evaluate_model(reader: ModelReader, table: Any, options: EvaluateOptions) ->
     metric = metric_of([reader.path], options["metric"])
     products = products_among(reader, options)
     rows, predictor = judged_rows(reader, source, options)
-    scores = scores_of(rows, metric)
+    scores = replace(scores_of(rows, metric), released=released_shares(reader.path, rows, predictor))
     if predictor is not None or kind_of(reader.path) == "cross-validation":
         scores = replace(scores, metrics=scores.metrics | _interval_scores(reader.path, rows, predictor))
     if scores.interval is None and len(rows) >= MIN_ROWS:
@@ -209,3 +210,41 @@ def _interval_scores(path: Path, rows: HeldOut, predictor: Predictor | None) -> 
         "interval_90_coverage": 100 * float(np.average(inside, weights=rows.weight)),
         "interval_90_score": float(np.average(score, weights=rows.weight)),
     }
+
+
+FACTORS, CONFIDENCES = (1.2, 1.5, 2.0), (0.9, 0.95)
+"""Tolerances and confidences for which the share of rows that may go out is reported."""
+
+
+def released_shares(path: Path, rows: HeldOut, predictor: Predictor | None) -> pd.DataFrame | None:
+    """Return which share of rows may go out without a person; None without price intervals.
+
+    Args:
+        path: as of `calibrated`.
+        rows: with their predictions.
+        predictor: the model; None: the rows are its held-out ones.
+
+    Returns:
+        A line for each tolerance and confidence: `within` and `confidence`, as `predict` takes them; `share`, of the
+        rows that may go out; `held`, the share of these whose true prices are within the factor. `share` is NaN if the
+        model was calibrated on too few rows, `held` if no row may go out, or if the limits were chosen on these rows.
+    """
+    if predictor is not None and predictor.intervals is None:
+        return None
+    parts = calibrated(path, rows, predictor)
+    chosen_here = predictor is None and kind_of(path) != "cross-validation"
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    error = np.abs(np.log(rows.predicted / rows.price))
+    lines = []
+    for within in FACTORS:
+        for confidence in CONFIDENCES:
+            share = held = np.nan
+            if all(len(intervals.surest) >= rows_needed(confidence) for _, intervals in parts):
+                released = np.zeros(len(rows), bool)
+                for part, intervals in parts:
+                    released[part] = intervals.released(rows.spread[part], within, confidence)
+                share = float(np.average(released, weights=weight))
+                if share and not chosen_here:
+                    held = float(np.average(error[released] <= np.log(within), weights=weight[released]))
+            lines.append({"within": within, "confidence": confidence, "share": share, "held": held})
+    return pd.DataFrame(lines)

@@ -31,7 +31,10 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
     folder, resume = is_folder_output(target, source), options["resume"]
     _check_options(options, folder=folder)
     workers = Workers(options["processes"], options["runner"], options["address"])
-    watch, uncertainty = options["watch"], Uncertainty.of(options["interval"], options["quantiles"])
+    watch = options["watch"]
+    uncertainty = Uncertainty.of(
+        options["interval"], options["quantiles"], options["within"], options["confidence"]
+    )
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds

@@ -34,7 +34,8 @@ def evaluate(as_json: bool, **flags: Any) -> None:
     with its 95% bootstrap interval. The others are SMAPE; the median absolute percentage error; the mean absolute
     error in the table's currency; the root mean square error of log(1 + price); R² of the log price; and the share of
     prices inside the 90% interval of predict --interval 0.9. The command also prints the first metric by price, by
-    text length, and by the columns of the table with few values (by unit if there are none).
+    text length, and by the columns of the table with few values (by unit if there are none); that of the surest rows,
+    from the surest tenth to all; and the share of the prices that may go out without a person, see predict --within.
 
     The error of a row is its part of the metric: for SMAPE, from 0 to 200. The quantity is the one that the built-in
     features find in the text. "! price" and "! predicted" mark prices that are far from those of similar products, see

@@ -43,6 +43,9 @@ def predict(**flags: Any) -> None:
     If --out is a folder, each file gets a file of the same name there, with .csv after formats that are only read, such
     as new.xlsx.csv; files that fail are listed at the end, and the others are priced.
 
+    With --within 1.5, the column release says which prices may go out without a person: of these, the true price is
+    within a factor of 1.5 for the share --confidence. If no price is sure enough, a warning says so.
+
     The output has one row per input row, in the same order. The file appears when it is complete. After an
     interruption, rerun with --resume to continue, if the output is remote on the same machine. The command reads the
     columns that the model was trained with, unless --text or --id names others.

@@ -15,7 +15,7 @@ from pricekit.cli.common import ask_model
 from pricekit.cli.terminal import begin, show_data, show_result, show_table
 from pricekit.evaluation.comparison import ComparedRun
 from pricekit.evaluation.groups import BUILT_IN
-from pricekit.evaluation.scores import Scores, mean_and_sd
+from pricekit.evaluation.scores import Scores, mean_and_sd, released_cells
 from pricekit.io.log import logger
 from pricekit.io.stdout import stdout
 from pricekit.metrics import METRICS, SMAPE, Metric
@@ -82,6 +82,30 @@ def show_scores(scores: Scores, *, errors: bool = False) -> None:
             rows.append([f"{metric.title}, 95% interval", bounds, *([""] * many)])
     show_table("", ["metric", "value", *([f"mean ± sd of {len(scores.folds)} folds"] * many)], rows)
     show_groups(scores.groups, metric, errors=errors)
+    _show_surest(scores)
+
+
+def _show_surest(scores: Scores) -> None:
+    """Print the metric of the surest rows, and the share of rows that may go out."""
+    metric = scores.metric
+    if scores.surest is not None:
+        tenths = scores.surest.iloc[1::2]
+        show_table(
+            "",
+            ["surest rows", "rows", metric.title],
+            [
+                [f"{share:.0%}", f"{rows:,}", metric.write(value)]
+                for share, rows, value in zip(
+                    tenths["share"], tenths["rows"], tenths[metric.name], strict=True
+                )
+            ],
+        )
+    if scores.released is None:
+        return
+    heads, cells = released_cells(scores.released)
+    show_table("", heads, cells)
+    if not scores.released["share"].any():
+        logger.info("at these tolerances no price may go out without a person")
 
 
 def show_groups(groups: pd.DataFrame, metric: Metric, *, errors: bool = False) -> None:

@@ -98,6 +98,10 @@ class Scores:
             `pricekit.evaluation.groups.error_table` for the columns.
         share_of_worst: the percentage of the total error in these rows; None without them.
 
+        surest: the metric of the surest rows, as of `surest_scores`; None if all rows are equally sure.
+        released: the share of rows that may go out within some factors, as of
+            `pricekit.answers.evaluate.released_shares`; None without price intervals.
+
     Example:
         >>> import numpy as np, pandas as pd
         >>> from pricekit.evaluation.held_out import held_out_of
@@ -116,6 +120,8 @@ class Scores:
     groups: pd.DataFrame
     worst: pd.DataFrame | None = None
     share_of_worst: float | None = None
+    surest: pd.DataFrame | None = None
+    released: pd.DataFrame | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as `pricekit evaluate --json` prints them; mean and sd with two folds or more."""
@@ -126,6 +132,9 @@ class Scores:
             mean, sd = mean_and_sd(self.folds)
             content |= {"folds": len(self.folds), "mean": mean, "sd": sd}
         content["groups"] = self.groups.to_dict("records")
+        for name in ("surest", "released"):
+            if (frame := getattr(self, name)) is not None:
+                content[name] = frame.astype(object).where(frame.notna(), None).to_dict("records")
         if self.worst is not None:
             rows = self.worst.astype(object).where(self.worst.notna(), None)
             content |= {"worst": rows.to_dict("records"), "share_of_worst": self.share_of_worst}
@@ -154,6 +163,8 @@ class Scores:
             mean, sd = mean_and_sd(self.folds)
             frame = frame.assign(mean=pd.Series(mean), sd=pd.Series(sd))
         tables = [frame] + [self.groups.set_index(["by", "group"])] * bool(len(self.groups))
+        tables += [] if self.surest is None else [self.surest.set_index("share")]
+        tables += [] if self.released is None else [self.released.set_index(["within", "confidence"])]
         tables += [] if self.worst is None else [self.worst.set_index("row")]
         shown = (
             table.to_html(float_format="{:.2f}".format, na_rep="", max_cols=20, border=0) for table in tables
@@ -170,6 +181,49 @@ def scores_of(held_out: HeldOut, metric: Metric = SMAPE) -> Scores:
         interval=held_out_interval(held_out, metric),
         folds=fold_metrics(held_out, metric),
         groups=group_scores(groupings_of(held_out), held_out, metric),
+        surest=surest_scores(held_out, metric),
+    )
+
+
+SHARES = np.arange(1, 21) / 20
+"""Shares of the rows, surest first."""
+
+
+def surest_scores(rows: HeldOut, metric: Metric) -> pd.DataFrame | None:
+    """Return the metric over the surest rows, by their spread; None if all are equally sure, or fewer than 20.
+
+    Columns: the `share` of all rows, in steps of 5%, the number of `rows`, and the metric by its name.
+    """
+    order = np.argsort(rows.spread, kind="stable")
+    if rows.weight is not None:
+        order = order[rows.weight[order] > 0]
+    if len(order) < len(SHARES) or rows.spread[order[0]] == rows.spread[order[-1]]:
+        return None
+    counts = np.ceil(SHARES * len(order) - 1e-9).astype(int)
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    values = [
+        metric(rows.predicted[surest], rows.price[surest], weight[surest])
+        for surest in (order[:count] for count in counts)
+    ]
+    return pd.DataFrame({"share": SHARES, "rows": counts, metric.name: values})
+
+
+def released_cells(released: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return headers and rows of a table of what `Scores.released` says."""
+    rows = [
+        [
+            f"within a factor of {within:g}",
+            f"{confidence:.0%}",
+            "too few rows" if np.isnan(share) else f"{share:.1%}" if share else "none",
+            "" if np.isnan(held) else f"{held:.1%}",
+        ]
+        for within, confidence, share, held in released.itertuples(index=False)
+    ]
+    heads = ["tolerance", "confidence", "may go out"]
+    return (
+        ([*heads, "of these within"], rows)
+        if released["held"].notna().any()
+        else (heads, [row[:3] for row in rows])
     )
 
 

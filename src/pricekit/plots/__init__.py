@@ -10,7 +10,7 @@ Example:
 
     drawing.py        what all displays share: axes, colours, scales, plain labels, and the picture in a notebook
     predictions.py    predicted against true prices, their quotient, the metric by price and by the groups of a column,
-                      and the share of true prices inside the intervals
+                      the share of true prices inside the intervals, and the metric of the surest rows
     learning.py       loss and validation metric by epoch
     effects.py        the typical price by the value of a feature
 """
@@ -24,6 +24,7 @@ from pricekit.plots.predictions import (
     GroupDisplay,
     PredictionDisplay,
     ResidualDisplay,
+    SurestDisplay,
 )
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "LearningCurveDisplay",
     "PredictionDisplay",
     "ResidualDisplay",
+    "SurestDisplay",
     "style",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -15,7 +15,7 @@ from pricekit.answers.evaluate import calibrated, judged_rows
 from pricekit.errors import ConfigError, DataError
 from pricekit.evaluation.groups import MIN_ROWS, Grouping, by_category, by_price, grouping_by
 from pricekit.evaluation.held_out import HeldOut, rows_of_prices
-from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals
+from pricekit.evaluation.scores import facts_of, metric_of, overall, scores_with_intervals, surest_scores
 from pricekit.io.log import logger
 from pricekit.io.record import kind_of
 from pricekit.metrics import Metric
@@ -805,6 +805,113 @@ class CoverageDisplay(Display):
         rows, level = counted(len(self.price), "row"), int(np.abs(self.levels - 0.9).argmin())
         coverage = f"{100 * self.share[level]:.1f}% inside the {100 * self.levels[level]:g}% interval"
         return f"CoverageDisplay({rows}, {coverage})"
+
+
+@dataclass(repr=False, eq=False)
+class SurestDisplay(Display):
+    """The metric of the surest rows against their share of all rows.
+
+    A curve that falls to the left means that the model knows which prices are sure.
+
+    Args:
+        scores: as of `pricekit.evaluation.scores.surest_scores`: `share`, `rows` and the metric by its name.
+        metric: the metric.
+        currency: of the prices; None if unknown.
+
+    Attributes:
+        ax_: the axes that `plot` drew on.
+        figure_: their figure.
+
+    Example:
+        >>> import numpy as np
+        >>> from pricekit import plots
+        >>> price, spread = np.arange(1.0, 101.0), np.arange(1.0, 101.0)
+        >>> plots.SurestDisplay.from_predictions(price, price * np.where(spread > 50, 1.2, 1), spread, metric="mape")
+        SurestDisplay(100 rows, MAPE 0.00 of the surest half, 10.00 of all)
+    """
+
+    scores: pd.DataFrame
+    metric: Metric
+    currency: str | None = None
+
+    @classmethod
+    @with_options(WeighedOptions)
+    def from_model(
+        cls,
+        model: Any,
+        table: Any = None,
+        *,
+        metric: str | None = None,
+        ax: Axes | None = None,
+        **options: Unpack[WeighedOptions],
+    ) -> SurestDisplay:
+        """Draw the metric of a model's surest rows; arguments and errors as of `DecileDisplay.from_model`.
+
+        Raises:
+            DataError: also if the model is equally sure of all rows.
+        """
+        judged = judge(model, table, options, metric)
+        return cls.of(judged.rows, judged.metric, judged.currency).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        price: Any,
+        predicted: Any,
+        spread: Any,
+        *,
+        metric: str = "smape",
+        currency: str | None = None,
+        ax: Axes | None = None,
+    ) -> SurestDisplay:
+        """Draw the metric of given prices.
+
+        Args:
+            price: true prices above 0, (N,).
+            predicted: predicted prices above 0, (N,).
+            spread: how unsure each price is, a number above 0, (N,); only the order counts.
+            metric: the metric.
+            currency: of the prices, for the labels.
+            ax: the axes to draw on; default: those of a new figure.
+
+        Raises:
+            ConfigError: matplotlib is not installed, or the metric is unknown.
+            DataError: the prices cannot be drawn, or all are equally sure.
+        """
+        rows = replace(check_prices(price, predicted), spread=check_prices(price, spread).predicted)
+        return cls.of(rows, metric_of([], metric), currency).plot(ax)
+
+    @classmethod
+    def of(cls, rows: HeldOut, metric: Metric, currency: str | None) -> SurestDisplay:
+        """Return the display of rows, not drawn; raises DataError if all are equally sure."""
+        scores = surest_scores(rows, metric)
+        if scores is None:
+            raise DataError(
+                f"all {len(rows):,} rows are equally sure, or fewer than {LEAST_ROWS} have a weight; this picture "
+                "needs rows of which some are surer than others"
+            )
+        return cls(scores, metric, currency)
+
+    def plot(self, ax: Axes | None = None) -> SurestDisplay:
+        """Draw on axes, or on those of a new figure; return the display itself."""
+        ax = axes_for(ax)
+        values = self.scores[self.metric.name]
+        ax.plot(100 * self.scores["share"], values, "o-", color=inks().main, markersize=5)
+        ax.axhline(
+            values.iloc[-1], linestyle=DASHES, color=inks().text, linewidth=1,
+            label=f"all rows: {self.metric.write(values.iloc[-1])}",
+        )  # fmt: skip
+        ax.set(xlim=(0, 102), xlabel="rows that are priced, surest first (%)")
+        ax.set_ylim(bottom=0)
+        label_axis(ax, "y", metric_label(self.metric, self.currency))
+        clear_legend(ax.legend(loc="lower right", fontsize="small"))
+        return self._drawn_on(ax, counted(int(self.scores["rows"].iloc[-1]), "row"))
+
+    def __repr__(self) -> str:
+        by_share = self.scores.set_index("share")[self.metric.name]
+        half, everything = (self.metric.write(by_share[share]) for share in (0.5, 1.0))
+        rows = counted(int(self.scores["rows"].iloc[-1]), "row")
+        return f"SurestDisplay({rows}, {self.metric.title} {half} of the surest half, {everything} of all)"
 
 
 def coverage_of(judged: Judged) -> CoverageDisplay:

@@ -231,6 +231,8 @@ class Job:
             "read options": str(self.read_options),
             "interval": self.uncertainty.interval,
             "quantiles": list(self.uncertainty.quantiles),
+            "within": self.uncertainty.within,
+            "confidence": self.uncertainty.confidence,
             "pricekit version": [WINDOW, __version__],
         }
 

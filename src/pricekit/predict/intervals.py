@@ -6,6 +6,8 @@ features of the row. It is grown from the training rows, whose features estimate
 with a scale for each row: Papadopoulos et al. 2002, Lei et al. 2018) makes quantiles of the price of them: of n + 1
 exchangeable rows, the score of the new one is at most the k-th smallest of the others with a probability of at least
 k / (n + 1), whatever the model, the spread and the distribution.
+
+A price may go out without a person within a factor, with a confidence, if its spread is small enough (`SurestFirst`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -46,6 +48,9 @@ MOST_SCORES, TAIL = 4_000, 500
 ROUNDING = 1e-9
 """Keeps the rank q·(n + 1) from being rounded: nine tenths of 10 rows is 9, not 9.01."""
 
+RELEASE, CONFIDENCE = "release", 0.95
+"""The column that says which prices may go out, and the share of them that shall hold."""
+
 _WIDEST = 200.0
 """Largest exponent of a factor of the price. Beyond it a bound has the smallest or the largest float32 in any case."""
 
@@ -60,6 +65,9 @@ class Uncertainty:
     Attributes:
         interval: the share of true prices that the bounds `price_low` and `price_high` contain; None: no bounds.
         quantiles: shares of true prices below the columns `price_0.05` and so on, ascending.
+        within: the column `release` says which prices may go out: their true prices are expected between price / within
+            and price · within; None: no column.
+        confidence: the share of the released prices for which this shall hold.
 
     Example:
         >>> Uncertainty.of(0.9, [0.05, 0.5, 0.95]).names
@@ -68,28 +76,58 @@ class Uncertainty:
 
     interval: float | None = None
     quantiles: tuple[float, ...] = ()
+    within: float | None = None
+    confidence: float = CONFIDENCE
 
     @classmethod
-    def of(cls, interval: float | None = None, quantiles: Iterable[float] | None = None) -> Uncertainty:
-        """Check the values that a caller passes; raises ConfigError if they are no shares, or not ascending."""
+    def of(
+        cls,
+        interval: float | None = None,
+        quantiles: Iterable[float] | None = None,
+        within: float | None = None,
+        confidence: float | None = None,
+    ) -> Uncertainty:
+        """Check the values that a caller passes; a confidence of None is 0.95.
+
+        Raises:
+            ConfigError: they are no shares, or not ascending; or `within` is no factor above 1, or is missing.
+        """
         if interval is not None and not _is_share(interval):
             raise ConfigError(
                 f"the interval is {interval!r}; expected a share between 0 and 1, such as 0.9",
                 parameters=("interval",),
             )
-        return cls(interval, () if quantiles is None else _checked(quantiles))
+        if within is not None and not (_is_number(within) and 1 < float(within) < math.inf):
+            raise ConfigError(
+                f"the tolerance is {within!r}; expected a factor above 1, such as 1.5 for true prices between "
+                "price / 1.5 and price · 1.5",
+                parameters=("within",),
+            )
+        if confidence is not None and not _is_share(confidence):
+            raise ConfigError(
+                f"the confidence is {confidence!r}; expected a share between 0 and 1, such as 0.95",
+                parameters=("confidence",),
+            )
+        if confidence is not None and within is None:
+            raise ConfigError(
+                f"the confidence {confidence:g} has no tolerance; name one, such as 1.5, or leave the confidence out",
+                parameters=("confidence", "within"),
+            )
+        shares = () if quantiles is None else _checked(quantiles)
+        return cls(interval, shares, within, CONFIDENCE if confidence is None else confidence)
 
     def __bool__(self) -> bool:
-        return self.interval is not None or bool(self.quantiles)
+        return self.interval is not None or bool(self.quantiles) or self.within is not None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that follow the price."""
         names = [f"price_{np.format_float_positional(share, trim='-')}" for share in self.quantiles]
-        return (*(BOUNDS if self.interval is not None else ()), *names)
+        released = () if self.within is None else (RELEASE,)
+        return (*(BOUNDS if self.interval is not None else ()), *names, *released)
 
     def columns(self, intervals: Intervals, price: np.ndarray, spread: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the columns of N prices by name, float32 (N,) each.
+        """Return the columns of N prices by name: float32 (N,) each, and `release`, bool (N,).
 
         Args:
             intervals: of the model.
@@ -97,19 +135,39 @@ class Uncertainty:
             spread: as of `Intervals.spread`, float (N,).
 
         Raises:
-            ConfigError: the model was calibrated on too few rows for the interval or a quantile.
+            ConfigError: the model was calibrated on too few rows for the interval, a quantile or the confidence.
         """
         bounds = () if self.interval is None else intervals.bounds(price, spread, self.interval)
         values = [*bounds, *(intervals.quantile(price, spread, share) for share in self.quantiles)]
+        if self.within is not None:
+            values.append(intervals.released(spread, self.within, self.confidence))
         return dict(zip(self.names, values, strict=True))
+
+    def of_no_rows(self) -> dict[str, np.ndarray]:
+        """Return the columns of no price."""
+        return {name: np.empty(0, bool if name == RELEASE else np.float32) for name in self.names}
+
+    def check(self, intervals: Intervals) -> None:
+        """Raise ConfigError as `columns` does, before the work; log if no price may go out."""
+        self.columns(intervals, np.ones(1), np.ones(1))
+        if self.within is not None and intervals.surest.largest_spread(self.within, self.confidence) is None:
+            logger.warning(
+                f"no price may go out within a factor of {self.within:g} at a confidence of {self.confidence:g}: not "
+                "even the surest prices of the validation rows are that close to the true ones. Allow a larger factor "
+                "or a lower confidence, or train with more rows"
+            )
 
 
 CERTAIN = Uncertainty()
 """Nothing is said but the prices."""
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < 1
+    return _is_number(value) and 0 < float(value) < 1
 
 
 def _checked(quantiles: Iterable[float]) -> tuple[float, ...]:
@@ -131,6 +189,58 @@ def _checked(quantiles: Iterable[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, repr=False)
+class SurestFirst:
+    """Rows with true prices in the order of their spreads: the prices that are surest to be right come first.
+
+    Attributes:
+        spread: ascending, float64 (M,).
+        error: |log true price - log price| of each row, float64 (M,).
+        weight: how much each row counts, float64 (M,); their mean is 1.
+    """
+
+    spread: np.ndarray
+    error: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(
+        cls, predicted: np.ndarray, actual: np.ndarray, spread: np.ndarray, weight: np.ndarray | None = None
+    ) -> SurestFirst:
+        """Sort rows; arguments as of `fit_intervals`, and rows without weight are left out."""
+        error = np.abs(np.log(actual) - np.log(predicted.astype(np.float64)))
+        weight = np.ones(len(error)) if weight is None else weight.astype(np.float64)
+        order = np.argsort(spread, kind="stable")
+        order = order[weight[order] > 0]
+        weight = weight[order] / (weight[order].mean() if len(order) else 1)
+        return cls(spread[order].astype(np.float64), error[order], weight)
+
+    def __len__(self) -> int:
+        return len(self.spread)
+
+    def few(self) -> SurestFirst:
+        """Return at most `MOST_SCORES` of the rows, evenly spaced."""
+        chosen = evenly(len(self), MOST_SCORES)
+        weight = self.weight[chosen]
+        return SurestFirst(
+            self.spread[chosen], self.error[chosen], weight / (weight.mean() if len(weight) else 1)
+        )
+
+    def largest_spread(self, within: float, confidence: float) -> float | None:
+        """Return the largest spread of a price that may go out; None: no price may.
+
+        A price *fails* if the true one is not between price / within and price · within. Two more rows count as
+        failures among the rows up to the spread: the new one, and one because the largest spread is chosen, at which
+        chance was kind. The largest spread at which failures have at most a share 1 - confidence is the result. Rows of equal
+        spread are released together.
+        """
+        fails = self.weight * (self.error > math.log(within) * (1 + ROUNDING))
+        share = (np.cumsum(fails) + 2) / (np.cumsum(self.weight) + 2)
+        last = np.append(np.diff(self.spread) > 0, True)[: len(self)]
+        allowed = np.flatnonzero(last & (share <= 1 - confidence + ROUNDING))
+        return float(self.spread[allowed[-1]]) if len(allowed) else None
+
+
+@dataclass(frozen=True, repr=False)
 class Intervals:
     """The spreads of rows, and the scores of the validation rows.
 
@@ -139,11 +249,13 @@ class Intervals:
             spread; None: the spread of every row is 1.
         score: distinct scores of the validation rows, ascending, float64 (M,).
         weight: how much the rows of each score count, float64 (M,); their sum is the number n of rows.
+        surest: some of the validation rows by their spread.
     """
 
     spreads: tuple[Forest | None, ...]
     score: np.ndarray
     weight: np.ndarray
+    surest: SurestFirst
 
     @cached_property
     def rows(self) -> int:
@@ -212,6 +324,31 @@ class Intervals:
             )
         return _factored(price, spread, score)
 
+    def released(self, spread: np.ndarray, within: float, confidence: float = CONFIDENCE) -> np.ndarray:
+        """Return which prices may go out, bool (N,); see `SurestFirst.largest_spread`.
+
+        Args:
+            spread: as of `spread`.
+            within: a factor above 1.
+            confidence: in (0, 1).
+
+        Raises:
+            ConfigError: there are too few validation rows for the confidence, whatever the factor; or as of
+                `Uncertainty.of`.
+        """
+        Uncertainty.of(None, None, within, confidence)
+        if len(self.surest) < rows_needed(confidence):
+            possible = math.floor(100 * (1 - 2 / (len(self.surest) + 2)) + 1e-4) / 100
+            raise ConfigError(
+                f"the confidence is {confidence:g}, which needs "
+                f"{counted(rows_needed(confidence), 'validation row')}, and this model was calibrated on "
+                f"{len(self.surest):,}; train with more rows, or choose a confidence of at most {possible:g}",
+                parameters=("confidence",),
+                rows=len(self.surest),
+            )
+        largest = self.surest.largest_spread(within, confidence)
+        return np.zeros(len(spread), bool) if largest is None else np.asarray(spread <= largest)
+
     def _score(self, share: float) -> float | None:
         """Return a quantile of the score of a new row, whose weight is the mean; None: there are too few rows.
 
@@ -243,7 +380,13 @@ class Intervals:
     def to_text(self) -> str:
         """Return JSON for `read_intervals`."""
         spreads = [None if forest is None else forest.to_json() for forest in self.spreads]
-        record = {"spreads": spreads, "score": pack(self.score), "weight": pack(self.weight)}
+        surest = {name: pack(getattr(self.surest, name)) for name in _OF_SUREST}
+        record = {
+            "spreads": spreads,
+            "score": pack(self.score),
+            "weight": pack(self.weight),
+            "surest": surest,
+        }
         return json.dumps(record) + "\n"
 
 
@@ -261,6 +404,12 @@ def _factored(price: np.ndarray, spread: np.ndarray, score: float) -> np.ndarray
     limits = np.finfo(np.float32)
     least, most = np.float64(limits.smallest_subnormal), np.float64(limits.max)
     return np.clip(price.astype(np.float64) * np.exp(exponent), least, most).astype(np.float32)
+
+
+def rows_needed(confidence: float) -> int:
+    """Return the least number of validation rows at which `SurestFirst.largest_spread` can reach a confidence."""
+    tail = 1 - confidence
+    return math.ceil(2 / tail - 2 - ROUNDING / tail)
 
 
 def _needed(tail: float) -> str:
@@ -291,13 +440,15 @@ def read_intervals(text: str | bytes, where: object, columns: Sequence[int] | No
             raise ValueError("expected ascending scores, each with a weight")
         if (weight <= 0).any() or (weight > _MOST_ROWS).any() or (np.abs(score) > _MOST_SCORE).any():
             raise ValueError("a score or a weight is out of its limits")
+        surest = _read_surest(record["surest"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(
             f"the intervals of {where} are damaged ({shorten(str(error), 200)}); train or export it again"
         ) from None
-    return Intervals(spreads, score, weight)
+    return Intervals(spreads, score, weight, surest)
 
 
+_OF_SUREST = "spread", "error", "weight"
 _MOST_ROWS, _MOST_SCORE = 1e12, 1e12
 _MOST_NODES = 1 << 14
 """Nodes of the forest of a spread; `fit_spread` makes fewer than 2,400."""
@@ -318,6 +469,15 @@ def _fit(spreads: Sequence[Forest | None], columns: Sequence[int]) -> bool:
     return len(spreads) == len(columns) and all(
         forest is None or forest.columns == number for forest, number in zip(spreads, columns, strict=True)
     )
+
+
+def _read_surest(state: Any) -> SurestFirst:
+    spread, error, weight = (unpack(state[name], np.float64, most=MOST_SCORES) for name in _OF_SUREST)
+    if not len(spread) == len(error) == len(weight) or (np.diff(spread) < 0).any():
+        raise ValueError("expected ascending spreads of rows, each with an error and a weight")
+    if (spread <= 0).any() or (error < 0).any() or (weight <= 0).any() or (weight > _MOST_ROWS).any():
+        raise ValueError("a spread, an error or a weight of a row is out of its limits")
+    return SurestFirst(spread, error, weight)
 
 
 def _read_spread(state: Any) -> Forest | None:
@@ -345,13 +505,14 @@ def fit_intervals(
         weight: how much each row counts, float (N,); None: equally. With weights, the shares are shares of the weight
             (Tibshirani et al. 2019, arXiv:1904.06019, with an average weight for the new row).
     """
+    surest = SurestFirst.of(predicted, actual, spread, weight).few()
     score = (np.log(actual) - np.log(predicted.astype(np.float64))) / spread.astype(np.float64)
     weight = np.ones(len(score)) if weight is None else weight.astype(np.float64)
     score, weight = score[weight > 0], weight[weight > 0]
     order = np.argsort(score, kind="stable")
     score, weight = score[order], weight[order] / (weight.mean() if len(weight) else 1)
     score, row = np.unique(_outwards(score, weight), return_inverse=True)
-    return Intervals(tuple(spreads), score, np.bincount(row, weight, minlength=len(score)))
+    return Intervals(tuple(spreads), score, np.bincount(row, weight, minlength=len(score)), surest)
 
 
 def _outwards(score: np.ndarray, weight: np.ndarray) -> np.ndarray:

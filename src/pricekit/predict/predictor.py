@@ -132,11 +132,21 @@ class Predictor:
     ) -> pd.DataFrame: ...
     @overload
     def predict(
-        self, rows: Rows, interval: float | None = None, quantiles: Iterable[float] | None = None
+        self,
+        rows: Rows,
+        interval: float | None = None,
+        quantiles: Iterable[float] | None = None,
+        within: float | None = None,
+        confidence: float | None = None,
     ) -> np.ndarray | pd.DataFrame: ...
 
     def predict(
-        self, rows: Rows, interval: float | None = None, quantiles: Iterable[float] | None = None
+        self,
+        rows: Rows,
+        interval: float | None = None,
+        quantiles: Iterable[float] | None = None,
+        within: float | None = None,
+        confidence: float | None = None,
     ) -> np.ndarray | pd.DataFrame:
         """Return one price per row, in order.
 
@@ -146,17 +156,20 @@ class Predictor:
                 "column: cell" per column.
             interval: the share of true prices that the returned bounds contain, such as 0.9.
             quantiles: shares of true prices below the returned ones, ascending, such as [0.05, 0.5, 0.95].
+            within: also return which prices may go out without a person: those whose true prices are between
+                price / within and price · within with the `confidence`, such as 1.5.
+            confidence: the share of these prices for which that shall hold; default: 0.95.
 
         Returns:
-            Prices, float32 (N,), in the currency of the training table; with `interval` or `quantiles` a frame with the
-            columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and the index of a pandas
-            `rows`.
+            Prices, float32 (N,), in the currency of the training table; with `interval`, `quantiles` or `within` a
+            frame with the columns `price`, `price_low`, `price_high`, `price_0.05` and so on, float32, and `release`,
+            bool, and the index of a pandas `rows`.
 
         Raises:
-            ConfigError: the model has no intervals, or too few validation rows for that level or quantile.
+            ConfigError: the model has no intervals, or too few validation rows for that level, quantile or confidence.
             DataError: a column is missing, or a text has no line of the expected form.
         """
-        uncertainty = Uncertainty.of(interval, quantiles)
+        uncertainty = Uncertainty.of(interval, quantiles, within, confidence)
         self.check_uncertainty(uncertainty)
         columns = self.price_columns(table_of(rows, self.columns), uncertainty)
         if not uncertainty:
@@ -165,13 +178,13 @@ class Predictor:
         return pd.DataFrame(columns, index=index)
 
     def price_columns(self, table: Table, uncertainty: Uncertainty) -> dict[str, np.ndarray]:
-        """Return `price`, and the columns that say how sure the prices are, by name, float32 (N,) each.
+        """Return `price`, and the columns that say how sure the prices are, by name, as of `Uncertainty.columns`.
 
         Raises:
             ConfigError: the model cannot say it.
         """
         if not len(table):
-            return {name: np.empty(0, np.float32) for name in ("price", *uncertainty.names)}
+            return {"price": np.empty(0, np.float32), **uncertainty.of_no_rows()}
         inputs = self.prepare(table)
         price = self.price(inputs)
         if not uncertainty:
@@ -219,16 +232,16 @@ class Predictor:
         """Return the price intervals; raises ConfigError if there are none."""
         if self.intervals is None:
             raise ConfigError(
-                "this model has no price intervals; load one from a run or a bundle, or leave the interval and the "
-                "quantiles out",
-                parameters=("interval", "quantiles"),
+                "this model has no price intervals; load one from a run or a bundle, or leave the interval, the "
+                "quantiles and the tolerance out",
+                parameters=("interval", "quantiles", "within"),
             )
         return self.intervals
 
     def check_uncertainty(self, uncertainty: Uncertainty) -> None:
-        """Raise ConfigError unless the model has such intervals and quantiles."""
+        """Raise ConfigError unless the model has such intervals and quantiles; log if no price may go out."""
         if uncertainty:
-            uncertainty.columns(self.require_intervals(), np.ones(1), np.ones(1))
+            uncertainty.check(self.require_intervals())
 
     def prepare(self, table: Table) -> list[Inputs]:
         """Return each member's inputs of a table's rows."""

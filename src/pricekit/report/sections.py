@@ -15,7 +15,7 @@ import pandas as pd
 from babel import Locale, UnknownLocaleError
 
 import pricekit
-from pricekit.answers.evaluate import columns_of, predicted_rows, products_among, usable_rows
+from pricekit.answers.evaluate import columns_of, predicted_rows, products_among, released_shares, usable_rows
 from pricekit.answers.insight import comparables_of, explain_prices
 from pricekit.errors import ConfigError, PricekitError
 from pricekit.evaluation.comparison import Comparison, compare_folders
@@ -26,7 +26,15 @@ from pricekit.evaluation.held_out import (
     read_held_out,
     report_refit,
 )
-from pricekit.evaluation.scores import Scores, constant_score, facts_of, goal_of, metric_of, scores_of
+from pricekit.evaluation.scores import (
+    Scores,
+    constant_score,
+    facts_of,
+    goal_of,
+    metric_of,
+    released_cells,
+    scores_of,
+)
 from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.features.fit import some_rows
 from pricekit.insight.comparables import FAR, FAR_CELLS, MOST_COMPARED, Comparables, compare_rows
@@ -47,6 +55,7 @@ from pricekit.plots import (
     LearningCurveDisplay,
     PredictionDisplay,
     ResidualDisplay,
+    SurestDisplay,
 )
 from pricekit.plots.predictions import Judged, coverage_of
 from pricekit.predict.members import table_of
@@ -363,6 +372,7 @@ def sections_of(subject: Subject) -> list[Section]:
             "How good the prices are": _quality(subject),
             "Where the prices fail": _failures(subject),
             "Whether the price intervals hold": _intervals(subject),
+            "Which prices may go out without a person": _released(subject),
             "The data": data_blocks(subject.facts, subject.table, subject.rows.text.tolist()),
             "How to reproduce this": reproduction_blocks(subject.path, subject.facts),
         }
@@ -635,6 +645,34 @@ def _intervals(subject: Subject) -> Iterator[Block]:
     if subject.rows.spread.min() < subject.rows.spread.max():
         caption = "True prices inside the interval, from the surest tenth of the rows to the least sure one."
         yield from picture(lambda: display.plot(by="spread"), caption)
+
+
+def _released(subject: Subject) -> Iterator[Block]:
+    predictor = None if subject.held_out else subject.predictor(0)
+    released = released_shares(subject.path, subject.rows, predictor)
+    if released is not None:
+        yield Paragraph(_how_many_may_go_out(released))
+        heads, cells = released_cells(released)
+        yield TableBlock("Prices that may go out", heads, cells)
+    if subject.scores.surest is not None:
+        display = SurestDisplay(subject.scores.surest, subject.metric, subject.currency)
+        caption = f"{subject.metric.title} by the share of the rows that are priced, surest rows first."
+        yield from picture(display.plot, caption)
+
+
+def _how_many_may_go_out(released: pd.DataFrame) -> str:
+    """Say which share of the prices may go out, or that none may."""
+    possible = released[released["share"] > 0]
+    if not len(possible):
+        return (
+            "No price may go out without a person: the surest prices of the validation rows are not close enough to "
+            "the true ones, or the rows are too few."
+        )
+    best = possible.sort_values(["confidence", "share"]).iloc[-1]
+    return (
+        f"{best['share']:.0%} of the prices may go out if {best['confidence']:.0%} of them shall be within a factor of "
+        f"{best['within']:g} of the true price. `pricekit predict --within {best['within']:g}` says which."
+    )
 
 
 def unpriced_sections(subject: Unpriced) -> list[Section]:

@@ -133,7 +133,7 @@ class PredictionWriter:
         return self
 
     def write(self, ids: pd.Series, price: np.ndarray, more: Mapping[str, np.ndarray] | None = None) -> None:
-        """Append rows: ids (N,), prices, and columns with more prices, float (N,), in the currency of the table."""
+        """Append rows: ids (N,), prices, and more columns: prices, float (N,), or answers, bool (N,)."""
         if len(ids) != len(price):
             raise ValueError(f"{len(ids)} ids and {len(price)} prices; one price for each id is expected")
         self._id_name = self._id_name or str(ids.name or "id")
@@ -146,7 +146,10 @@ class PredictionWriter:
                 column=self._id_name,
             )
         if format_of(self._path) == "parquet":
-            prices = {name: values.astype(np.float64) for name, values in prices.items()}
+            prices = {
+                name: values if values.dtype == bool else values.astype(np.float64)
+                for name, values in prices.items()
+            }
         with _explained(self._path):
             self._sink.write(pd.DataFrame({self._id_name: ids.array, **prices}))
 
@@ -249,6 +252,8 @@ class _TextSink:
     def _delimited(self, frame: pd.DataFrame) -> str:
         # pandas would write times as dates if all are at midnight.
         cells = frame.astype({name: object for name in frame.columns if frame[name].dtype.kind == "M"})
+        for name in [name for name in frame.columns if frame[name].dtype == bool]:
+            cells[name] = np.where(frame[name], "true", "false")  # as in JSON
 
         def written(quoting: Literal[0, 1]) -> str:
             return cells.to_csv(

@@ -87,7 +87,7 @@ class Predict:
 
     def _prices(self, rows: pa.Table | pd.DataFrame) -> dict[str, np.ndarray]:
         if not len(rows):  # an empty block may have no columns
-            return {name: np.empty(0, np.float32) for name in ("price", *self._uncertainty.names)}
+            return {"price": np.empty(0, np.float32), **self._uncertainty.of_no_rows()}
         return self._model.price_columns(table_of(rows, self._model.columns), self._uncertainty)
 
 
