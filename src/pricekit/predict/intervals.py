@@ -230,8 +230,8 @@ class SurestFirst:
 
         A price *fails* if the true one is not between price / within and price · within. Two more rows count as
         failures among the rows up to the spread: the new one, and one because the largest spread is chosen, at which
-        chance was kind. The largest spread at which failures have at most a share 1 - confidence is the result. Rows of equal
-        spread are released together.
+        chance was kind. The largest spread at which failures have at most a share 1 - confidence is the result. Rows
+        of equal spread are released together.
         """
         fails = self.weight * (self.error > math.log(within) * (1 + ROUNDING))
         share = (np.cumsum(fails) + 2) / (np.cumsum(self.weight) + 2)
