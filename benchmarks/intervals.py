@@ -10,6 +10,9 @@ ten bins of the predicted price, from the same validation rows and prices. The s
 and Raftery 2007, section 6.2), divided by that of the bins, with the 95% interval of the paired bootstrap over rows.
 A second table has the coverage of the 90% intervals in tenths of the rows by their spread, pooled over the tables.
 
+`--release` counts the prices that may go out within some factors, and how many of these hold, by table and pooled;
+and pooled by the width of the bins instead of the spread, with the same rule.
+
 `--lightgbm` compares the mean quantile loss of the log price at five quantiles, on the first fold, with LightGBM models
 of these quantiles: the columns, categories and text of benchmarks/column_peers.py, with early stopping.
 """
@@ -25,11 +28,12 @@ import peers
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.held_out import HeldOut, read_held_out
 from pricekit.features.cells import columns_of
-from pricekit.predict.intervals import Intervals, intervals_in
+from pricekit.predict.intervals import Intervals, SurestFirst, intervals_in
 
 LEVEL = 0.9
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SAMPLES = 1000
+TOLERANCES = [(within, confidence) for within in (1.2, 1.5, 2.0) for confidence in (0.9, 0.95)]
 
 
 def main() -> None:
@@ -39,7 +43,18 @@ def main() -> None:
     )
     parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
     parser.add_argument("--lightgbm", action="store_true", help="compare quantiles with those of LightGBM")
+    parser.add_argument("--release", action="store_true", help="count the prices that may go out")
     options = parser.parse_args()
+    if options.release:
+        tables = {path.name: released(path) for path in options.cv}
+        heads = ["factor, confidence", *(["all tables", *tables] if len(tables) > 1 else tables), "by bins"]
+        show_table(
+            "share of rows that may go out, and of these within the factor, %",
+            heads,
+            release_rows(tables),
+            stderr=False,
+        )
+        return
     if options.lightgbm:
         heads = ["table", "pricekit", "LightGBM", "difference, 95% interval", "LightGBM inside 90%"]
         show_table("mean quantile loss", heads, [against_lightgbm(path) for path in options.cv], stderr=False)
@@ -80,6 +95,41 @@ def measure(path: Path) -> tuple[list[str], list[float], int]:
     ratio = f"{own / of_bins:.3f}, {low:.3f} to {high:.3f}"
     row = [path.name, f"{own:.3f}", f"{of_bins:.3f}", ratio, f"{100 * np.mean(covered):.1f}", folds, third]
     return row, np.mean(tenths, axis=0).tolist(), len(every)
+
+
+def released(path: Path) -> np.ndarray:
+    """Return the released rows and those of them that hold, by the spread and by bins, and all rows, int (T, 5)."""
+    every = read_held_out(path)
+    counts = np.zeros((len(TOLERANCES), 5), int)
+    for fold in np.unique(every.fold):
+        rows = every.take(np.flatnonzero(every.fold == fold))
+        valid = read_held_out(path / f"fold-{fold}")
+        error = np.abs(np.log(rows.predicted / rows.price))
+        ranks = [(valid.spread, rows.spread)]
+        ranks.append(tuple(np.log(bins(valid, each)[1] / each.predicted).round(9) for each in (valid, rows)))
+        for place, (within, confidence) in enumerate(TOLERANCES):
+            for column, (of_valid, of_rows) in enumerate(ranks):
+                surest = SurestFirst.of(valid.predicted, valid.price, of_valid).few()
+                free = of_rows <= (surest.largest_spread(within, confidence) or -1)
+                counts[place, 2 * column] += free.sum()
+                counts[place, 2 * column + 1] += (free & (error <= np.log(within))).sum()
+            counts[place, 4] += len(rows)
+    return counts
+
+
+def release_rows(tables: dict[str, np.ndarray]) -> list[list[str]]:
+    """Return the rows of the table of `--release`."""
+    pooled = np.sum(list(tables.values()), axis=0)
+    rows = []
+    for place, (within, confidence) in enumerate(TOLERANCES):
+        several = [pooled, *tables.values()] if len(tables) > 1 else [pooled]
+        cells = [_share(*counts[place][[0, 1, 4]]) for counts in several]
+        rows.append([f"{within:g}, {confidence:.0%}", *cells, _share(*pooled[place][[2, 3, 4]])])
+    return rows
+
+
+def _share(free: int, held: int, rows: int) -> str:
+    return f"{100 * free / rows:.1f}, {100 * held / free:.1f}" if free else "none"
 
 
 def resampled(values: np.ndarray) -> list[np.ndarray]:
