@@ -448,7 +448,7 @@ def test_an_id_column_with_an_output_name_is_an_error_before_the_work(
 
 
 def test_an_interval_that_the_model_lacks_is_refused_before_the_work(predictor, catalog, tmp_path, raises):
-    with raises(ConfigError, "interval", "quantiles"):
+    with raises(ConfigError, "interval", "quantiles", "within"):
         opened_model(replace(predictor, intervals=None)).predict_file(
             catalog, tmp_path / "prices.csv", interval=0.5
         )

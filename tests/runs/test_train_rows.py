@@ -85,7 +85,7 @@ def test_weights_move_the_prices_towards_rows_that_count():
 def test_an_interval_contains_its_share_of_the_weight(weighted):
     _, run = weighted
     held = read_held_out(run.path)
-    low, high = load_model(run.path).intervals.bounds(held.predicted, 0.5)
+    low, high = load_model(run.path).intervals.bounds(held.predicted, held.spread, 0.5)
     inside = (held.price >= low) & (held.price <= high)
     assert 0.4 <= np.average(inside, weights=held.weight) <= 0.65
 
