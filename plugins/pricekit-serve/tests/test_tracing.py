@@ -54,7 +54,7 @@ def test_errors_are_marked(spans, served, monkeypatch, rows):
         assert spans()["POST /predict"].status.is_unset
         assert client.get("/nothing").status_code == 404
         assert spans()["GET"].attributes["http.response.status_code"] == 404
-        monkeypatch.setattr(Predictor, "predict", fail)
+        monkeypatch.setattr(Predictor, "price", fail)
         assert client.post("/models/shop/predict", json={"rows": rows(1)}).status_code == 500
     failed = spans()["POST /models/{name}/predict"]
     assert failed.status.status_code is trace.StatusCode.ERROR

@@ -50,7 +50,7 @@ def signature(reader: BundleReader) -> ModelSignature:
         others = [ColSpec(AnyType(), name, required=False) for name in sketch.others]
         inputs = Schema([*texts, *others])
     outputs = Schema([TensorSpec(np.dtype("float32"), (-1,))])
-    params = [ParamSpec("interval", "double", None), ParamSpec("quantiles", "double", None, shape=(-1,))]
+    params = [ParamSpec("interval", "double", None), ParamSpec("quantiles", "double", [], shape=(-1,))]
     return ModelSignature(inputs, outputs, ParamSchema(params))
 
 
