@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pricekit as pk
+from pricekit.errors import ConfigError
 
 SMALL = {"backbone.vocab_size": 300, "backbone.buckets": 64, "backbone.width": 4, "backbone.members": 2}
 SMALL |= {"training.refit": False, "features": ["fast15"]}
@@ -48,7 +49,7 @@ def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
 
-def test_it_predicts_prices_and_intervals(fitted, catalog):
+def test_it_predicts_prices_and_how_sure_they_are(fitted, catalog, raises):
     rows = catalog[["catalog_content"]]
     prices = fitted.predict(rows)
     assert prices.shape == (150,)
@@ -59,6 +60,11 @@ def test_it_predicts_prices_and_intervals(fitted, catalog):
     quantiles = fitted.predict_quantiles(rows, [0.1, 0.5, 0.9])
     assert quantiles[:, [0, 2]].tolist() == np.column_stack([low, high]).tolist()
     assert (np.diff(quantiles) >= 0).all()
+    released = fitted.predict_release(rows, within=20, confidence=0.5)
+    assert (released.dtype, released.all()) == (bool, True)
+    assert not fitted.predict_release(rows, within=1.0001, confidence=0.5).any()
+    with raises(ConfigError, "confidence"):
+        fitted.predict_release(rows, within=2, confidence=0.9999)
     assert fitted.score(rows, catalog["price"]) <= 1
     assert fitted.metrics_["smape"] > 0
 

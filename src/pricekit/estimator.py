@@ -16,7 +16,14 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pricekit.api import train
-from pricekit.options import SettingOptions, check_known, described, parameters_of, show_options
+from pricekit.options import (
+    SettingOptions,
+    UncertaintyOptions,
+    check_known,
+    described,
+    parameters_of,
+    show_options,
+)
 from pricekit.predict.members import read_bundle
 from pricekit.predict.predictor import Predictor
 from pricekit.table.usable import MIN_ROWS
@@ -128,7 +135,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ConfigError: too few rows were held out for that level.
         """
-        return np.asarray(self._priced(X, level)[["price_low", "price_high"]], np.float64)
+        return np.asarray(self._priced(X, interval=level)[["price_low", "price_high"]], np.float64)
 
     def predict_quantiles(
         self,
@@ -146,15 +153,23 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return np.asarray(self._priced(X, quantiles=quantiles), np.float64)[:, 1:]
 
-    def _priced(
-        self,
-        X: Any,  # noqa: N803
-        interval: float | None = None,
-        quantiles: Sequence[float] | None = None,
-    ) -> Any:
+    def predict_release(self, X: Any, within: float, confidence: float = 0.95) -> np.ndarray:  # noqa: N803
+        """Return which prices may go out without a person, bool (N,).
+
+        Args:
+            X: rows in the form passed to `fit`.
+            within: the true price is between price / within and price · within, such as 1.5.
+            confidence: the share of the released prices for which that shall hold, in (0, 1).
+
+        Raises:
+            ConfigError: the factor is not above 1, or too few rows were held out for that confidence.
+        """
+        return np.asarray(self._priced(X, within=within, confidence=confidence)["release"])
+
+    def _priced(self, X: Any, **uncertainty: Unpack[UncertaintyOptions]) -> Any:  # noqa: N803
         check_is_fitted(self)
         rows = self._frame(X, reset=False).rename(columns=self._renamed)
-        return self._open().predict(rows, interval, quantiles)
+        return self._open().predict(rows, **uncertainty)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
         """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""

@@ -352,14 +352,13 @@ class PushOptions(TypedDict, total=False):
     public: Annotated[bool, Option(help="let everyone read a new repository; one that exists stays as it is")]
 
 
-class PredictOptions(ReadingOptions, total=False):
-    """Options of `pricekit.Model.predict_file`."""
+class UncertaintyOptions(TypedDict, total=False):
+    """How sure prices are, of all that prices rows: the attributes of `pricekit.predict.intervals.Uncertainty`."""
 
     interval: Annotated[
         float | None,
         Option(
-            help="also write price_low and price_high, an interval that contains this share of true prices, such as "
-            "0.9",
+            help="add price_low and price_high, an interval that contains this share of true prices, such as 0.9",
             least=0,
             most=1,
         ),
@@ -367,16 +366,16 @@ class PredictOptions(ReadingOptions, total=False):
     quantiles: Annotated[
         Sequence[float] | None,
         Option(
-            help="also write a column for each of these quantiles of the price, such as price_0.05, below which this "
-            "share of true prices is expected: ascending shares such as 0.05,0.5,0.95",
+            help="add a column for each of these quantiles of the price, such as price_0.05, below which this share "
+            "of true prices is expected: ascending shares such as 0.05,0.5,0.95",
             metavar="SHARES",
         ),
     ]
     within: Annotated[
         float | None,
         Option(
-            help="also write release, which says whether a price may go out without a person, because the true price "
-            "is between price / FACTOR and price · FACTOR with the confidence, such as 1.5",
+            help="add release, which says whether a price may go out without a person, because the true price is "
+            "between price / FACTOR and price · FACTOR with the confidence, such as 1.5",
             metavar="FACTOR",
             least=1,
         ),
@@ -389,6 +388,11 @@ class PredictOptions(ReadingOptions, total=False):
             most=1,
         ),
     ]
+
+
+class PredictOptions(ReadingOptions, UncertaintyOptions, total=False):
+    """Options of `pricekit.Model.predict_file`."""
+
     resume: Annotated[
         bool,
         Option(

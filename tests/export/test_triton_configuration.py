@@ -36,7 +36,11 @@ def test_the_configuration_is_valid_and_names_every_column():
     inputs = [(each.name, each.data_type, list(each.dims)) for each in found.input]
     assert inputs == [(name, SCHEMA.TYPE_STRING, [1]) for name in ("title", 'size "in"\n', "größe")]
     outputs = [(each.name, each.data_type, list(each.dims)) for each in found.output]
-    assert outputs == [(name, SCHEMA.TYPE_FP32, [1]) for name in ("price", "price_low", "price_high")]
+    assert outputs == [
+        *((name, SCHEMA.TYPE_FP32, [1]) for name in ("price", "price_low", "price_high")),
+        ("release", SCHEMA.TYPE_BOOL, [1]),
+        ("quantiles", SCHEMA.TYPE_FP32, [-1]),
+    ]
     assert found.version_policy.HasField("all")
     assert found.HasField("dynamic_batching")
     values = {key: value.string_value for key, value in found.parameters.items()}
@@ -45,6 +49,7 @@ def test_the_configuration_is_valid_and_names_every_column():
 
 def test_the_level_is_one_that_the_model_has():
     assert 'string_value: "0.75"' in Interface(("text",), 0.75).configuration("a")
+    assert "interval" not in Interface(("text",), 0).configuration("a")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -30,7 +30,13 @@ class Request:
     """One request: a column of bytes for each input, as Triton gives them."""
 
     inputs: dict
-    outputs: tuple = ("price", "price_low", "price_high")
+    outputs: tuple = (
+        "price",
+        "price_low",
+        "price_high",
+        "release",
+        "quantiles",
+    )  # all if the client names none
     given: dict = field(default_factory=dict)
 
     def requested_output_names(self):
@@ -72,12 +78,17 @@ def log(monkeypatch):
     return lines
 
 
-def _opened(bundle, folder, columns=("catalog_content",), highest=0.95):
+def _opened(bundle, folder, columns=("catalog_content",), highest=0.95, more=None):
     """Write a version and start it as the backend does."""
     version = add_version(bundle, folder, Interface(columns, highest))
     model = runpy.run_path(str(version / "model.py"))["TritonPythonModel"]()
     parameters = {"engine": {"string_value": "ort-cpu"}, "interval": {"string_value": "0.9"}}
-    config = {"input": [{"name": name} for name in columns], "parameters": parameters}
+    outputs = [{"name": name} for name in Request({}).outputs]
+    config = {
+        "input": [{"name": name} for name in columns],
+        "output": outputs,
+        "parameters": parameters | (more or {}),
+    }
     model.initialize(
         {
             "model_config": json.dumps(config),
@@ -123,22 +134,61 @@ def test_a_request_chooses_outputs_and_level(model, bundle, texts):
     assert narrow.values()["price_high"][:, 0].tolist() == expected["price_high"].tolist()[3:]
 
 
+def test_parameters_ask_for_quantiles_and_for_prices_that_may_go_out(model, bundle, texts):
+    predictor = pk.load(bundle, engine="ort-cpu")
+    within = float(np.median(predictor.predict(texts, interval=0.9)["price_high"]))
+    parameters = {"quantiles": "0.1, 0.5,0.9", "within": str(within), "confidence": 0.8}
+    answer, alone, plain = model.execute(
+        [_request(texts, given=parameters), _request(texts[:1], given=parameters), _request(texts)]
+    )
+    expected = predictor.predict(texts, quantiles=[0.1, 0.5, 0.9], within=within, confidence=0.8)
+    found = answer.values()
+    assert list(found) == ["price", "price_low", "price_high", "release", "quantiles"]
+    assert (found["release"].dtype, found["release"].shape) == (bool, (len(texts), 1))
+    assert found["release"][:, 0].tolist() == expected["release"].tolist()
+    assert (
+        found["quantiles"].tolist() == expected[["price_0.1", "price_0.5", "price_0.9"]].to_numpy().tolist()
+    )
+    assert alone.values()["release"].tolist() == found["release"][:1].tolist()
+    assert list(plain.values()) == ["price", "price_low", "price_high"]
+
+
+def test_the_configuration_may_hold_the_tolerance(log, bundle, texts, tmp_path):
+    more = {"within": {"string_value": "50"}, "confidence": {"string_value": "0.5"}}
+    (answer,) = _opened(bundle, tmp_path / "tea", more=more).execute([_request(texts)])
+    expected = pk.load(bundle, engine="ort-cpu").predict(texts, within=50, confidence=0.5)["release"]
+    assert answer.values()["release"][:, 0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["release", "quantiles"])
+def test_an_output_that_a_client_names_needs_its_parameter(model, texts, name):
+    (answer,) = model.execute([_request(texts[:1], outputs=("price", name))])
+    assert answer.error.code == TritonError.INVALID_ARG
+    assert answer.error.message.startswith(f"the output {name} needs a parameter")
+
+
 def test_a_wrong_request_fails_alone(model, texts):
     bytes_ = Request({"catalog_content": np.array([[b"\xff"]], np.object_)})
     level = _request(texts[:1], given={"interval": 2})
     word = _request(texts[:1], given={"interval": "wide"})
-    good, *wrong = model.execute([_request(texts[:2]), bytes_, level, word])
+    shares = _request(texts[:1], given={"quantiles": "0.5;0.9"})
+    sure = _request(texts[:1], given={"within": 2, "confidence": "0.9999"})
+    good, *wrong = model.execute([_request(texts[:2]), bytes_, level, word, shares, sure])
     assert good.values()["price"].shape == (2, 1)
-    assert [answer.error.code for answer in wrong] == [TritonError.INVALID_ARG] * 3
-    assert "can't decode byte" in wrong[0].error.message
-    assert "the interval is 2" in wrong[1].error.message
+    assert [answer.error.code for answer in wrong] == [TritonError.INVALID_ARG] * 5
+    messages = [answer.error.message for answer in wrong]
+    assert "can't decode byte" in messages[0]
+    assert "the interval is 2" in messages[1]
+    assert messages[2] == "interval is 'wide'; expected a number"
+    assert messages[3] == "quantiles is '0.5;0.9'; expected numbers that are joined by commas"
+    assert "the confidence is 0.9999, which needs 19,998 validation rows" in messages[4]
 
 
 def test_an_unexpected_failure_is_in_the_log_only(model, log, texts, monkeypatch):
-    def broken(table):
+    def broken(self, table):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(model, "model", SimpleNamespace(columns=model.model.columns, prepare=broken))
+    monkeypatch.setattr(type(model.model), "prepare", broken)
     (answer,) = model.execute([_request(texts[:1])])
     assert "secret" not in answer.error.message
     assert log == ["pricekit: RuntimeError('secret')"]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pricekit as pk
 from pricekit.errors import BundleError, ConfigError
 from pricekit.features.forest import LEAF, Forest
 from pricekit.io.packing import pack
+from pricekit.options import UncertaintyOptions, parameters_of
 from pricekit.predict.intervals import (
     LEAST_ROWS,
     MOST_SCORES,
@@ -289,6 +291,20 @@ def test_many_rows_are_thinned_evenly():
     assert len(few) == MOST_SCORES
     assert few.weight.mean() == pytest.approx(1)
     assert few.largest_spread(2, 0.9) == pytest.approx(everything.largest_spread(2, 0.9), rel=0.1)
+
+
+def test_the_options_of_everything_that_prices_rows_are_those_of_the_description():
+    assert list(parameters_of(UncertaintyOptions)) == [field.name for field in fields(Uncertainty)]
+    texts = {"interval": "0.5", "quantiles": "0.1,0.5", "within": "2", "confidence": 0.5, "priority": 1}
+    assert Uncertainty.of_options(texts) == Uncertainty(0.5, (0.1, 0.5), 2, 0.5)
+    assert Uncertainty.of_options({}) == Uncertainty()
+
+
+@pytest.mark.parametrize("name", ["interval", "quantiles", "within", "confidence"])
+@pytest.mark.parametrize("text", ["", "0,5;", "x"])
+def test_an_option_in_words_is_refused(name, text, raises):
+    with raises(ConfigError, name):
+        Uncertainty.of_options({"within": 2, name: text})
 
 
 @pytest.mark.parametrize("within", [1, 0.5, -2, 0, np.nan, np.inf, "2", True, [2]])

@@ -62,11 +62,18 @@ def test_further_and_missing_columns_change_nothing(loaded, bundle, rows):
     assert np.array_equal(loaded.predict(texts.assign(unknown=1)), expected)
 
 
-def test_a_parameter_asks_for_intervals(loaded, bundle, rows):
-    expected = pk.load(bundle, "ort-cpu").predict(rows, interval=0.9)
-    pd.testing.assert_frame_equal(loaded.predict(rows, params={"interval": 0.9}), expected)
-    expected = pk.load(bundle, "ort-cpu").predict(rows, quantiles=[0.1, 0.5])
-    pd.testing.assert_frame_equal(loaded.predict(rows, params={"quantiles": [0.1, 0.5]}), expected)
+@pytest.mark.parametrize(
+    "sure",
+    [{"interval": 0.9}, {"quantiles": [0.1, 0.5]}, {"within": 10.0, "confidence": 0.5, "interval": 0.5}],
+)
+def test_parameters_say_how_sure_the_prices_shall_be(loaded, bundle, rows, sure):
+    expected = pk.load(bundle, "ort-cpu").predict(rows, **sure)
+    pd.testing.assert_frame_equal(loaded.predict(rows, params=sure), expected)
+
+
+def test_a_confidence_that_needs_more_rows_is_refused(loaded, rows, raises):
+    with raises(ConfigError, "confidence"):
+        loaded.predict(rows, params={"within": 2.0, "confidence": 0.9999})
 
 
 def test_the_scoring_server_of_mlflow_answers_with_the_same_prices(loaded, bundle, rows):
@@ -74,13 +81,17 @@ def test_the_scoring_server_of_mlflow_answers_with_the_same_prices(loaded, bundl
     from mlflow.pyfunc import scoring_server
     from starlette.testclient import TestClient
 
+    asked = {"dataframe_split": rows.to_dict("split")}
     with TestClient(scoring_server.init(loaded)) as client:
-        answer = client.post("/invocations", json={"dataframe_split": rows.to_dict("split")})
+        answer = client.post("/invocations", json=asked)
+        sure = client.post("/invocations", json=asked | {"params": {"within": 10, "confidence": 0.5}})
         wrong = client.post("/invocations", json={"dataframe_records": [{"txt": "tea"}]})
     assert answer.status_code == 200, answer.text
     expected = pk.load(bundle, "ort-cpu").predict(rows)
     assert np.array_equal(np.array(answer.json()["predictions"], np.float32), expected)
     assert wrong.status_code == 400
+    released = pk.load(bundle, "ort-cpu").predict(rows, within=10, confidence=0.5)["release"]
+    assert [row["release"] for row in sure.json()["predictions"]] == released.tolist()
 
 
 def test_a_new_version_gets_the_alias(registered, store, bundle):

@@ -10,6 +10,7 @@ import pytest
 
 import pricekit as pk
 from pricekit.plugin import CPUS, ConfigError, DataError, PluginError
+from pricekit.plugin.runners import Uncertainty
 
 ray = pytest.importorskip("ray")
 ray_data = pytest.importorskip("ray.data")
@@ -53,12 +54,14 @@ def rows(catalog):
 @pytest.mark.parametrize("by_value", [True, False])
 def test_a_dataset_gets_the_prices_of_the_predictor(bundle, predictor, rows, by_value):
     given = ray_data.from_arrow([pa.Table.from_pandas(rows, preserve_index=False)])
-    found = predict(given, predictor if by_value else bundle, interval=0.9, quantiles=[0.5]).to_pandas()
+    sure = {"interval": 0.9, "quantiles": [0.5], "within": 10, "confidence": 0.5}
+    found = predict(given, predictor if by_value else bundle, **sure).to_pandas()
     found = found.sort_values("size", ignore_index=True)
-    expected = predictor.predict(rows, 0.9, [0.5])  # one block is one batch: equal to the bit
+    expected = predictor.predict(rows, **sure)  # one block is one batch: equal to the bit
     assert all(found[name].tolist() == rows[name].tolist() for name in rows)
     assert (found[list(expected)].to_numpy() == expected.to_numpy()).all()
     assert str(found["price"].dtype) in ("float32", "float[pyarrow]")
+    assert str(found["release"].dtype) in ("bool", "bool[pyarrow]")
 
 
 def test_empty_blocks_and_small_batches_are_priced(predictor, rows):
@@ -72,9 +75,9 @@ def test_empty_blocks_and_small_batches_are_priced(predictor, rows):
 
 @pytest.mark.parametrize("empty", [pa.table({}), pd.DataFrame()], ids=["pyarrow", "pandas"])
 def test_an_empty_block_may_have_no_columns(bundle, empty):
-    priced = Predict(bundle, interval=0.9)(empty)
+    priced = Predict(bundle, interval=0.9, within=10, confidence=0.5)(empty)
     names = priced.column_names if isinstance(priced, pa.Table) else list(priced)
-    assert (len(priced), names) == (0, ["price", "price_low", "price_high"])
+    assert (len(priced), names) == (0, ["price", "price_low", "price_high", "release"])
 
 
 @pytest.mark.parametrize("batch_format", ["pyarrow", "pandas"])
@@ -121,6 +124,19 @@ def test_mistakes_are_found_before_the_job_runs(predictor, run, rows, raises):
         predict(given, pk.load(run))
     with raises(ConfigError, "interval"):
         predict(given, predictor, interval=1.5)
+    with raises(ConfigError, "confidence", rows=predictor._reader.open().intervals.rows):
+        predict(given, predictor, within=2, confidence=0.9999)
+    with raises(DataError, "dataset", column="release"):
+        predict(given.rename_columns({"size": "release"}), predictor, within=10, confidence=0.5)
+    with pytest.raises(TypeError, match=r"Did you mean 'within'\?"):
+        predict(given, predictor, wihtin=2)
+
+
+def test_a_tolerance_that_no_price_meets_is_logged_once_and_not_by_workers(predictor, rows, logged):
+    given = ray_data.from_pandas(rows)
+    job = predict(given, predictor, within=1.0001, confidence=0.5)
+    assert logged().count("no price may go out") == 1
+    assert not job.to_pandas()["release"].any()
 
 
 def test_a_worker_that_lacks_the_engine_is_refused(predictor, rows, monkeypatch, raises):
@@ -128,12 +144,12 @@ def test_a_worker_that_lacks_the_engine_is_refused(predictor, rows, monkeypatch,
         raise PluginError("the engine ort-cpu needs onnxruntime")
 
     class Lacking:
-        check = unavailable
+        check, uncertainty = unavailable, Uncertainty()
 
         def shipped(self):
             return self
 
-    monkeypatch.setattr(dataset.Job, "of", lambda *_: Lacking())
+    monkeypatch.setattr(dataset.Job, "of", lambda *_, **__: Lacking())
     with raises(PluginError):
         predict(ray_data.from_pandas(rows), predictor)
 

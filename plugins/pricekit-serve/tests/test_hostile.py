@@ -85,6 +85,15 @@ def test_what_is_not_json_is_a_bad_request(client, refused, body):
             (f'{{"rows": [{ROW}], "quantiles": {shares}}}', "quantiles")
             for shares in ("0.5", '"0.5"', "[]", "[0.5, 0.5]", "[null]", "[[0.5]]", "[1e-9]", "[1e999]", "{}")
         ),
+        *(
+            (f'{{"rows": [{ROW}], "within": {factor}}}', "within")
+            for factor in ("1", "0.5", '"2"', "[2]", "true", "1e999", "-2")
+        ),
+        *(
+            (f'{{"rows": [{ROW}], "within": 2, "confidence": {share}}}', "confidence")
+            for share in ("1", "0", '"0.9"', "false", "0.9999999", "95")
+        ),
+        (f'{{"rows": [{ROW}], "confidence": 0.9}}', "confidence"),
         (f'{{"rows": [{ROW}], "explain": 1}}', "explain"),
         (f'{{"rows": [{ROW}], "explain": "yes"}}', "explain"),
         (f'{{"rows": [{ROW}], "comparables": -1}}', "comparables"),
@@ -259,7 +268,10 @@ def test_a_json_body_has_no_options_in_the_query(client, refused, query, words):
     [
         ("explain=true", "cannot be used with Arrow"),
         ("comparables=3", "cannot be used with Arrow"),
-        ("intervall=0.9", "is unknown in the query; expected interval, quantiles, explain, comparables"),
+        (
+            "intervall=0.9",
+            "is unknown in the query; expected interval, quantiles, within, confidence, explain, comparables",
+        ),
     ],
 )
 def test_arrow_has_no_options_that_its_answer_cannot_hold(client, refused, query, words):

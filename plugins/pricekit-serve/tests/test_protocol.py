@@ -27,7 +27,8 @@ def test_metadata_and_health(client, predictor):
     assert client.get("/v2/health/ready").json() == {"ready": True}
     model = client.get("/v2/models/shop").json()
     assert model["inputs"] == [{"name": "catalog_content", "datatype": "BYTES", "shape": [-1]}]
-    assert [each["name"] for each in model["outputs"]] == ["price", "price_low", "price_high"]
+    numbers = [(name, "FP32") for name in ("price", "price_low", "price_high")]
+    assert [(each["name"], each["datatype"]) for each in model["outputs"]] == [*numbers, ("release", "BOOL")]
     (version,) = model["versions"]
     assert predictor.digest.startswith(version)
     for path in ("/v2/models/shop", f"/v2/models/shop/versions/{version}"):
@@ -83,6 +84,24 @@ def test_quantiles_are_outputs(client, predictor):
     assert [output["data"] for output in outputs] == [
         pytest.approx(list(column)) for _, column in expected.items()
     ]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_prices_that_may_go_out_are_an_output(client, predictor, texts, binary):
+    asked = {
+        "inputs": [tensor(*texts[:9])],
+        "parameters": {"within": "10", "confidence": 0.5, "binary_data_output": binary},
+    }
+    answer = client.post("/v2/models/shop/infer", json=asked)
+    expected = predictor.predict(texts[:9], within=10, confidence=0.5)["release"].tolist()
+    if binary:
+        size = int(answer.headers["inference-header-content-length"])
+        head, release = json.loads(answer.content[:size])["outputs"][1], answer.content[size:][-9:]
+        found = np.frombuffer(release, bool).tolist()
+    else:
+        head = answer.json()["outputs"][1]
+        found = head["data"]
+    assert (head["name"], head["datatype"], head["shape"], found) == ("release", "BOOL", [9], expected)
 
 
 @pytest.mark.parametrize("interval", [0.8, "0.8", "0.80"])
@@ -225,6 +244,9 @@ def test_any_bytes_are_texts_or_refused(data, rows):
         ({"inputs": [tensor("tea")], "parameters": 3}, "parameters"),
         ({"inputs": [tensor("tea")], "parameters": {"interval": "x"}}, "interval"),
         ({"inputs": [tensor("tea")], "parameters": {"quantiles": "0.5,x"}}, "quantiles"),
+        ({"inputs": [tensor("tea")], "parameters": {"within": "1,5"}}, "within"),
+        ({"inputs": [tensor("tea")], "parameters": {"confidence": "0.9"}}, "confidence"),
+        ({"inputs": [tensor("tea")], "outputs": [{"name": "release"}]}, "outputs[0].name"),
         ({"inputs": [tensor("tea")], "outputs": 3}, "outputs"),
         ({"inputs": [tensor("tea")], "outputs": [3]}, "outputs[0].name"),
         ({"inputs": [tensor("tea")], "outputs": [{"name": []}]}, "outputs[0].name"),

@@ -24,15 +24,17 @@ def stream(table, **options):
 
 
 def test_rows_get_the_prices_of_the_predictor_in_order(client, predictor, texts, rows, conforms):
-    asked = {"rows": rows(40), "interval": 0.9, "quantiles": [0.1, 0.5]}
+    sure = {"interval": 0.9, "quantiles": [0.1, 0.5], "within": 10, "confidence": 0.5}
+    asked = {"rows": rows(40), **sure}
     conforms(asked, "Request-shop")
     answer = client.post("/predict", json=asked)
     assert answer.status_code == 200
     conforms(answer.json(), "Answer")
     found = pd.DataFrame(answer.json()["rows"])
-    expected = predictor.predict(texts[:40], 0.9, [0.1, 0.5])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    expected = predictor.predict(texts[:40], **sure)
+    np.testing.assert_allclose(found.drop(columns="release"), expected.drop(columns="release"), rtol=1e-6)
     assert list(found) == list(expected)
+    assert found["release"].tolist() == expected["release"].tolist()
     assert answer.json()["version"] == predictor.digest[:12]
 
 
@@ -70,13 +72,35 @@ def test_json_lines_get_json_lines(client, predictor, texts, rows, kind):
 
 def test_arrow_gets_arrow(client, predictor, texts):
     table = pa.table({"catalog_content": texts[:30], "sample_id": list(range(30))})
-    query = "interval=0.8&quantiles=0.1,0.5"
+    query = "interval=0.8&quantiles=0.1,0.5&within=10&confidence=0.5"
     answer = client.post(f"/predict?{query}", content=stream(table), headers={"content-type": ARROW})
     assert answer.headers["content-type"] == ARROW
     found = pa.ipc.open_stream(answer.content).read_all()
-    assert found.schema.types == [pa.float32()] * 5
-    expected = predictor.predict(texts[:30], 0.8, [0.1, 0.5])
-    np.testing.assert_allclose(found.to_pandas()[list(expected)], expected, rtol=1e-6)
+    assert found.schema.types == [*[pa.float32()] * 5, pa.bool_()]
+    expected = predictor.predict(texts[:30], 0.8, [0.1, 0.5], 10, 0.5)
+    numbers = list(expected)[:-1]
+    np.testing.assert_allclose(found.to_pandas()[numbers], expected[numbers], rtol=1e-6)
+    assert found["release"].to_pylist() == expected["release"].tolist()
+
+
+def test_whether_a_price_may_go_out_does_not_depend_on_other_rows(client, predictor, texts, rows):
+    within = 1 + float(np.std(np.log(predictor.predict(texts))))
+    sure = {"within": within, "confidence": 0.5}
+    (together,) = [client.post("/predict", json={"rows": rows(20), **sure}).json()["rows"]]
+    alone = [client.post("/predict", json={"rows": [row], **sure}).json()["rows"][0] for row in rows(20)]
+    assert [row["release"] for row in alone] == [row["release"] for row in together]
+
+
+def test_a_tolerance_that_no_price_meets_is_logged_once(client, rows, logged):
+    for _ in range(3):
+        (row,) = client.post("/predict", json={"rows": rows(1), "within": 1.0001, "confidence": 0.5}).json()[
+            "rows"
+        ]
+        assert row["release"] is False
+    assert logged().count("no price may go out within a factor of 1.0001 at a confidence of 0.5") == 1
+    for number in range(200):
+        client.post("/predict", json={"rows": rows(1), "within": 1 + number / 1e7 + 1e-7, "confidence": 0.5})
+    assert logged().count("no price may go out") == 99
 
 
 @pytest.mark.parametrize("cell", ["3 kg", 3, 2.50, True, None, ""])

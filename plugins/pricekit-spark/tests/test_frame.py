@@ -36,9 +36,12 @@ def df(spark, rows, tmp_path_factory):
 
 
 def test_prices_equal_those_without_spark(df, bundle, rows):
-    found = pricekit_spark.predict(df, bundle, interval=0.9).toArrow()
-    expected = pk.load(bundle, "ort-cpu").predict(rows, 0.9)
-    assert found.column_names == [*df.columns, "price", "price_low", "price_high"]
+    sure = {"interval": 0.9, "quantiles": [0.1], "within": 10, "confidence": 0.5}
+    found = pricekit_spark.predict(df, bundle, **sure).toArrow()
+    expected = pk.load(bundle, "ort-cpu").predict(rows, **sure)
+    assert found.column_names == [*df.columns, *expected]
+    assert list(expected) == ["price", "price_low", "price_high", "price_0.1", "release"]
+    assert found["release"].type == "bool"
     assert found["sample_id"].to_pylist() == rows["sample_id"].tolist()
     for name in expected:
         assert found[name].to_pylist() == expected[name].tolist()
@@ -64,6 +67,8 @@ def test_a_wrong_request_is_refused_before_the_job(df, bundle, run, raises):
         pricekit_spark.predict(df.withColumnRenamed("catalog_content", "catalog_contents"), bundle)
     with raises(ConfigError, "interval"):
         pricekit_spark.predict(df, bundle, interval=1.5)
+    with raises(ConfigError, "confidence", rows=open_predictor(bundle, "ort-cpu").require_intervals().rows):
+        pricekit_spark.predict(df, bundle, within=2, confidence=0.9999)
     with pytest.raises(ConfigError):
         pricekit_spark.predict(df, run)
 

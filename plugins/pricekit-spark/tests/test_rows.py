@@ -37,11 +37,11 @@ def test_wide_rows_are_priced_sooner():
 
 def test_prices_are_those_of_one_call_and_no_batch_grows(bundle, catalog):
     model = open_predictor(bundle, "ort-cpu")
-    job = Job.of(model, uncertainty=Uncertainty(0.9, (0.5,)))
+    job = Job.of(model, uncertainty=Uncertainty(0.9, (0.5,), 10, 0.5))
     rows = pa.Table.from_pandas(pk.make_catalog(60, seed=1).drop(columns="price"), preserve_index=False)
     priced = list(PriceRows(lambda: job)(rows.to_batches(max_chunksize=7)))
     assert [len(batch) for batch in priced] == [7] * 8 + [4]
-    found, expected = pa.Table.from_batches(priced), model.predict(rows, 0.9, [0.5])
+    found, expected = pa.Table.from_batches(priced), model.predict(rows, 0.9, [0.5], 10, 0.5)
     assert found.select(rows.column_names) == rows
     for name in expected:
         assert found[name].to_pylist() == expected[name].tolist()

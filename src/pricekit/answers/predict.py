@@ -32,9 +32,7 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
     _check_options(options, folder=folder)
     workers = Workers(options["processes"], options["runner"], options["address"])
     watch = options["watch"]
-    uncertainty = Uncertainty.of(
-        options["interval"], options["quantiles"], options["within"], options["confidence"]
-    )
+    uncertainty = Uncertainty.of_options(options)
     columns = replace(columns_over(reader.columns, options), price=None)
     read_options = read_options_of(options)
     if not folder:  # before `auto` measures the engines, which takes seconds

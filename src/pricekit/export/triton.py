@@ -18,7 +18,7 @@ from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.record import kind_of
 from pricekit.predict.bundle import files_of_bundle, open_bundle
-from pricekit.predict.intervals import BOUNDS
+from pricekit.predict.intervals import Uncertainty
 from pricekit.runs.opened import open_ensemble, open_run
 
 CONFIG = "config.pbtxt"
@@ -28,6 +28,16 @@ MAX_BATCH_SIZE = 256
 
 LEVEL = 0.9
 """Share of true prices inside the bounds, unless a request says otherwise."""
+
+OUTPUTS = (
+    ("price", "FP32", 1),
+    *(
+        (name, "BOOL" if column.dtype == bool else "FP32", 1)
+        for name, column in Uncertainty(LEVEL, within=2).of_no_rows().items()
+    ),
+    ("quantiles", "FP32", -1),
+)
+"""Names, types and sizes of what a model returns for each row; quantiles are one output, as many as a request asks."""
 
 _CONFIG = """# Prices from texts, with pricekit. Inputs and outputs are those of the bundles in all version folders.
 name: {name}
@@ -58,17 +68,19 @@ class Interface:
     def text(self) -> str:
         """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
         listed = []
-        for key, kind, names in (
-            ("input", "TYPE_STRING", self.columns),
-            ("output", "TYPE_FP32", ("price", *BOUNDS)),
-        ):
-            tensors = (f"  {{ name: {quoted(name)} data_type: {kind} dims: [ 1 ] }}" for name in names)
-            listed.append(f"{key} [\n" + ",\n".join(tensors) + "\n]")
+        for key, tensors in (("input", [(name, "STRING", 1) for name in self.columns]), ("output", OUTPUTS)):
+            lines = (
+                f"  {{ name: {quoted(name)} data_type: TYPE_{kind} dims: [ {size} ] }}"
+                for name, kind, size in tensors
+            )
+            listed.append(f"{key} [\n" + ",\n".join(lines) + "\n]")
         return "\n".join(listed)
 
     def configuration(self, name: str) -> str:
         """Return the `config.pbtxt` of a model."""
-        values = {"engine": "ort-cpu", "interval": f"{min(LEVEL, self.highest):g}"}
+        values = {"engine": "ort-cpu"}
+        if self.highest:
+            values["interval"] = f"{min(LEVEL, self.highest):g}"
         parameters = [
             f"  {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
             for key, value in values.items()

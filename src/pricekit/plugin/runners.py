@@ -25,11 +25,11 @@ from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_ske
 from pricekit.io.interrupts import finish_first
 from pricekit.io.storage import Address, Location, fingerprints_below, location_of
 from pricekit.metrics import METRICS
-from pricekit.options import Keys, PathLike
+from pricekit.options import Keys, PathLike, UncertaintyOptions, parameters_of, with_options
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
 from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
-from pricekit.predict.intervals import BOUNDS, Uncertainty
+from pricekit.predict.intervals import BOUNDS, RELEASE, Uncertainty
 from pricekit.predict.keys import Trust, read_trust
 from pricekit.predict.members import BundleReader, read_bundle, table_of
 from pricekit.predict.predictor import Predictor, Shipped
@@ -44,6 +44,7 @@ __all__ = [
     "MAX_TEXT_CHARS",
     "METRICS",
     "MOST_OTHER_COLUMNS",
+    "RELEASE",
     "SKETCH",
     "TEXT_FIELDS",
     "WAIT_SECONDS",
@@ -66,6 +67,7 @@ __all__ = [
     "Sketch",
     "Trust",
     "Uncertainty",
+    "UncertaintyOptions",
     "add_when_free",
     "as_model_text",
     "check_priced_file",
@@ -76,6 +78,7 @@ __all__ = [
     "finish_first",
     "location_of",
     "open_predictor",
+    "parameters_of",
     "parts_of",
     "read_bundle",
     "read_sketch",
@@ -84,4 +87,5 @@ __all__ = [
     "scheme_of",
     "table_of",
     "text_array",
+    "with_options",
 ]

@@ -229,10 +229,7 @@ class Job:
         return {
             "columns": str(self.columns),
             "read options": str(self.read_options),
-            "interval": self.uncertainty.interval,
-            "quantiles": list(self.uncertainty.quantiles),
-            "within": self.uncertainty.within,
-            "confidence": self.uncertainty.confidence,
+            "uncertainty": str(self.uncertainty),
             "pricekit version": [WINDOW, __version__],
         }
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -51,6 +51,9 @@ ROUNDING = 1e-9
 RELEASE, CONFIDENCE = "release", 0.95
 """The column that says which prices may go out, and the share of them that shall hold."""
 
+MOST_REFUSED = 100
+"""Tolerances that the log mentions at most for a model: requests to a server may name any number of them."""
+
 _WIDEST = 200.0
 """Largest exponent of a factor of the price. Beyond it a bound has the smallest or the largest float32 in any case."""
 
@@ -61,6 +64,8 @@ _LOG_SPREADS = -7.0, 5.0
 @dataclass(frozen=True)
 class Uncertainty:
     """What a prediction shall say about how sure each price is.
+
+    Its attributes are the options `pricekit.options.UncertaintyOptions` of everything that prices rows.
 
     Attributes:
         interval: the share of true prices that the bounds `price_low` and `price_high` contain; None: no bounds.
@@ -116,6 +121,34 @@ class Uncertainty:
         shares = () if quantiles is None else _checked(quantiles)
         return cls(interval, shares, within, CONFIDENCE if confidence is None else confidence)
 
+    @classmethod
+    def of_options(cls, values: Mapping[str, Any]) -> Uncertainty:
+        """Return what options, or the parameters of a protocol, ask for; a text is a number, or joins them by commas.
+
+        Other names than the arguments of `of` are ignored.
+
+        Raises:
+            ConfigError: as of `of`, or a text is no number.
+
+        Example:
+            >>> Uncertainty.of_options({"quantiles": "0.05, 0.5", "within": 2}).names
+            ('price_0.05', 'price_0.5', 'release')
+        """
+        options: dict[str, Any] = {}
+        for field in fields(cls):
+            value, several = values.get(field.name), isinstance(field.default, tuple)
+            try:
+                if isinstance(value, str):
+                    value = [float(part) for part in value.split(",")] if several else float(value)
+            except ValueError:
+                expected = "numbers that are joined by commas" if several else "a number"
+                raise ConfigError(
+                    f"{field.name} is {shorten(repr(value), 200)}; expected {expected}",
+                    parameters=(field.name,),
+                ) from None
+            options[field.name] = value
+        return cls.of(**options)
+
     def __bool__(self) -> bool:
         return self.interval is not None or bool(self.quantiles) or self.within is not None
 
@@ -147,10 +180,20 @@ class Uncertainty:
         """Return the columns of no price."""
         return {name: np.empty(0, bool if name == RELEASE else np.float32) for name in self.names}
 
-    def check(self, intervals: Intervals) -> None:
-        """Raise ConfigError as `columns` does, before the work; log if no price may go out."""
+    def check(self, intervals: Intervals, *, once: bool = False) -> None:
+        """Raise ConfigError as `columns` does, before the work; log if no price may go out.
+
+        Args:
+            intervals: of the model.
+            once: log it only if the log does not say it yet of these intervals, for servers, whose requests repeat.
+        """
         self.columns(intervals, np.ones(1), np.ones(1))
-        if self.within is not None and intervals.surest.largest_spread(self.within, self.confidence) is None:
+        tolerance, refused = (self.within, self.confidence), intervals.refused
+        if self.within is None or (once and (tolerance in refused or len(refused) >= MOST_REFUSED)):
+            return
+        if intervals.surest.largest_spread(self.within, self.confidence) is None:
+            if once:
+                refused.add(tolerance)
             logger.warning(
                 f"no price may go out within a factor of {self.within:g} at a confidence of {self.confidence:g}: not "
                 "even the surest prices of the validation rows are that close to the true ones. Allow a larger factor "
@@ -261,6 +304,11 @@ class Intervals:
     def rows(self) -> int:
         """The number n of validation rows with a weight."""
         return round(float(self.weight.sum()))
+
+    @cached_property
+    def refused(self) -> set[tuple[float | None, float]]:
+        """Tolerances and confidences of requests of which the log says already that no price may go out."""
+        return set()
 
     @property
     def highest(self) -> float:

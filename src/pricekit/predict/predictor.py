@@ -238,10 +238,10 @@ class Predictor:
             )
         return self.intervals
 
-    def check_uncertainty(self, uncertainty: Uncertainty) -> None:
-        """Raise ConfigError unless the model has such intervals and quantiles; log if no price may go out."""
+    def check_uncertainty(self, uncertainty: Uncertainty, *, once: bool = False) -> None:
+        """Raise ConfigError unless the model can say it; log if no price may go out; as of `Uncertainty.check`."""
         if uncertainty:
-            uncertainty.check(self.require_intervals())
+            uncertainty.check(self.require_intervals(), once=once)
 
     def prepare(self, table: Table) -> list[Inputs]:
         """Return each member's inputs of a table's rows."""

@@ -11,7 +11,15 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
-from pricekit.plugin.runners import MOST_OTHER_COLUMNS, SKETCH, BundleReader, files_of_bundle, read_sketch
+from pricekit.plugin.runners import (
+    MOST_OTHER_COLUMNS,
+    SKETCH,
+    BundleReader,
+    UncertaintyOptions,
+    files_of_bundle,
+    parameters_of,
+    read_sketch,
+)
 from pricekit_mlflow.model import CONFIG
 
 LOADER = "pricekit_mlflow.model"
@@ -50,7 +58,10 @@ def signature(reader: BundleReader) -> ModelSignature:
         others = [ColSpec(AnyType(), name, required=False) for name in sketch.others]
         inputs = Schema([*texts, *others])
     outputs = Schema([TensorSpec(np.dtype("float32"), (-1,))])
-    params = [ParamSpec("interval", "double", None), ParamSpec("quantiles", "double", [], shape=(-1,))]
+    params = [
+        ParamSpec(name, "double", [], shape=(-1,)) if option.is_numbers else ParamSpec(name, "double", None)
+        for name, option in parameters_of(UncertaintyOptions).items()
+    ]
     return ModelSignature(inputs, outputs, ParamSchema(params))
 
 

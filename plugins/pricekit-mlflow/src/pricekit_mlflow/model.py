@@ -34,15 +34,11 @@ class BundleModel:
 
         Args:
             model_input: a frame with the columns of the training table, or texts.
-            params: `interval`, such as 0.9, asks for a frame of `price`, `price_low` and `price_high`; `quantiles`,
-                such as [0.05, 0.5, 0.95], for one with columns such as `price_0.05`; an empty list, MLflow's default,
-                asks for none.
+            params: `interval`, `quantiles`, `within` and `confidence`, as of `pricekit.Model.predict`; an empty list,
+                MLflow's default of a list, is None.
         """
-        options = params or {}
-        quantiles = options.get("quantiles", [])
-        prices: np.ndarray | pd.DataFrame = self.predictor.predict(
-            model_input, options.get("interval"), quantiles if len(quantiles) else None
-        )
+        options = {name: None if np.size(value) == 0 else value for name, value in (params or {}).items()}
+        prices: np.ndarray | pd.DataFrame = self.predictor.predict(model_input, **options)
         return prices
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import ray
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError
-from pricekit.plugin.runners import Job, Predictor, Uncertainty, open_predictor, table_of
+from pricekit.plugin.runners import Job, Uncertainty, UncertaintyOptions, open_predictor, table_of
 from pricekit_ray.cluster import use_assigned_cpus
 
 Batch = TypeVar("Batch", pa.Table, pd.DataFrame)
@@ -38,13 +38,12 @@ class Predict:
     Args:
         bundle: its folder, which the actor's machine sees; or its address; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
-        interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
-        quantiles: also add prices below which these shares of true prices are expected, such as `price_0.05`.
+        **uncertainty: `interval`, `quantiles`, `within` and `confidence`, as of `pricekit_ray.predict`.
 
     Raises:
         BundleError: the bundle is damaged.
         PluginError: a feature or an engine is missing.
-        ConfigError: the model was calibrated on too few rows for the interval or a quantile.
+        ConfigError: the model was calibrated on too few rows for the interval, a quantile or the confidence.
 
     Example:
         >>> import pricekit as pk
@@ -58,15 +57,19 @@ class Predict:
         self,
         bundle: str | Path | pk.Model | ray.ObjectRef,
         engine: str = "ort-cpu",
-        interval: float | None = None,
-        quantiles: Sequence[float] | None = None,
+        **uncertainty: Unpack[UncertaintyOptions],
     ) -> None:
         use_assigned_cpus()
-        self._model, self._uncertainty = _opened(bundle, engine), Uncertainty.of(interval, quantiles)
-        self._model.check_uncertainty(self._uncertainty)
+        if isinstance(bundle, ray.ObjectRef):
+            bundle = ray.get(bundle)
+        if isinstance(bundle, Job):  # it was checked before it was sent
+            self._model, self._uncertainty = bundle.model(), bundle.uncertainty
+        else:
+            self._model, self._uncertainty = open_predictor(bundle, engine), Uncertainty.of(**uncertainty)
+            self._model.check_uncertainty(self._uncertainty)
 
     def __call__(self, rows: Batch) -> Batch:
-        """Return a batch, a pyarrow Table or a pandas frame, with the columns of prices, float32.
+        """Return a batch, a pyarrow Table or a pandas frame, with the columns of prices, float32, and `release`, bool.
 
         Raises: DataError if it lacks a column of the model, or has a column of that name.
         """
@@ -89,11 +92,3 @@ class Predict:
         if not len(rows):  # an empty block may have no columns
             return {"price": np.empty(0, np.float32), **self._uncertainty.of_no_rows()}
         return self._model.price_columns(table_of(rows, self._model.columns), self._uncertainty)
-
-
-def _opened(bundle: Any, engine: str) -> Predictor:
-    if isinstance(bundle, ray.ObjectRef):
-        bundle = ray.get(bundle)
-    if isinstance(bundle, Job):
-        return bundle.model()
-    return open_predictor(bundle, engine)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 import ray
 
 import pricekit as pk
 from pricekit.plugin import Columns, ConfigError, logger, read_frame
-from pricekit.plugin.runners import Job, Uncertainty, open_predictor
+from pricekit.plugin.runners import Job, Uncertainty, UncertaintyOptions, open_predictor, with_options
 from pricekit_ray.actor import Predict, check_free
 from pricekit_ray.cluster import check_worker, cluster_cpus
 
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 
+@with_options(UncertaintyOptions)
 def predict(
     dataset: Dataset,
     bundle: str | Path | pk.Model,
     *,
     engine: str = "ort-cpu",
-    interval: float | None = None,
-    quantiles: Sequence[float] | None = None,
     workers: int | None = None,
     cpus: int = 1,
     batch_size: int = 8192,
+    **uncertainty: Unpack[UncertaintyOptions],
 ) -> Dataset:
-    """Return a dataset with a column `price`, float32; its other columns are unchanged.
+    """Return a dataset with a column `price`, and those that say how sure it is; its other columns are unchanged.
 
     The columns and one worker are checked at once; if Ray does not know the columns yet, it computes the first rows.
     Rows are priced when the dataset is read or written. The bundle is sent to the workers. Ray keeps no order of rows,
@@ -41,18 +40,17 @@ def predict(
         dataset: with the columns that the model reads.
         bundle: its folder or its address, as this process sees it; or a `pricekit.Model`.
         engine: the engine, for a path or an address.
-        interval: also add `price_low` and `price_high`, an interval with this share of true prices, such as 0.9.
-        quantiles: also add prices below which these shares of true prices are expected, such as `price_0.05`.
         workers: the number of actors, each with a copy of the model; None: as many as the cluster's CPUs suffice for,
             while one CPU is left for the tasks that read the table.
         cpus: the CPUs of each actor.
         batch_size: the rows that are priced together.
+        **options: see below.
 
     Raises:
-        DataError: the dataset lacks a column, or has a column `price`.
+        DataError: the dataset lacks a column, or has one of the names of the new ones.
         BundleError: the bundle is damaged.
-        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval or a quantile; or a
-            number is invalid.
+        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval, a quantile or the
+            confidence; or a number is invalid.
         PluginError: a worker cannot import pricekit, lacks the engine or a plugin, or has another version.
 
     Example:
@@ -68,15 +66,15 @@ def predict(
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}; expected at least 1", parameters=(name,))
     predictor = open_predictor(bundle, engine)
-    uncertainty = Uncertainty.of(interval, quantiles)
-    predictor.check_uncertainty(uncertainty)
-    _check_columns(dataset, predictor.columns, uncertainty)
+    job = Job.of(predictor, uncertainty=Uncertainty.of(**uncertainty))
+    predictor.check_uncertainty(job.uncertainty)
+    _check_columns(dataset, predictor.columns, job.uncertainty)
     size = _workers(workers, cpus)
-    job = ray.put(Job.of(predictor).shipped())
-    check_worker(job, cpus)
+    sent = ray.put(job.shipped())
+    check_worker(sent, cpus)
     return dataset.map_batches(
         Predict,
-        fn_constructor_kwargs={"bundle": job, "interval": interval, "quantiles": quantiles},
+        fn_constructor_kwargs={"bundle": sent},
         batch_format="pyarrow",
         batch_size=batch_size,
         num_cpus=cpus,

@@ -15,13 +15,23 @@ import numpy as np
 import pyarrow as pa
 
 from pricekit.plugin import PricekitError
-from pricekit.plugin.runners import Uncertainty, comparables_of, explain_prices, table_of
+from pricekit.plugin.runners import (
+    Uncertainty,
+    UncertaintyOptions,
+    comparables_of,
+    explain_prices,
+    parameters_of,
+    table_of,
+)
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models import Model
 from pricekit_serve.queues import Prices, Times
 from pricekit_serve.rows import Number, Rows
 from pricekit_serve.tracing import record
+
+UNCERTAINTY = parameters_of(UncertaintyOptions)
+"""The options that say how sure the prices shall be, by name."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +51,21 @@ class Wanted:
     @classmethod
     def of(cls, values: Mapping[str, Any], model: Model) -> Wanted:
         """Return what the values of a JSON document ask for; raises RequestError if the model cannot give it."""
-        comparables, quantiles = _number(values, "comparables"), values.get("quantiles")
-        if quantiles is not None and not isinstance(quantiles, list):
-            raise invalid("quantiles", "are not a list of numbers")
+        comparables = _number(values, "comparables")
         explain = values.get("explain")
         if explain not in (None, True, False):
             raise invalid("explain", "is neither true nor false")
         count = int(comparables or 0)
         try:
-            shares = None if quantiles is None else [_finite("quantiles", share) for share in quantiles]
-            uncertainty = Uncertainty.of(_number(values, "interval"), shares)
-            model.predictor.check_uncertainty(uncertainty)
+            options = {
+                name: (_numbers if option.is_numbers else _number)(values, name)
+                for name, option in UNCERTAINTY.items()
+            }
+            uncertainty = Uncertainty.of_options(options)
+            model.predictor.check_uncertainty(uncertainty, once=True)
         except PricekitError as error:
-            raise RequestError(422, str(error), (*error.parameters, "interval")[0]) from None
+            wrong = [name for name in error.parameters if values.get(name) is not None]
+            raise RequestError(422, str(error), (*wrong, *UNCERTAINTY)[0]) from None
         if count != (comparables or 0) or not 0 <= count <= COMPARABLES:
             raise invalid("comparables", f"is {comparables:g}; expected a whole number up to {COMPARABLES}")
         if count and model.predictor.products is None:
@@ -75,6 +87,13 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     return None if value is None else _finite(name, value)
 
 
+def _numbers(values: Mapping[str, Any], name: str) -> list[float] | None:
+    value = values.get(name)
+    if value is not None and not isinstance(value, list):
+        raise invalid(name, "is not a list of numbers")
+    return None if value is None else [_finite(name, number) for number in value]
+
+
 def _finite(name: str, value: Any) -> float:
     if not isinstance(value, Number):
         raise invalid(name, "is not a number")
@@ -90,7 +109,7 @@ class Answer:
     Attributes:
         model: which gave it.
         price: of each row, float32 (N,).
-        uncertainty: the columns that say how sure the prices are by name, float32 (N,) each.
+        uncertainty: the columns that say how sure the prices are by name, as of `Uncertainty.columns`.
         details: further JSON values of each row; [] if none were requested.
     """
 

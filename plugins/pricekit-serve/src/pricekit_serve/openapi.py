@@ -7,10 +7,10 @@ from typing import Any
 
 from pricekit.plugin.runners import MAX_TEXT_CHARS
 from pricekit_serve import __version__
+from pricekit_serve.answers import UNCERTAINTY
 from pricekit_serve.bodies import JSON_LINES
 from pricekit_serve.limits import COMPARABLES, EXPLAINED_ROWS, Limits
 from pricekit_serve.models import Model
-from pricekit_serve.protocol import OUTPUTS
 from pricekit_serve.rows import ARROW
 
 _ERRORS = {
@@ -55,6 +55,7 @@ def _ref(name: str) -> Any:
 
 _TEXT: Any = {"type": "string"}
 _NUMBER: Any = {"type": "number"}
+_SHARE: Any = _NUMBER | {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _COUNT: Any = {"type": "integer", "minimum": 0}
 
 SCHEMAS: dict[str, Any] = {
@@ -69,6 +70,7 @@ SCHEMAS: dict[str, Any] = {
         {
             "price_low": _NUMBER,
             "price_high": _NUMBER,
+            "release": {"type": "boolean"},
             "base": _NUMBER
             | {"description": "the price of a row without any text; times all factors, it is the price"},
             "factors": _list(_ref("Factor")),
@@ -86,8 +88,8 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Error": _object({"error": _TEXT, "request_id": _TEXT}, {"field": _TEXT}),
     "Output": _object(
-        {"name": _TEXT, "shape": _list(_COUNT), "datatype": {"const": "FP32"}},
-        {"data": _list(_NUMBER), "parameters": _object({"binary_data_size": _COUNT})},
+        {"name": _TEXT, "shape": _list(_COUNT), "datatype": {"enum": ["FP32", "BOOL"]}},
+        {"data": _list({"type": ["number", "boolean"]}), "parameters": _object({"binary_data_size": _COUNT})},
     ),
     "InferenceAnswer": _object(
         {"model_name": _TEXT, "model_version": _TEXT, "outputs": _list(_ref("Output"))}, {"id": _TEXT}
@@ -163,11 +165,7 @@ def _options(model: Model) -> dict[str, Any]:
         "explain": {"type": "boolean", "description": "also give the factors of each price"}
     }
     if model.predictor.intervals is not None:
-        options["interval"] = _interval(model)
-        share = _NUMBER | {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
-        options["quantiles"] = _list(share) | {
-            "description": "also give prices below which these shares of true prices are expected, ascending"
-        }
+        options |= _uncertainty(model)
     if model.predictor.products is not None:
         options["comparables"] = _COUNT | {
             "maximum": COMPARABLES,
@@ -176,12 +174,17 @@ def _options(model: Model) -> dict[str, Any]:
     return options
 
 
-def _interval(model: Model) -> Any:
-    return _NUMBER | {
-        "exclusiveMinimum": 0,
-        "maximum": model.predictor.require_intervals().highest,
-        "description": "also give bounds that contain this share of true prices",
-    }
+def _uncertainty(model: Model) -> dict[str, Any]:
+    """Return the options that say how sure the prices shall be."""
+    schemas: dict[str, Any] = {}
+    for name, option in UNCERTAINTY.items():
+        limits = {"exclusiveMinimum": option.option.least, "exclusiveMaximum": option.option.most}
+        number = _NUMBER | {key: limit for key, limit in limits.items() if limit is not None}
+        schemas[name] = (_list(_SHARE) if option.is_numbers else number) | {
+            "description": option.describe()[0]
+        }
+    schemas["interval"]["maximum"] = model.predictor.require_intervals().highest
+    return schemas
 
 
 def _request(model: Model, limits: Limits) -> Any:
@@ -216,10 +219,15 @@ def _inference(model: Model) -> Any:
         inputs["maxItems"] = len(known.names)
     has_interval = model.predictor.intervals is not None
     parameters = {"binary_data_output": {"type": "boolean"}} | (
-        {"interval": _interval(model), "quantiles": _TEXT} if has_interval else {}
+        {
+            name: _TEXT if UNCERTAINTY[name].is_numbers else schema
+            for name, schema in _uncertainty(model).items()
+        }
+        if has_interval
+        else {}
     )
     output = _object(
-        {"name": _TEXT if has_interval else {"enum": list(OUTPUTS[:1])}},
+        {"name": _TEXT if has_interval else {"const": "price"}},
         {"parameters": _object({}, {"binary_data": {"type": "boolean"}}, open_=True)},
         open_=True,
     )
@@ -235,7 +243,7 @@ def _predict(model: Model) -> dict[str, Any]:
     operation = _operation("Price rows", "Answer", f"Request-{model.name}")
     options = ", ".join(_options(model))
     lines = f"one row as JSON in each line; options are in the query: {options}"
-    arrow = "an Arrow IPC stream of the columns, without compression; interval and quantiles are in the query"
+    arrow = f"an Arrow IPC stream of the columns, without compression; in the query: {', '.join(UNCERTAINTY)}"
     bodies = dict.fromkeys(JSON_LINES, lines) | {ARROW: arrow}
     answers = dict.fromkeys(JSON_LINES, "one answer as JSON in each line") | {ARROW: "an Arrow IPC stream"}
     for texts, content in (

@@ -9,17 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pricekit.plugin import shorten
-from pricekit.plugin.runners import BOUNDS
+from pricekit.plugin.runners import RELEASE, Uncertainty
 from pricekit_serve import __version__
-from pricekit_serve.answers import Answer, Wanted, as_json
+from pricekit_serve.answers import UNCERTAINTY, Answer, Wanted, as_json
 from pricekit_serve.bodies import parse_json
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.models import Model
 from pricekit_serve.rows import Number, Rows, check_cell, check_count, check_names, check_size
 
-OUTPUTS = ("price", *BOUNDS)
+_PRICE = {"price": np.dtype(np.float32)}
+_SURE = {name: column.dtype for name, column in Uncertainty(0.9, within=2).of_no_rows().items()}
+"""Outputs that say how sure a price is, of those whose names do not depend on the request."""
+_DATATYPES = {np.dtype(np.float32): "FP32", np.dtype(bool): "BOOL"}
 JSON_BYTES = "inference-header-content-length"
 """The header that says how many bytes of a body are JSON; binary tensors follow them."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,20})?")
@@ -35,13 +40,15 @@ def server_metadata() -> dict[str, Any]:
 def model_metadata(model: Model) -> dict[str, Any]:
     """Return the metadata of a model: its columns as inputs, and its outputs."""
     names = (*model.columns.text, *model.columns.others)
-    outputs = OUTPUTS if model.predictor.intervals is not None else OUTPUTS[:1]
+    outputs = _PRICE if model.predictor.intervals is None else _PRICE | _SURE
     return {
         "name": model.name,
         "versions": [model.version],
         "platform": "pricekit",
         "inputs": [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in names],
-        "outputs": [{"name": name, "datatype": "FP32", "shape": [-1]} for name in outputs],
+        "outputs": [
+            {"name": name, "datatype": _DATATYPES[kind], "shape": [-1]} for name, kind in outputs.items()
+        ],
     }
 
 
@@ -86,12 +93,13 @@ class Inference:
         columns = {"price": prices.price, **prices.uncertainty}
         outputs, tensors = [], []
         for name, is_binary in self.outputs:
-            output = {"name": name, "datatype": "FP32", "shape": [len(prices.price)]}
+            column = columns[name]
+            output = {"name": name, "datatype": _DATATYPES[column.dtype], "shape": [len(column)]}
             if is_binary:
-                tensors.append(columns[name].astype("<f4").tobytes())
+                tensors.append(column.astype(column.dtype.newbyteorder("<")).tobytes())
                 outputs.append(output | {"parameters": {"binary_data_size": len(tensors[-1])}})
             else:
-                outputs.append(output | {"data": columns[name].tolist()})
+                outputs.append(output | {"data": column.tolist()})
         about = {"model_name": prices.model.name, "model_version": prices.model.version}
         request_id = {} if self.id is None else {"id": self.id}
         document = as_json({**about, **request_id, "outputs": outputs})
@@ -217,13 +225,11 @@ def unpacked_texts(field: str, data: memoryview, rows: int) -> list[str]:
 def _outputs(content: Mapping[str, Any], model: Model) -> tuple[Wanted, list[tuple[str, bool]]]:
     """Return what a request asks for: by default all outputs, as JSON."""
     parameters = _parameters("", content)
-    wanted = Wanted.of(
-        {
-            "interval": _number_of(parameters.get("interval")),
-            "quantiles": _numbers_of(parameters.get("quantiles")),
-        },
-        model,
-    )
+    options = {
+        name: (_numbers_of if option.is_numbers else _number_of)(parameters.get(name))
+        for name, option in UNCERTAINTY.items()
+    }
+    wanted = Wanted.of(options, model)
     possible = ("price", *wanted.uncertainty.names)
     all_binary = parameters.get("binary_data_output") is True
     requested = content.get("outputs")
@@ -235,7 +241,8 @@ def _outputs(content: Mapping[str, Any], model: Model) -> tuple[Wanted, list[tup
     for number, output in enumerate(requested):
         name = output.get("name") if isinstance(output, dict) else None
         if type(name) is not str or name not in possible or name in dict(outputs):
-            hint = '; it needs the parameter "interval"' * (type(name) is str and name in OUTPUTS)
+            needed = "within" if name == RELEASE else "interval"
+            hint = f'; it needs the parameter "{needed}"' * (type(name) is str and name in _SURE)
             expected = f"{', '.join(possible)}, each once{hint}"
             raise invalid(f"outputs[{number}].name", f"is {shorten(repr(name))}; expected {expected}")
         is_binary = _parameters(f"outputs[{number}]", output).get("binary_data", all_binary)

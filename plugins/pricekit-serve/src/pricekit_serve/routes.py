@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pricekit_serve.answers import Answer, Wanted, answer, as_json
+from pricekit_serve.answers import UNCERTAINTY, Answer, Wanted, answer, as_json
 from pricekit_serve.bodies import JSON, JSON_LINES, Bodies, parse_json, parse_json_lines
 from pricekit_serve.description import describe, describe_in_full
 from pricekit_serve.errors import RequestError, invalid
@@ -53,7 +53,7 @@ _FORMATS = {
 """How an answer is written, by the type of the request."""
 _ROWS_AT_ONCE = 64
 Written = TypeVar("Written")
-KEYS = ("rows", "interval", "quantiles", "explain", "comparables")
+KEYS = ("rows", *UNCERTAINTY, "explain", "comparables")
 
 
 class Routes:
@@ -213,14 +213,14 @@ def _check_query(query: Iterable[str], kind: str) -> None:
             raise invalid(key, f"is unknown in the query; a JSON body has the fields {', '.join(KEYS)}")
         if key not in options:
             raise invalid(key, f"is unknown in the query; expected {', '.join(options)}")
-        if kind == ARROW and key not in ("interval", "quantiles"):
+        if kind == ARROW and key not in UNCERTAINTY:
             raise invalid(
                 key, "cannot be used with Arrow, whose answer has prices only; send JSON or JSON lines"
             )
 
 
 def _value(key: str, text: str) -> Any:
-    lists = key == "quantiles"
+    lists = key in UNCERTAINTY and UNCERTAINTY[key].is_numbers
     try:
         return parse_json((f"[{text}]" if lists else text).encode("utf-8", "replace"), 1000 if lists else 10)
     except RequestError:

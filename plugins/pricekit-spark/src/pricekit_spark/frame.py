@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pricekit.plugin import DataError
-from pricekit.plugin.runners import Job, PathLike, Uncertainty, open_predictor, table_of
+from pricekit.plugin.runners import (
+    RELEASE,
+    Job,
+    PathLike,
+    Uncertainty,
+    UncertaintyOptions,
+    open_predictor,
+    table_of,
+    with_options,
+)
 from pricekit_spark.parcel import check_workers, parcel_of
 from pricekit_spark.quiet import about_pandas
 from pricekit_spark.rows import PriceRows
@@ -16,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@with_options(UncertaintyOptions)
 def predict(
     df: DataFrame,
     bundle: PathLike,
     *,
     engine: str = "ort-cpu",
-    interval: float | None = None,
-    quantiles: Sequence[float] | None = None,
     replace: bool = False,
+    **uncertainty: Unpack[UncertaintyOptions],
 ) -> DataFrame:
     """Return a DataFrame with a price for each row; Spark computes it when it is used.
 
@@ -34,17 +42,16 @@ def predict(
         df: with the text columns of the model, and any other columns.
         bundle: the folder of the bundle, its address, or the object that `export` returned.
         engine: the engine that runs the bundle in the workers.
-        interval: also add an interval with this share of true prices, such as 0.9.
-        quantiles: also add prices below which these shares of true prices are expected, ascending.
         replace: replace columns that have the names of the new ones.
+        **options: see below.
 
     Returns:
-        The columns of `df` and `price`, float; with `interval` also `price_low` and `price_high`, float; with
-        `quantiles` also `price_0.05` and so on, float.
+        The columns of `df`, `price`, and the columns of the options: `release` is boolean, the others are float.
 
     Raises:
         DataError: a text column is missing, or a column has the name of a new one.
-        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval or a quantile.
+        ConfigError: the model is no bundle, or was calibrated on too few rows for the interval, a quantile or the
+            confidence.
         BundleError: the bundle is damaged, or workers have another one.
         PluginError: the workers lack pricekit, a plugin or the engine.
 
@@ -52,9 +59,9 @@ def predict(
         >>> import pricekit_spark
         >>> priced = pricekit_spark.predict(spark.read.parquet("new"), "bundle")  # doctest: +SKIP
     """
-    from pyspark.sql.types import FloatType, StructField, StructType
+    from pyspark.sql.types import BooleanType, FloatType, StructField, StructType
 
-    job = Job.of(open_predictor(bundle, engine), uncertainty=Uncertainty.of(interval, quantiles))
+    job = Job.of(open_predictor(bundle, engine), uncertainty=Uncertainty.of(**uncertainty))
     names = ("price", *job.uncertainty.names)
     df = _without(df, names, replace)
     with about_pandas():
@@ -62,7 +69,8 @@ def predict(
         table_of(_no_rows(df), job.model().columns)
     parcel = parcel_of(df.sparkSession, job)
     check_workers(df.sparkSession, parcel)
-    schema = StructType([*df.schema.fields, *(StructField(name, FloatType()) for name in names)])
+    added = [StructField(name, BooleanType() if name == RELEASE else FloatType()) for name in names]
+    schema = StructType([*df.schema.fields, *added])
     with about_pandas():
         return df.mapInArrow(PriceRows(parcel), schema)
 
