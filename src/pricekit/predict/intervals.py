@@ -316,6 +316,11 @@ class Intervals:
         return max(0.0, math.floor(1e6 * (1 - 2 / (self.rows + 1)) + 1e-4) / 1e6)
 
     @property
+    def highest_confidence(self) -> float:
+        """The highest confidence that the number of rows allows for prices that may go out, to two digits."""
+        return math.floor(100 * (1 - 2 / (len(self.surest) + 2)) + 1e-4) / 100
+
+    @property
     def levels(self) -> np.ndarray:
         """The levels of `LEVELS` that the number of rows allows, float64 (Q,)."""
         levels = np.array(LEVELS)
@@ -386,11 +391,11 @@ class Intervals:
         """
         Uncertainty.of(None, None, within, confidence)
         if len(self.surest) < rows_needed(confidence):
-            possible = math.floor(100 * (1 - 2 / (len(self.surest) + 2)) + 1e-4) / 100
             raise ConfigError(
                 f"the confidence is {confidence:g}, which needs "
                 f"{counted(rows_needed(confidence), 'validation row')}, and this model was calibrated on "
-                f"{len(self.surest):,}; train with more rows, or choose a confidence of at most {possible:g}",
+                f"{len(self.surest):,}; train with more rows, or choose a confidence of at most "
+                f"{self.highest_confidence:g}",
                 parameters=("confidence",),
                 rows=len(self.surest),
             )

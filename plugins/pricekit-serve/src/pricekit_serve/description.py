@@ -20,7 +20,7 @@ SAMPLED = 1_000
 
 def describe(model: Model) -> dict[str, Any]:
     """Return what `GET /models` lists of a model."""
-    predictor = model.predictor
+    predictor, intervals = model.predictor, model.predictor.intervals
     return {
         "name": model.name,
         "version": model.version,
@@ -30,7 +30,8 @@ def describe(model: Model) -> dict[str, Any]:
             "other": list(model.columns.others),
         },
         "currency": predictor.currency,
-        "highest_interval": None if predictor.intervals is None else predictor.intervals.highest,
+        "highest_interval": None if intervals is None else intervals.highest,
+        "highest_confidence": None if intervals is None else intervals.highest_confidence,
         "comparables": predictor.products is not None,
         "engine": predictor.engine,
     }

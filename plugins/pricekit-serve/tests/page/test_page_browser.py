@@ -82,6 +82,22 @@ def address(served, wide, nine):
         yield addresses
 
 
+@pytest.fixture(scope="module")
+def sure(tmp_path_factory):
+    """The address of a model that is sure of some prices, rows, and whether their prices may go out within × 2."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 2, 1_200)
+    price = np.where(kinds, 10, 20) * np.exp(rng.normal(0, np.where(kinds, 0.05, 1.5)))
+    texts = [f"{'Plain' if kind else 'Rare'} tea number {n}" for n, kind in enumerate(kinds)]
+    table = pd.DataFrame({"catalog_content": texts, "price": price})
+    bundle = tmp_path_factory.mktemp("sure") / "sure"
+    pk.train(table, text="catalog_content", config=TINY, features=["trees"]).export(bundle)
+    rows = texts[:8]
+    expected = Predictor.load(bundle, "ort-cpu").predict(rows, within=2)["release"].to_numpy()
+    with _served(app(bundle, engine="ort-cpu")) as (address,):
+        yield address, rows, expected
+
+
 def opened(browser, address, **options):
     page = browser.new_context(**options).new_page()
     said, asked = [], []
@@ -315,6 +331,34 @@ def test_cells_from_a_spreadsheet_are_priced(browser, address, width, scheme, wi
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert violations(page) == []
     assert said == []
+
+
+def test_prices_that_may_go_out_are_marked(browser, sure, tmp_path):
+    address, rows, expected = sure
+    page, said, _ = opened(browser, address)
+    page.wait_for_selector("#cell-0")
+    page.select_option("#within", "2")
+    may, may_not = (int(np.flatnonzero(expected == value)[0]) for value in (True, False))
+    for place, words in ((may, "It may go out without a person"), (may_not, "A person should look at it")):
+        page.fill("#cell-0", rows[place])
+        page.click("#ask")
+        page.wait_for_selector(f"#answer .shown:not(.stale) :text('{words}')")
+        assert words in page.inner_text("#status")
+    pasted(page, "\n".join(["catalog_content", *rows]))
+    page.click("#ask-many")
+    _, content = downloaded(page)
+    found = list(csv.DictReader(io.StringIO(content)))
+    assert [row["release"] for row in found] == [str(value).lower() for value in expected]
+    assert f"{expected.sum()} prices may go out" in page.inner_text("#result")
+    assert page.locator("#prices tbody tr").first.locator("td").last.inner_text() in ("yes", "no")
+    assert violations(page) == []
+    assert said == []
+
+
+def test_a_model_of_few_rows_does_not_say_which_prices_may_go_out(browser, address):
+    page, _, _ = opened(browser, address[2])
+    page.wait_for_selector("#cell-0")
+    assert page.is_visible("#within") is False
 
 
 def test_a_large_file_is_priced_in_several_requests(browser, address, tmp_path):
