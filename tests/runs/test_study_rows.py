@@ -91,3 +91,19 @@ def test_the_digest_tells_rows_and_folds_apart():
 def test_more_folds_than_rows_are_an_error(raises):
     with raises(ConfigError, "folds", folds=12, rows=11):
         load_search_rows(Source(make_catalog(12)), tiny_config(), 12, allow_leak=False)
+
+
+def test_a_search_says_once_that_products_repeat_with_variants(logged):
+    rng = np.random.default_rng(0)
+    words = np.array([f"{a}{b}m" for a in "bcdfghjklnpr" for b in "aeiou"])
+    names = [" ".join(rng.choice(words, 3, replace=False)) for _ in range(100)]
+    frame = pd.DataFrame(
+        {
+            "catalog_content": [
+                f"{name}, {size}" for name in names for size in ("250 g", "500g", "1 kg", "2 kg")
+            ],
+            "price": np.repeat(rng.lognormal(2, 1, 100), 4) * np.tile([1, 1.2, 1.5, 1.9], 100),
+        }
+    )
+    load_search_rows(Source(frame), tiny_config(), 2, allow_leak=False)
+    assert " ".join(logged().split()).count("are variants, such as sizes, of") == 1

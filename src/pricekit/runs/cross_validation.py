@@ -122,6 +122,8 @@ def make_plan(
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
         groups, variants = duplicates_in(table)
+        if variants is not None:
+            logger.info(variants.sentence())
         sizes = [rows for rows in np.bincount(groups) if rows > 1]
         if sizes:
             alike = "the same group" if table.group is not None else "nearly equal texts"
