@@ -45,7 +45,7 @@ hypothesis.settings.load_profile("pricekit")
 TINY = {
     "backbone": {"name": "bag", "vocab_size": 1000, "buckets": 512, "width": 8, "members": 2},
     "features": ["optimized22", "columns"],
-    "training": {"epochs": 3, "learning_rate": 0.01, "refit": False},
+    "training": {"epochs": 3, "learning_rate": 0.01, "refit": False, "folds": 1},
     "max_length": 64,
 }
 

@@ -476,16 +476,16 @@ def test_each_row_has_a_width_of_its_own_from_the_training_to_the_prices(wide, t
 def test_prices_that_may_go_out_are_named_in_frames_and_files(wide, tmp_path, logged):
     model, table = wide
     rows = table.drop(columns="price")
-    frame = model.predict(rows, within=3, confidence=0.8)
+    frame = model.predict(rows, within=1.8, confidence=0.8)
     assert list(frame) == ["price", "release"]
     assert frame["release"].dtype == bool
     assert 0 < frame["release"].sum() < len(rows)
     for row in (0, 3):
-        alone = model.predict(rows.iloc[[row]], within=3, confidence=0.8)
+        alone = model.predict(rows.iloc[[row]], within=1.8, confidence=0.8)
         assert alone["release"].item() == frame["release"][row]
     rows.to_csv(tmp_path / "new.csv", index=False)
     for name in ("p.csv", "p.parquet", "p.jsonl"):
-        model.predict_file(tmp_path / "new.csv", tmp_path / name, within=3, confidence=0.8, interval=0.5)
+        model.predict_file(tmp_path / "new.csv", tmp_path / name, within=1.8, confidence=0.8, interval=0.5)
     assert (tmp_path / "p.csv").read_text().splitlines()[0].endswith("price,price_low,price_high,release")
     assert (tmp_path / "p.csv").read_text().splitlines()[1].rpartition(",")[2] in ("true", "false")
     lines = pd.read_json(tmp_path / "p.jsonl", lines=True)

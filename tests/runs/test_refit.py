@@ -16,12 +16,15 @@ from conftest import tiny_config
 from pricekit.core.loader import registry
 from pricekit.datasets import make_catalog
 from pricekit.errors import ConfigError, TrainingError
+from pricekit.evaluation.held_out import read_held_out
 from pricekit.io.progress import use_reporter
 from pricekit.io.record import REFIT, check_intact, is_own, staging_of, state_of
+from pricekit.metrics import smape
 from pricekit.options import config_of
+from pricekit.predict.intervals import intervals_in
 from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run
-from pricekit.runs.refit import all_rows
+from pricekit.runs.refit import all_rows, other_folds
 from pricekit.runs.split import Source, Split, load_split
 from pricekit.runs.train import train
 from pricekit.training import loop
@@ -110,6 +113,84 @@ def test_results_are_those_of_the_first_pass_and_weights_those_of_the_second(ref
         name for name, tensor in _weights(single).items() if not torch.equal(tensor, _weights(refitted)[name])
     ]
     assert "encoder.embedding.weight" in changed
+
+
+FOLDS = {"training": {"refit": True, "epochs": 4, "folds": 3}}
+
+
+@pytest.fixture(scope="module")
+def in_folds(catalog, tmp_path_factory):
+    """A finished run of few rows, all of which validate; read only."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    train(Source(catalog), tiny_config(FOLDS), out)
+    return out
+
+
+def test_with_folds_every_row_validates_once_and_calibrates(catalog, in_folds, refitted):
+    held_out, facts = read_held_out(in_folds), open_run(in_folds).facts
+    assert sorted(held_out.rows) == list(range(400))
+    assert facts["rows"] == {"train": 340, "valid": 400, "rejected": 0}
+    first = held_out.take(np.flatnonzero(held_out.fold == 0))
+    assert (
+        first.rows.tolist() == read_held_out(refitted).rows.tolist()
+    )  # the split is that of a run without folds
+    assert np.bincount(held_out.fold).tolist() == [60, 170, 170]
+    assert intervals_in(in_folds).rows == 400
+    assert facts["metrics"]["smape"] == pytest.approx(smape(held_out.predicted, held_out.price))
+
+
+def test_the_second_pass_takes_the_median_of_the_best_epochs(in_folds):
+    facts = open_run(in_folds).facts
+    assert len(facts["best_epochs"]) == 3
+    assert facts["best_epochs"][0] == facts["best_epoch"]
+    assert facts["refit"] == {"rows": 400, "epochs": sorted(facts["best_epochs"])[1]}
+
+
+def test_folds_hold_out_each_training_row_once_beside_its_duplicates():
+    table = pd.concat([make_catalog(150, seed=3)] * 2).assign(sample_id=range(300))
+    config = tiny_config(FOLDS)
+    split = load_split(Source(table), config)
+    folds = other_folds(split, config)
+    held = np.concatenate([fold.valid.row_numbers for fold in folds])
+    assert sorted(held) == sorted(split.train.row_numbers)
+    for fold in folds:
+        rows = np.concatenate([fold.train.row_numbers, fold.valid.row_numbers])
+        assert sorted(rows) == list(range(300))
+        assert not set(fold.train.text) & set(fold.valid.text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"training": {"folds": 1}}, {}),
+        ({"training": {"refit": False}}, {}),
+        ({"training": {"time_budget": "1h"}}, {}),
+        ({}, {"time": "sample_id"}),
+    ],
+    ids=["one", "no refit", "time budget", "times"],
+)
+def test_without_folds_a_part_of_the_rows_validates(catalog, tmp_path, settings, options):
+    config = tiny_config(FOLDS, {"training": {"epochs": 1}}, settings).model_dump(exclude_none=True)
+    model = pk.train(catalog, config=config, out=tmp_path / "run", **options)
+    facts = open_run(model.path).facts
+    assert facts["rows"]["valid"] < 100
+    assert "best_epochs" not in facts
+
+
+def test_a_run_killed_in_its_folds_continues_to_the_same_weights(catalog, in_folds, tmp_path):
+    out = tmp_path / "run"
+    with killed_after(12, Session, "save", Session.save) as saves, pytest.raises(Killed):
+        train(Source(catalog), tiny_config(FOLDS), out)
+    assert len(saves) == 12
+    assert state_of(out).phase == "first"
+    assert not list(out.rglob("*fold-*"))
+    resumed_equals(catalog, out, in_folds)
+
+
+def test_few_rows_have_folds_by_default():
+    config = config_of({})
+    assert [config.for_rows(rows).training.folds for rows in (1500, 1501)] == [5, 1]
+    assert config_of({"policy": "blazing"}).training.folds == 1
 
 
 def test_the_run_is_as_large_as_one_without_a_refit(refitted, single):

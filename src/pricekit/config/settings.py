@@ -215,6 +215,11 @@ OF_POLICY = "default: as the policy says"
 
 AUTO_STEPS = 1000
 AUTO_EPOCHS = 10, 40
+NEVER = 1_000_000
+"""The `save_epochs` of a training that is never resumed."""
+
+AUTO_FOLDS, FEW_ROWS = 5, 1500
+"""With at most FEW_ROWS training rows, AUTO_FOLDS is the number of folds."""
 
 
 class TrainingConfig(Section):
@@ -261,6 +266,12 @@ class TrainingConfig(Section):
         False,
         description="train once more on all rows, those of the validation included, for as many epochs as were best; "
         f"metrics and intervals stay those of the first pass; {OF_POLICY}",
+    )
+    folds: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        1,
+        description="before a refit, number of trainings that hold out other rows in turn, so that all rows validate "
+        f"and calibrate; 1: a part of the rows; auto: {AUTO_FOLDS} with at most {FEW_ROWS:,} training rows, otherwise "
+        f"1; {OF_POLICY}",
     )
     save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
     save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
@@ -417,11 +428,13 @@ class RunConfig(Section):
         return self
 
     def for_rows(self, rows: int) -> RunConfig:
-        """Return the configuration with `auto` epochs replaced by their number for this many training rows.
+        """Return the configuration with `auto` epochs and folds replaced by their number for this many training rows.
 
         With `batch_tokens`, each text counts as `max_length` tokens.
         """
         training = self.training
+        if training.folds == "auto":
+            return self.with_training(folds=AUTO_FOLDS if rows <= FEW_ROWS else 1).for_rows(rows)
         if training.epochs != "auto":
             return self
         batch = training.batch_size

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pricekit.config import RunConfig
+from pricekit.config.settings import NEVER
 from pricekit.core.calls import plugin_call, repair
 from pricekit.core.contracts import UNKNOWN_WEIGHTS, Backbone, Loss, State
 from pricekit.core.loader import registry
@@ -582,6 +583,15 @@ def prepare_refit(before: Pass, first: FirstPass) -> tuple[Pass, Job]:
     """Start the second pass of a run, on all rows, with the plugins of the first one; errors as of `prepare`."""
     torch.manual_seed(before.setup.config.seed)
     part = replace(before, folder=before.run / REFIT, first=first, reopened=False)
+    return _prepare(part, None, NO_TRIAL)
+
+
+def prepare_fold(before: Pass, split: Split, folder: Path) -> tuple[Pass, Job]:
+    """Start a first pass on another split of the same rows, in a folder of its own; errors as of `prepare`."""
+    config = before.setup.config
+    torch.manual_seed(config.seed)
+    setup = replace(before.setup, config=config.with_training(save_epochs=NEVER))
+    part = replace(before, run=folder, folder=folder, setup=setup, split=split, reopened=False)
     return _prepare(part, None, NO_TRIAL)
 
 

@@ -1,5 +1,7 @@
 """The second pass of a run: it trains once more on all rows, for as many epochs as the first pass found best.
 
+With few rows, the first pass is repeated on other folds of the rows, so that each row is held out once.
+
 The first pass is an ordinary training in the folder of the run. It chooses the epoch, and provides metrics, intervals
 and held-out rows. The second one trains in the folder `refit` inside of it, which is a complete run of its own: it can
 be resumed, opened and checked like any other. When it is finished, its files take the places of those of the first
@@ -30,7 +32,7 @@ from pricekit.runs.folder import (
     read_source,
 )
 from pricekit.runs.seen import read_seen
-from pricekit.runs.split import Source, Split
+from pricekit.runs.split import Source, Split, stratified_folds
 from pricekit.table import Table, concat_tables
 from pricekit.training.batches import steps_per_epoch
 from pricekit.training.checkpoint import write_metrics
@@ -81,6 +83,24 @@ def open_pass(folder: Folder) -> tuple[Path, FirstPass | None]:
 def refits(config: RunConfig, source: Source) -> bool:
     """Return whether a run has a second pass; with a table of its own to validate on, all others are trained on."""
     return config.training.refit and source.valid is None
+
+
+def other_folds(split: Split, config: RunConfig) -> list[Split]:
+    """Return the splits that hold out the training rows in turn, as many as the settings say besides this one.
+
+    There are none for rows whose order counts, for those that an earlier run or a teacher has priced, and under a time
+    budget.
+    """
+    train, count = split.train, int(config.training.folds) - 1
+    groups = train.cluster
+    ordered = train.time is not None or split.pseudo_labelled is not None or config.init is not None
+    if ordered or groups is None or config.training.time_budget is not None or not count:
+        return []
+    fold = stratified_folds(train.known_price, groups, min(count, len(np.unique(groups))), config.seed)
+    place = np.concatenate([np.full(len(split.valid), -1), fold])
+    rows = all_rows(split)
+    parts = [(np.flatnonzero(place != held), np.flatnonzero(place == held)) for held in np.unique(fold)]
+    return [replace(split, train=rows.take(train), valid=rows.take(held)) for train, held in parts]
 
 
 def all_rows(split: Split) -> Table:
@@ -153,7 +173,8 @@ def refit_job(job: Job, first: FirstPass, ends: float | None) -> Job:
         first: the results of the first pass.
         ends: as of `job_until`.
     """
-    config = job.config.with_training(epochs=first.facts["best_epoch"], keep="last", patience=None)
+    best = first.facts.get("best_epochs", [first.facts["best_epoch"]])
+    config = job.config.with_training(epochs=round(float(np.median(best))), keep="last", patience=None)
     return job_until(replace(job, config=config), ends)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
 from pricekit.config import RunConfig
-from pricekit.core.calls import observed
+from pricekit.core.calls import observed, unobserved
 from pricekit.errors import PluginError, TrainingError
 from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
@@ -26,9 +27,9 @@ from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.io.digests import write_listed
 from pricekit.io.files import write_text
 from pricekit.io.locks import owned
-from pricekit.io.log import logger
+from pricekit.io.log import logger, quiet
 from pricekit.io.mapped import rows_read
-from pricekit.io.progress import progress
+from pricekit.io.progress import progress, tracked
 from pricekit.io.record import Mode, advance_to, check_intact, clear_away, read_intact, state_of
 from pricekit.io.staging import keep_others, publish_pass
 from pricekit.metrics import Metric, metric_named, price_metrics
@@ -54,11 +55,21 @@ from pricekit.runs.prepare import (
     Trial,
     plugins_of,
     prepare,
+    prepare_fold,
     prepare_refit,
 )
 from pricekit.runs.pseudo_labels import add_pseudo_labels
-from pricekit.runs.refit import FirstPass, first_job, job_until, refit_job, refits, share_of_first
+from pricekit.runs.refit import (
+    FirstPass,
+    first_job,
+    job_until,
+    other_folds,
+    refit_job,
+    refits,
+    share_of_first,
+)
 from pricekit.runs.split import Source, Split, load_split
+from pricekit.table import Table, concat_tables
 from pricekit.text.words import words_of
 from pricekit.training.batches import PricedInputs
 from pricekit.training.checkpoint import BEST, TrainingState, checkpoints, read_state
@@ -147,7 +158,10 @@ def _train(part: Pass, job: Job, started: float) -> dict[str, Any]:
         fits = bool(job.processes.from_main(float(fits)))
     job = first_job(job, part.split, ends) if fits else job_until(job, ends)
     state = fit(job, part.run, resume=part.resumed, started=started)
-    facts = measure(part, job, state, started)
+    folds = [_validate(part, job, state)]
+    if fits and job.processes.count == 1:
+        folds += _validate_others(part, job)
+    facts = measure(part, job, folds, state, started)
     if fits:
         first = FirstPass(facts, state.history, state.position, read_state(part.run / BEST)["step"])
         if job.processes.main:
@@ -209,29 +223,92 @@ def _refit(part: Pass, job: Job, first: FirstPass, started: float, earlier: floa
     return facts
 
 
-def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[str, Any]:
-    """Price the validation rows, and write them and the price intervals; return the facts of the run."""
-    out, split, valid = part.run, part.split, job.valid
+@dataclass(frozen=True)
+class Validation:
+    """Rows that a training has held out, with what it says about them.
+
+    Attributes:
+        rows: N rows.
+        best_epoch: of the training.
+        network: the network's prices, float32 (N,).
+        estimate: log prices that a feature estimates, float32 (N,); None without such a feature.
+        forest: of the spread.
+        spread: float32 (N,).
+    """
+
+    rows: Table
+    best_epoch: int
+    network: np.ndarray
+    estimate: np.ndarray | None
+    forest: Forest | None
+    spread: np.ndarray
+
+
+def _validate(part: Pass, job: Job, state: TrainingState) -> Validation:
+    """Price the validation rows of a pass, after its training."""
+    split, valid, place = part.split, job.valid, job.model.estimate
     assert valid is not None
-    actual, init = split.valid.known_price, read_source(out).get("init")
     with (
         _without_compilation(job.config),
-        progress("pricing the validation rows", len(actual)) as advance,
+        progress("pricing the validation rows", len(split.valid)) as advance,
     ):
         size = job.config.training.eval_batch_size
         own = predict(job.model, valid.inputs, size, part=job.processes.part, advance=advance)
-    prices = _with_estimate(job, valid, job.processes.sum(torch.from_numpy(own)).numpy(), init)
+    network = job.processes.sum(torch.from_numpy(own)).numpy()
     job.model.cpu()
+    forest = None
     if job.processes.main:
-        forest = _forest_of_spread(split, job.train, preprocessor := read_preprocessor(out))
-        spread = spread_of(forest, valid.inputs.features)
-        intervals = fit_intervals([forest], prices, actual, spread, split.valid.weight)
+        forest = _forest_of_spread(split, job.train, read_preprocessor(part.folder))
+    features = valid.inputs.features
+    estimate = None if place is None else features[:, place]
+    return Validation(split.valid, state.best_epoch, network, estimate, forest, spread_of(forest, features))
+
+
+def _validate_others(part: Pass, job: Job) -> list[Validation]:
+    """Train on the other folds of few rows, and price what each of them holds out."""
+    splits = other_folds(part.split, job.config)
+    if not splits:
+        return []
+    logger.info(
+        f"{counted(len(splits), 'further training')} of the first pass hold out the other rows in turn, so that all "
+        f"{len(part.split.train) + len(part.split.valid):,} rows validate and calibrate"
+    )
+    validations = []
+    with unobserved(), tracked("validating the other rows", splits) as tracked_splits:
+        for split in tracked_splits:
+            with TemporaryDirectory() as name, quiet():
+                fold, fold_job = prepare_fold(part, split, Path(name) / "run")
+                state = fit(fold_job, fold.run, resume=False, started=time.perf_counter())
+                validations.append(_validate(fold, fold_job, state))
+    return validations
+
+
+def measure(
+    part: Pass, job: Job, folds: Sequence[Validation], state: TrainingState, started: float
+) -> dict[str, Any]:
+    """Write the validation rows with their prices, and the price intervals; return the facts of the run.
+
+    Args:
+        part: the first pass, or the only one.
+        job: of it, with the trained model, whose `estimate_share` is chosen here.
+        folds: its validation rows, and those of the other folds.
+        state: of its training.
+        started: `time.perf_counter()` when the work began.
+    """
+    out, split, valid = part.run, part.split, job.valid
+    assert valid is not None
+    held_out, init = concat_tables([fold.rows for fold in folds]), read_source(out).get("init")
+    prices, actual = _with_estimate(job, held_out, folds, init), held_out.known_price
+    if job.processes.main:
+        spread = np.concatenate([fold.spread for fold in folds])
+        intervals = fit_intervals([folds[0].forest], prices, actual, spread, held_out.weight)
         write_text(out / INTERVALS, intervals.to_text())
-        write_held_out(out, held_out_of(split.valid, prices, spread=spread))
+        number = np.repeat(np.arange(len(folds)), [len(fold.rows) for fold in folds])
+        write_held_out(out, held_out_of(held_out, prices, number, spread=spread))
         sketch = first_sketch(
             split.train,
             job.train.inputs,
-            preprocessor,
+            read_preprocessor(out),
             predicted=prices,
             held_out=valid.inputs.features,
             price=actual,
@@ -241,14 +318,17 @@ def measure(part: Pass, job: Job, state: TrainingState, started: float) -> dict[
         "table": part.source.table_name,
         "currency": split.train.price_style.currency,
         "price_unit": split.train.price_style.unit,
-        "rows": split.count(),
+        "rows": split.count() | {"valid": len(held_out)},
         **({} if split.variants is None else {"variants": split.variants.to_dict()}),
         "best_epoch": state.best_epoch,
+        **({} if len(folds) == 1 else {"best_epochs": [fold.best_epoch for fold in folds]}),
         "seconds": round(state.seconds + time.perf_counter() - started, 1),
         "metric": job.config.metric,
-        "metrics": price_metrics(prices, actual, job.config.metric, split.valid.weight),
+        "metrics": price_metrics(prices, actual, job.config.metric, held_out.weight),
         "estimate_share": job.model.estimate_share,
-        "constant_score": _constant_score(split, job.model.loss, metric_named(job.config.metric)),
+        "constant_score": _constant_score(
+            held_out, split.train, job.model.loss, metric_named(job.config.metric)
+        ),
         "plugins": [entry.facts() for entry in plugins_of(job.config)],
     }
 
@@ -275,26 +355,27 @@ def complete_run(
 
 
 def _with_estimate(
-    job: Job, valid: PricedInputs, price: np.ndarray, init: Mapping[str, Any] | None
+    job: Job, rows: Table, folds: Sequence[Validation], init: Mapping[str, Any] | None
 ) -> np.ndarray:
     """Choose how much of the price is the estimate of a feature; return the prices of the validation rows.
 
     Args:
         job: with the trained model, whose share is set.
-        valid: the validation rows.
-        price: the network's price of each of them, float32 (N,).
+        rows: the validation rows.
+        folds: what was validated of them, in order.
         init: what was taken over from the run that this one continues: its share, too, which more rows have chosen.
     """
-    model = job.model
-    if model.estimate is None or job.config.training.keep != "best":
+    model, price = job.model, np.concatenate([fold.network for fold in folds])
+    estimates = [fold.estimate for fold in folds if fold.estimate is not None]
+    if not estimates or job.config.training.keep != "best":
         return price  # with the last weights, the validation rows choose nothing
     if not model.loss.central:
         return price
     shares = ESTIMATE_SHARES if init is None else (float(init["estimate_share"]),)
-    network, estimate = np.log(price), valid.inputs.features[:, model.estimate]
+    network, estimate = np.log(price), np.concatenate(estimates)
     mixed: list[np.ndarray] = [np.exp((1 - share) * network + share * estimate) for share in shares]
     metric = metric_named(job.config.metric)
-    best = int(np.argmin([metric(prices, valid.price, valid.weight) for prices in mixed]))
+    best = int(np.argmin([metric(prices, rows.known_price, rows.weight) for prices in mixed]))
     model.estimate_share = shares[best]
     if shares[best]:
         logger.info(f"{shares[best]:.0%} of the price is a feature's own estimate, the rest the network's")
@@ -323,12 +404,12 @@ def _forest_of_spread(split: Split, train: PricedInputs, preprocessor: Preproces
     return fit_spread(features, np.abs(log_price - estimate), weight)
 
 
-def _constant_score(split: Split, loss: Any, metric: Metric) -> float:
+def _constant_score(valid: Table, train: Table, loss: Any, metric: Metric) -> float:
     """Return the score of the best constant price; for a loss that is not central, of the one that it aims at."""
     if loss.central:
-        return constant_score(split.valid, split.train, metric)
-    price = aimed_price(loss, torch.from_numpy(split.train.known_price))
-    return metric(np.full(len(split.valid), price), split.valid.known_price, split.valid.weight)
+        return constant_score(valid, train, metric)
+    price = aimed_price(loss, torch.from_numpy(train.known_price))
+    return metric(np.full(len(valid), price), valid.known_price, valid.weight)
 
 
 def warn_if_useless(goal: Goal) -> None:

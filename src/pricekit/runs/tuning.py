@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from pricekit.config import RunConfig
+from pricekit.config.settings import NEVER
 from pricekit.core.calls import unobserved
 from pricekit.errors import ConfigError, PricekitError, TrainingError
 from pricekit.evaluation.comparison import BETTER, compare
@@ -170,7 +171,7 @@ class Task:
 
     def trial_config(self, values: Mapping[str, Any]) -> RunConfig:
         """Return the configuration of a fold's run: without a refit, which would not be scored; raises ConfigError."""
-        quick = {"training.refit": False, "training.save_epochs": 1_000_000}
+        quick = {"training.refit": False, "training.save_epochs": NEVER}
         return with_values(self.config, {**values, **quick, "speed.progress": True})  # of a silent reporter
 
     def ends(self, study: Study) -> float:

@@ -44,6 +44,7 @@ _QUICK: Mapping[str, Any] = {
         "warmup_epochs": 0.0,  # the first steps of Adagrad are its longest, and a warmup would shorten them
         "patience": 10,
         "refit": True,
+        "folds": "auto",
     },
     "speed": {"precision": "fp32"},
 }
