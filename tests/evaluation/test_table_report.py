@@ -198,3 +198,17 @@ def test_products_in_several_sizes_are_reported_with_both_errors():
     assert (variants["rows"], variants["products"]) == (144, 36)
     assert variants["new_product_smape"] > variants["known_product_smape"] + 5
     assert any("144 of 144 rows are variants, such as sizes, of 36 products" in note for note in report.notes)
+
+
+def test_cells_of_dates_that_cannot_be_read_are_counted(tmp_path):
+    days = pd.date_range("2024-01-01", periods=100).strftime("%d.%m.%Y").tolist()
+    days[3], days[7], days[9] = "soon", "31.02.2024", ""
+    names = [f"jug of kind {n * 7919 % 1000}" for n in range(100)]
+    path = tmp_path / "dates.csv"
+    pd.DataFrame({"title": names, "listed": days, "price": range(1, 101)}).to_csv(path, index=False)
+    report = profile_table(path, text=["title", "listed"])
+    assert report.yields["listed"].startswith("dates")
+    assert (
+        "listed: 2 cells of 99 in a column of dates cannot be read as one, and count as missing."
+        in report.notes
+    )

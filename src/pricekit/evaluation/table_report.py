@@ -25,7 +25,7 @@ from pricekit.evaluation.duplicates import (
     split_groups_of,
 )
 from pricekit.evaluation.leaks import Leaks, find_leaks
-from pricekit.features.cells import profile_columns
+from pricekit.features.cells import Column, profile_columns, values_of
 from pricekit.options import clear_errors
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
@@ -406,6 +406,8 @@ def profile_table(
             "price_unit."
         )
         read_options = replace(read_options, price_unit=facts.prices.unit or TOTAL)
+    labelled = profile_columns(as_text_array(rows.text))
+    notes += _date_notes(rows, labelled)
     report = TableReport(
         table=file.name,
         rows=len(rows),
@@ -416,7 +418,7 @@ def profile_table(
         text=columns.text,
         price=columns.price,
         id=columns.id,
-        yields={each.label: each.describe() for each in profile_columns(as_text_array(rows.text))},
+        yields={each.label: each.describe() for each in labelled},
         text_lengths={
             "empty": int((rows.text.str.strip() == "").sum()),
             **text_lengths(pa.array(rows.text, pa.large_string())),
@@ -436,6 +438,21 @@ def profile_table(
         notes=tuple(note.removeprefix(f"{file.name}: ") for note in notes),
         trainable=bool(text) and (report.usable or 0) >= MIN_ROWS and not titled,
     )
+
+
+def _date_notes(rows: Table, columns: Sequence[Column]) -> list[str]:
+    """Return a note on each column of dates with filled cells that do not state one."""
+    if not any(column.dates for column in columns):
+        return []
+    values, notes = values_of(rows.text, columns), []
+    for place, dates in values.dates.items():
+        filled = values.cells.end[:, place] > values.cells.start[:, place]
+        if number := int((filled & np.isnan(dates[:, 0])).sum()):
+            notes.append(
+                f"{columns[place].label or 'The text'}: {counted(number, 'cell')} of {filled.sum():,} in a column of "
+                "dates cannot be read as one, and count as missing."
+            )
+    return notes
 
 
 def _has_title_line(facts: Facts, profiles: Sequence[Profile], rows: Table) -> bool:
