@@ -2,7 +2,8 @@
 
     pricekit cv TABLE --folds 5 --out cv/wine
     python benchmarks/intervals.py cv/wine cv/mercari
-    python benchmarks/intervals.py cv/wine --lightgbm
+    python benchmarks/intervals.py cv/wine --peer lightgbm
+    python benchmarks/intervals.py cv/wine --peer autogluon --python peers/bin/python
 
 Each fold's intervals were calibrated on validation rows among the rows of the other folds, in the first pass; a refit
 may have followed. "bins" are the intervals before rows had a width of their own: split conformal half widths in up to
@@ -13,11 +14,13 @@ A second table has the coverage of the 90% intervals in tenths of the rows by th
 `--release` counts the prices that may go out within some factors, and how many of these hold, by table and pooled;
 and pooled by the width of the bins instead of the spread, with the same rule.
 
-`--lightgbm` compares the mean quantile loss of the log price at five quantiles, on the first fold, with LightGBM models
-of these quantiles: the columns, categories and text of benchmarks/column_peers.py, with early stopping.
+`--peer` compares the mean quantile loss of the log price at five quantiles, on the first fold: with LightGBM models of
+these quantiles, which read the columns, categories and text of benchmarks/column_peers.py and stop early; or with
+AutoGluon for quantiles, from the environment of that benchmark, within the time that the fold took, at least a minute.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import column_peers
@@ -42,7 +45,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cv", type=Path, nargs="+", help="folders of pricekit cv")
-    parser.add_argument("--lightgbm", action="store_true", help="compare quantiles with those of LightGBM")
+    parser.add_argument("--peer", choices=["lightgbm", "autogluon"], help="compare quantiles with its own")
+    parser.add_argument("--python", type=Path, help="the interpreter of AutoGluon's environment")
     parser.add_argument("--release", action="store_true", help="count the prices that may go out")
     options = parser.parse_args()
     if options.release:
@@ -55,9 +59,9 @@ def main() -> None:
             stderr=False,
         )
         return
-    if options.lightgbm:
-        heads = ["table", "pricekit", "LightGBM", "difference, 95% interval", "LightGBM inside 90%"]
-        show_table("mean quantile loss", heads, [against_lightgbm(path) for path in options.cv], stderr=False)
+    if options.peer:
+        heads = ["table", "pricekit", options.peer, "difference, 95% interval", f"{options.peer} inside 90%"]
+        show_table("mean quantile loss", heads, [against(path, options) for path in options.cv], stderr=False)
         return
     rows, tenths, counts = [], [], []
     for path in options.cv:
@@ -163,14 +167,22 @@ def bins(valid: HeldOut, rows: HeldOut) -> tuple[np.ndarray, np.ndarray]:
     return rows.predicted / factor, rows.predicted * factor
 
 
-def against_lightgbm(path: Path) -> list[str]:
+def against(path: Path, options: argparse.Namespace) -> list[str]:
     """Return a row of the table of quantile losses."""
     every = read_held_out(path)
     fold = int(every.fold.min())
     train, held = (every.take(np.flatnonzero(part)) for part in (every.fold != fold, every.fold == fold))
     actual = np.log(held.price)
     own = quantile_loss(actual, own_quantiles(intervals_in(path / f"fold-{fold}"), held))
-    log_price = lightgbm_quantiles(train, held)
+    if options.peer == "lightgbm":
+        log_price = lightgbm_quantiles(train, held)
+    else:
+        frame = column_peers.columns_frame(every.text)
+        parts = np.flatnonzero(every.fold != fold), np.flatnonzero(every.fold == fold)
+        seconds = json.loads((path / f"fold-{fold}" / "run.json").read_text())["seconds"]
+        peer = argparse.Namespace(**vars(options) | {"peer": "autogluon-quantiles"})
+        prices = column_peers.outside_prices(frame, every.price, *parts, peer, max(1.0, seconds / 60))
+        log_price = np.sort(np.log(prices).T, axis=0)
     other = quantile_loss(actual, log_price)
     low, high = np.quantile([mean[0] for mean in resampled((own - other)[:, None])], [0.025, 0.975])
     inside = np.mean((log_price[0] <= actual) & (actual <= log_price[-1]))

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 TARGET = "log_price"
+QUANTILES = 0.05, 0.25, 0.5, 0.75, 0.95
 LONG_CHARACTERS = 25
 """Columns with longer cells on average, and many different ones, are texts for CatBoost."""
 
@@ -26,13 +27,11 @@ def autogluon(train: pd.DataFrame, held: pd.DataFrame, peer: str, seconds: int, 
     """Fit AutoGluon's preset within its time limit."""
     from autogluon.tabular import TabularPredictor
 
-    predictor = TabularPredictor(
-        label=TARGET,
-        problem_type="regression",
-        eval_metric="mean_absolute_error",
-        path=str(folder / "models"),
-    )
-    settings = {"presets": "medium_quality" if peer.endswith("medium") else "best_quality"}
+    task: dict[str, object] = {"problem_type": "regression", "eval_metric": "mean_absolute_error"}
+    if peer.endswith("quantiles"):
+        task = {"problem_type": "quantile", "quantile_levels": list(QUANTILES)}
+    predictor = TabularPredictor(label=TARGET, path=str(folder / "models"), **task)
+    settings = {"presets": "best_quality" if "best" in peer else "medium_quality"}
     if peer.endswith("unstacked"):
         settings["dynamic_stacking"] = False
     predictor.fit(train, time_limit=seconds, num_cpus=1, num_gpus=0, **settings)
