@@ -362,7 +362,7 @@ def test_an_option_of_the_wrong_type_is_one_error_that_names_it(frame, options, 
 def test_numbers_of_numpy_are_numbers(frame):
     options = {"epochs": np.int64(1), "limit": np.int64(60), "max_length": np.int64(32)}
     run = pk.train(frame, **options, settings=TINY["settings"] | {"training.batch_size": np.int32(16)})
-    assert facts_of(run.path)["rows"]["valid"] == 60
+    assert facts_of(run.path)["rows"]["train"] + facts_of(run.path)["rows"]["valid"] == 60
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch_size", 0), ("epochs", 1.5), ("learning_rate", "x")])

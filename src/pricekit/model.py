@@ -274,7 +274,7 @@ class Model:
             >>> import pricekit as pk
             >>> model = pk.train(pk.make_catalog(200), epochs=1)
             >>> model.evaluate().rows, model.evaluate(pk.make_catalog(50, seed=1)).rows
-            (200, 50)
+            (30, 50)
             >>> len(model.evaluate(worst=3).worst)
             3
         """

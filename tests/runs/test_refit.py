@@ -189,7 +189,7 @@ def test_a_run_killed_in_its_folds_continues_to_the_same_weights(catalog, in_fol
 
 def test_few_rows_have_folds_by_default():
     config = config_of({})
-    assert [config.for_rows(rows).training.folds for rows in (1500, 1501)] == [5, 1]
+    assert [config.for_rows(rows).training.folds for rows in (399, 400, 1500, 1501)] == [1, 5, 5, 1]
     assert config_of({"policy": "blazing"}).training.folds == 1
 
 

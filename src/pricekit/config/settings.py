@@ -218,8 +218,8 @@ AUTO_EPOCHS = 10, 40
 NEVER = 1_000_000
 """The `save_epochs` of a training that is never resumed."""
 
-AUTO_FOLDS, FEW_ROWS = 5, 1500
-"""With at most FEW_ROWS training rows, AUTO_FOLDS is the number of folds."""
+AUTO_FOLDS, FEW_ROWS = 5, range(400, 1501)
+"""With a number of training rows in FEW_ROWS, AUTO_FOLDS is the number of folds; still fewer rows are a mere try."""
 
 
 class TrainingConfig(Section):
@@ -270,8 +270,8 @@ class TrainingConfig(Section):
     folds: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         1,
         description="before a refit, number of trainings that hold out other rows in turn, so that all rows validate "
-        f"and calibrate; 1: a part of the rows; auto: {AUTO_FOLDS} with at most {FEW_ROWS:,} training rows, otherwise "
-        f"1; {OF_POLICY}",
+        f"and calibrate; 1: a part of the rows; auto: {AUTO_FOLDS} with {FEW_ROWS[0]:,} to {FEW_ROWS[-1]:,} training "
+        f"rows, otherwise 1; {OF_POLICY}",
     )
     save_steps: int | None = Field(None, ge=1, description="steps between additional checkpoints")
     save_epochs: int = Field(1, ge=1, description="epochs between checkpoints")
@@ -434,7 +434,7 @@ class RunConfig(Section):
         """
         training = self.training
         if training.folds == "auto":
-            return self.with_training(folds=AUTO_FOLDS if rows <= FEW_ROWS else 1).for_rows(rows)
+            return self.with_training(folds=AUTO_FOLDS if rows in FEW_ROWS else 1).for_rows(rows)
         if training.epochs != "auto":
             return self
         batch = training.batch_size
