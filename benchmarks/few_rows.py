@@ -19,7 +19,7 @@ import column_peers
 import lightgbm
 import numpy as np
 import pandas as pd
-from intervals import LEVEL
+from intervals import LEVEL, score
 
 import pricekit as pk
 from pricekit.cli.terminal import show_table
@@ -95,11 +95,11 @@ def measure(
     frame = table.frame[text].assign(price=price)
     with tempfile.TemporaryDirectory() as folder:
         model = pk.train(frame.iloc[train], out=Path(folder) / "run", text=text, price="price", **OWN[name])
-        found = model.predict(frame.iloc[held][text], interval=LEVEL)
-    low, high, actual = np.log(found["price_low"]), np.log(found["price_high"]), np.log(price[held])
-    outside = np.maximum(np.maximum(low - actual, actual - high), 0)
-    score = float(np.mean(high - low + 2 / (1 - LEVEL) * outside))
-    return [f"{smape(found['price'], price[held]):.2f}", f"{100 * np.mean(outside == 0):.1f}", f"{score:.3f}"]
+        prices = model.predict(frame.iloc[held][text], interval=LEVEL)
+    low, high, actual = prices["price_low"], prices["price_high"], price[held]
+    inside = 100 * np.mean((low <= actual) & (actual <= high))
+    mean_score = score(actual, low, high).mean()
+    return [f"{smape(prices['price'], actual):.2f}", f"{inside:.1f}", f"{mean_score:.3f}"]
 
 
 def _lightgbm(frame: pd.DataFrame, price: np.ndarray, train: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -85,7 +85,7 @@ def measure(path: Path) -> tuple[list[str], list[float], int]:
         folder = path / f"fold-{fold}"
         bounds = intervals_in(folder).bounds(rows.predicted, rows.spread, LEVEL)
         other = bins(read_held_out(folder), rows)
-        scores.append(np.column_stack([score(rows, bounds), score(rows, other)]))
+        scores.append(np.column_stack([score(rows.price, *bounds), score(rows.price, *other)]))
         inside = (rows.price >= bounds[0]) & (rows.price <= bounds[1])
         covered.append(inside.mean())
         tenths.append(shares(inside, rows.spread, 10))
@@ -147,9 +147,9 @@ def shares(inside: np.ndarray, by: np.ndarray, parts: int) -> list[float]:
     return [float(inside[part].mean()) for part in np.array_split(np.argsort(by, kind="stable"), parts)]
 
 
-def score(rows: HeldOut, bounds: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def score(price: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return the score of each 90% interval of the log price, float64 (N,)."""
-    low, price, high = np.log(bounds[0].astype(float)), np.log(rows.price), np.log(bounds[1].astype(float))
+    low, price, high = (np.log(np.asarray(values, float)) for values in (low, price, high))
     outside = np.maximum(np.maximum(low - price, price - high), 0)
     return np.asarray(high - low + 2 / (1 - LEVEL) * outside)
 

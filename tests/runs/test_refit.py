@@ -25,8 +25,9 @@ from pricekit.predict.intervals import intervals_in
 from pricekit.runs.folder import read_out_of_fold
 from pricekit.runs.opened import open_run
 from pricekit.runs.refit import all_rows, other_folds
-from pricekit.runs.split import Source, Split, load_split
+from pricekit.runs.split import Source, Split, load_rows, load_split
 from pricekit.runs.train import train
+from pricekit.table.row_info import with_row_info
 from pricekit.training import loop
 from pricekit.training.loop import Session, start_session
 from pricekit.training.machine import Monitor
@@ -157,6 +158,16 @@ def test_folds_hold_out_each_training_row_once_beside_its_duplicates():
         rows = np.concatenate([fold.train.row_numbers, fold.valid.row_numbers])
         assert sorted(rows) == list(range(300))
         assert not set(fold.train.text) & set(fold.valid.text)
+
+
+def test_there_are_no_folds_if_one_would_hold_out_no_weight(tmp_path):
+    table = make_catalog(100, seed=3).assign(sales=0.0)
+    table.loc[:2, "sales"] = 1.0
+    rows = with_row_info(load_rows(Source(table), tiny_config(FOLDS))[0], "sales")
+    rows = replace(rows, cluster=np.arange(100))
+    split = Split(rows.take(np.arange(1, 100)), rows.take(np.arange(1)), [], own=True)
+    assert other_folds(split, tiny_config({"training": {"folds": 5}})) == []
+    assert len(other_folds(split, tiny_config({"training": {"folds": 2}}))) == 1
 
 
 @pytest.mark.parametrize(

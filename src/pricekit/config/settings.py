@@ -122,7 +122,7 @@ def parse_latency(value: Any) -> Any:
     return float(match[1]) * {"us": 1e-6, "ms": 1e-3}.get(match[2], 1.0)
 
 
-def check_epochs(value: Any) -> Any:
+def count_or_auto(value: Any) -> Any:
     """Return a whole number of at least 1, or `auto`; raises ValueError for others."""
     if value != "auto" and (type(value) is not int or value < 1):
         raise ValueError("expected a whole number, at least 1, or auto")
@@ -219,13 +219,13 @@ NEVER = 1_000_000
 """The `save_epochs` of a training that is never resumed."""
 
 AUTO_FOLDS, FEW_ROWS = 5, range(400, 1501)
-"""With a number of training rows in FEW_ROWS, AUTO_FOLDS is the number of folds; still fewer rows are a mere try."""
+"""With a number of training rows in FEW_ROWS, there are AUTO_FOLDS folds; tables with fewer rows are mostly trials."""
 
 
 class TrainingConfig(Section):
     """The numbers of the training loop; steps are optimizer steps."""
 
-    epochs: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(check_epochs)] = Field(
+    epochs: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(count_or_auto)] = Field(
         10,
         description=f"maximum number of epochs, or auto: enough for {AUTO_STEPS:,} optimizer steps, at least "
         f"{AUTO_EPOCHS[0]}, at most {AUTO_EPOCHS[1]}; {OF_POLICY}",
@@ -267,7 +267,7 @@ class TrainingConfig(Section):
         description="train once more on all rows, those of the validation included, for as many epochs as were best; "
         f"metrics and intervals stay those of the first pass; {OF_POLICY}",
     )
-    folds: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+    folds: Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(count_or_auto)] = Field(
         1,
         description="before a refit, number of trainings that hold out other rows in turn, so that all rows validate "
         f"and calibrate; 1: a part of the rows; auto: {AUTO_FOLDS} with {FEW_ROWS[0]:,} to {FEW_ROWS[-1]:,} training "

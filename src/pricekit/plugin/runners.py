@@ -29,7 +29,7 @@ from pricekit.options import Keys, PathLike, UncertaintyOptions, parameters_of, 
 from pricekit.predict.bundle import files_of_bundle
 from pricekit.predict.files import WINDOW
 from pricekit.predict.folders import Job, Outcome, Part, Runner, parts_of
-from pricekit.predict.intervals import BOUNDS, RELEASE, Uncertainty
+from pricekit.predict.intervals import RELEASE, Uncertainty
 from pricekit.predict.keys import Trust, read_trust
 from pricekit.predict.members import BundleReader, read_bundle, table_of
 from pricekit.predict.predictor import Predictor, Shipped
@@ -39,7 +39,6 @@ from pricekit.table.columns import as_model_text, text_array
 from pricekit.wording import scheme_of
 
 __all__ = [
-    "BOUNDS",
     "LONGEST_PRODUCT",
     "MAX_TEXT_CHARS",
     "METRICS",

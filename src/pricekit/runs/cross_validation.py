@@ -102,7 +102,7 @@ class FoldPlan:
 def make_plan(
     table: Table, rejected: pd.DataFrame, config: RunConfig, folds: int, *, allow_leak: bool
 ) -> FoldPlan:
-    """Check rows for leaks and assign them to folds.
+    """Check rows for leaks and assign them to folds; those of one `cluster` stay together, which is found if unknown.
 
     Raises:
         ConfigError: there are more folds than rows.
@@ -121,17 +121,15 @@ def make_plan(
         fold, groups = folds_by_time(table.time, folds), np.arange(len(table))
         logger.info(f"each of the {folds} folds is scored by a model of the rows before it")
     else:
-        groups, variants = duplicates_in(table)
-        if variants is not None:
-            logger.info(variants.sentence())
+        groups = duplicates_in(table)[0] if table.cluster is None else table.cluster
         sizes = [rows for rows in np.bincount(groups) if rows > 1]
         if sizes:
-            alike = "the same group" if table.group is not None else "nearly equal texts"
-            if variants is not None:
-                alike += " or are variants of a product"
-            logger.info(
-                f"{sum(sizes):,} rows have {alike}; each of their {len(sizes):,} groups is in one fold"
+            alike = (
+                "have the same group"
+                if table.group is not None
+                else "are near-duplicates or variants of a product"
             )
+            logger.info(f"{sum(sizes):,} rows {alike}; each of their {len(sizes):,} groups is in one fold")
         fold = assign_folds(table.known_price, groups, folds, config.seed)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
     return FoldPlan(replace(table, cluster=groups), rejected, fold, leaks)

@@ -88,19 +88,22 @@ def refits(config: RunConfig, source: Source) -> bool:
 def other_folds(split: Split, config: RunConfig) -> list[Split]:
     """Return the splits that hold out the training rows in turn, as many as the settings say besides this one.
 
-    There are none for rows whose order counts, for those that an earlier run or a teacher has priced, and under a time
-    budget.
+    There are none for rows with times, for a run that continues another one or has a teacher, under a time budget, and
+    if one of them would hold out only rows of weight 0.
     """
-    train, count = split.train, int(config.training.folds) - 1
-    groups = train.cluster
-    ordered = train.time is not None or split.pseudo_labelled is not None or config.init is not None
-    if ordered or groups is None or config.training.time_budget is not None or not count:
+    train, groups, count = split.train, split.train.cluster, int(config.training.folds) - 1
+    limited = config.training.time_budget is not None
+    taught = split.pseudo_labelled is not None or config.init is not None
+    if groups is None or train.time is not None or taught or limited or not count:
         return []
     fold = stratified_folds(train.known_price, groups, min(count, len(np.unique(groups))), config.seed)
     place = np.concatenate([np.full(len(split.valid), -1), fold])
     rows = all_rows(split)
-    parts = [(np.flatnonzero(place != held), np.flatnonzero(place == held)) for held in np.unique(fold)]
-    return [replace(split, train=rows.take(train), valid=rows.take(held)) for train, held in parts]
+    numbers = np.unique(fold)
+    if train.weight is not None and not np.bincount(fold, train.weight)[numbers].all():
+        return []
+    parts = ((np.flatnonzero(place != held), np.flatnonzero(place == held)) for held in numbers)
+    return [replace(split, train=rows.take(others), valid=rows.take(held)) for others, held in parts]
 
 
 def all_rows(split: Split) -> Table:

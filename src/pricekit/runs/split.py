@@ -176,8 +176,6 @@ def load_split(
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
         groups, variants = duplicates_in(table)
-        if variants is not None:
-            logger.info(variants.sentence())
         parts = split_table(replace(table, cluster=groups), config, seen)
         split = Split(*parts, [rejected], leaks, own=True, variants=variants)
         check_weights(split.train, split.valid)
@@ -265,7 +263,7 @@ def duplicates_in(table: Table) -> tuple[np.ndarray, Variants | None]:
     """Return equal numbers for the rows that a split keeps together, int64 (N,), and what was found of variants.
 
     The user's groups decide alone. Without them, near-duplicates stay together, and so do the variants of a product if
-    products repeat with variants; rows with times are split by these.
+    products repeat with variants, which the log then says; rows with times are split by these.
     """
     if table.group is not None:
         return table.group, None
@@ -275,6 +273,7 @@ def duplicates_in(table: Table) -> tuple[np.ndarray, Variants | None]:
     variants = find_variants(table.text, table.known_price, groups)
     if variants is None:
         return groups, None
+    logger.info(variants.sentence())
     return variants.groups, variants
 
 

@@ -20,7 +20,6 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import Forest
-from pricekit.features.preprocess import Preprocessor
 from pricekit.features.trees import linear_out_of_fold, word_terms
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
@@ -258,7 +257,7 @@ def _validate(part: Pass, job: Job, state: TrainingState) -> Validation:
     job.model.cpu()
     forest = None
     if job.processes.main:
-        forest = _forest_of_spread(split, job.train, read_preprocessor(part.folder))
+        forest = _forest_of_spread(split, job.train, place)
     features = valid.inputs.features
     estimate = None if place is None else features[:, place]
     return Validation(split.valid, state.best_epoch, network, estimate, forest, spread_of(forest, features))
@@ -270,12 +269,12 @@ def _validate_others(part: Pass, job: Job) -> list[Validation]:
     if not splits:
         return []
     logger.info(
-        f"{counted(len(splits), 'further training')} of the first pass hold out the other rows in turn, so that all "
-        f"{len(part.split.train) + len(part.split.valid):,} rows validate and calibrate"
+        f"the rows are few: the first pass is repeated {counted(len(splits), 'time')} on other parts of them, so that "
+        f"all {len(part.split.train) + len(part.split.valid):,} rows validate and calibrate"
     )
     validations = []
-    with unobserved(), tracked("validating the other rows", splits) as tracked_splits:
-        for split in tracked_splits:
+    with unobserved(), tracked("validating the other rows", splits) as turns:
+        for split in turns:
             with TemporaryDirectory() as name, quiet():
                 fold, fold_job = prepare_fold(part, split, Path(name) / "run")
                 state = fit(fold_job, fold.run, resume=False, started=time.perf_counter())
@@ -382,10 +381,11 @@ def _with_estimate(
     return mixed[best]
 
 
-def _forest_of_spread(split: Split, train: PricedInputs, preprocessor: Preprocessor) -> Forest | None:
+def _forest_of_spread(split: Split, train: PricedInputs, place: int | None) -> Forest | None:
     """Grow the forest of the spread from the errors of estimates of training rows that were not learned from the row.
 
-    The estimate is that of a feature, or that of a linear model of the words. Pseudo-labels have other errors.
+    The estimate is the feature column at `place`, or else that of a linear model of the words. Pseudo-labels have other
+    errors.
     """
     count = len(train.price) - (0 if split.pseudo_labelled is None else len(split.pseudo_labelled))
     rows = rows_for_spread(count)
@@ -394,7 +394,6 @@ def _forest_of_spread(split: Split, train: PricedInputs, preprocessor: Preproces
     weight = None if train.weight is None else train.weight[rows]
     if not features.size:
         return None
-    place = preprocessor.features.log_price
     if place is not None:
         estimate = features[:, place].astype(np.float64)
     else:
