@@ -3,27 +3,22 @@
 import json
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from pricekit.core.contracts import Engine
+from pricekit.core.contracts import Graph
 from pricekit.errors import BundleError, PluginError
 from pricekit.io.cpus import usable_cpus
-from pricekit.io.progress import use_reporter
 from pricekit.predict import engines as choose
 from pricekit.predict.engines import open_engine
-from pricekit.predict.ort import OrtCpu, load_cpu
+from pricekit.predict.loaded_engine import LoadedEngine
+from pricekit.predict.ort import load_cpu
 
 VOCABULARY = 500
-
-
-@pytest.fixture
-def small_batches(monkeypatch):
-    """Time a few milliseconds of work; even on a busy machine it is shorter than `slowed`."""
-    monkeypatch.setattr(choose, "BATCH_CHOICES", (512,))
 
 
 def slowed(graph):
@@ -44,16 +39,15 @@ def missing(graph):
     raise PluginError("libfast.so is not there")
 
 
-def test_auto_chooses_the_only_engine_that_loads_and_caches_its_batch_size(graph, monkeypatch):
-    found = open_engine("auto", graph, VOCABULARY)
-    assert (found.name, found.streams) == ("ort-cpu", usable_cpus())
-    assert found.batch_tokens in choose.BATCH_CHOICES
-    monkeypatch.setattr(choose, "speeds", None)  # the second time nothing is measured
-    assert open_engine("auto", graph, VOCABULARY).batch_tokens == found.batch_tokens
-    assert open_engine("ort-cpu", graph, VOCABULARY).batch_tokens == found.batch_tokens
+def test_auto_takes_the_only_engine_that_loads_without_measuring(graph, monkeypatch, logged):
+    monkeypatch.setattr(choose, "speeds", None)
+    for _ in range(2):
+        opened = open_engine("auto", graph, VOCABULARY)
+        assert (opened.name, opened.streams, opened.batch_tokens) == ("ort-cpu", usable_cpus(), 2048)
+    assert logged() == ""
 
 
-def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batches):
+def test_auto_chooses_and_caches_the_fastest_engine(graph, engines):
     loads = []
 
     def counted(graph):
@@ -67,9 +61,7 @@ def test_auto_chooses_and_caches_the_fastest_engine(graph, engines, small_batche
     assert loads == [1]  # nothing was tried the second time
 
 
-def test_each_load_warns_about_an_unused_gpu_until_it_works(
-    graph, engines, small_batches, monkeypatch, logged
-):
+def test_each_load_warns_about_an_unused_gpu_until_it_works(graph, engines, monkeypatch, logged):
     monkeypatch.setattr(choose.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(choose, "GPU", "gone")
     loads = [missing]
@@ -95,7 +87,7 @@ def failing(graph):
     return run
 
 
-def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, small_batches, raises):
+def test_auto_skips_an_engine_that_cannot_run_the_graph(graph, engines, raises):
     engines(unreadable=unreadable, failing=failing)
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
     with raises(BundleError):
@@ -147,7 +139,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("load", WRONG.values(), ids=WRONG)
-def test_auto_chooses_no_engine_with_other_prices(graph, engines, small_batches, monkeypatch, load):
+def test_auto_chooses_no_engine_with_other_prices(graph, engines, monkeypatch, load):
     engines(wrong=load)
     measured = []
     monkeypatch.setattr(choose, "speeds", lambda opened, inputs: measured.append(len(opened)))
@@ -155,22 +147,19 @@ def test_auto_chooses_no_engine_with_other_prices(graph, engines, small_batches,
     assert measured == []
 
 
-def test_auto_measures_an_engine_with_nearly_the_same_prices(graph, engines, small_batches, monkeypatch):
+def test_auto_measures_an_engine_with_nearly_the_same_prices(graph, engines, monkeypatch):
     engines(right=changed(lambda prices: prices * np.float32(1.015)))
     monkeypatch.setattr(choose, "speeds", lambda opened, inputs: np.array([[1.0], [2.0]])[: len(opened)])
     assert open_engine("auto", graph, VOCABULARY).name == "right"
 
 
-def test_a_similar_graph_is_opened_in_the_same_engine(graph, engines, tmp_path):
+def test_a_similar_graph_is_opened_in_the_same_engine(graph, engines, monkeypatch):
     engines(right=changed(lambda prices: prices))
-    first = replace(open_engine("right", graph, VOCABULARY), batch_tokens=8192)
-    other = replace(graph, cache=tmp_path / "second")
-    for name in ("right", "auto"):
-        again = open_engine(name, other, VOCABULARY, first)
-        assert (again.name, again.batch_tokens) == ("right", 8192)
+    monkeypatch.setattr(choose, "speeds", None)
+    assert open_engine("auto", graph, VOCABULARY, "right").name == "right"
 
 
-def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
+def test_a_missing_cached_engine_is_not_used(graph, engines):
     engines(slow=slowed)
     open_engine("auto", graph, VOCABULARY)
     record = json.loads((graph.cache / "engine.json").read_text())
@@ -180,7 +169,7 @@ def test_a_missing_cached_engine_is_not_used(graph, engines, small_batches):
         "{",
         json.dumps([]),
         json.dumps({"fastest": "slow"}),
-        json.dumps(record | {"batch_tokens": {"ort-cpu": float("inf")}}),
+        json.dumps(record | {"without_gpu": float("inf")}),
         "[" * 100_000,
     ):
         (graph.cache / "engine.json").write_text(text)
@@ -219,7 +208,7 @@ def test_a_library_that_an_engine_lacks_is_named(graph, engines, raises):
         open_engine("lacking", graph, VOCABULARY)
 
 
-def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, small_batches, monkeypatch):
+def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines, monkeypatch):
     engines(wrong=constant(2.0))
     monkeypatch.setattr("pricekit.predict.ort.load_cpu", lambda model: constant(float("nan"))(None))
     assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
@@ -228,22 +217,48 @@ def test_a_reference_that_cannot_price_sample_rows_is_still_used(graph, engines,
 def test_a_named_engine_is_not_measured(graph, engines, monkeypatch, logged):
     monkeypatch.setattr(choose, "speeds", None)
     engines(right=lambda graph: load_cpu(graph.model))
-    for name, tokens in (("ort-cpu", OrtCpu.batch_tokens), ("right", Engine.batch_tokens)):
-        assert open_engine(name, graph, VOCABULARY).batch_tokens == tokens
+    for name in ("ort-cpu", "right"):
+        assert open_engine(name, graph, VOCABULARY).name == name
     assert not (graph.cache / "engine.json").exists()
     assert logged() == ""
 
 
-def test_measuring_shows_progress(graph):
-    bars = []
+def test_a_quick_engine_is_timed_over_many_batches(monkeypatch):
+    calls = []
 
-    class Recorder:
-        @contextmanager
-        def bar(self, title, total, done):
-            bars.append([title, total])
-            yield lambda units, note="": bars.append(units)
+    def price_batch(batch):
+        calls.append(1)  # each takes a millisecond, less than it takes to start the threads
+        return np.ones(len(batch["input_ids"]), np.float32)
 
-    with use_reporter(Recorder()):
+    monkeypatch.setattr(choose, "time", SimpleNamespace(perf_counter=lambda: len(calls) / 1000))
+    graph = Graph(b"", 64, 1, Path("unused"))
+    assert choose.speeds(
+        [LoadedEngine("quick", price_batch, streams=2)], choose.sample_inputs(graph, 10)
+    ).shape == (
+        1,
+        choose.REPEATS,
+    )
+    assert len(calls) > 10 * choose.REPEATS
+
+
+def test_another_version_of_a_library_is_measured_again(graph, engines, monkeypatch):
+    engines(slow=slowed)
+    measured, speeds = [], choose.speeds
+    monkeypatch.setattr(choose, "speeds", lambda *given: measured.append(1) or speeds(*given))
+    for _ in range(2):
         open_engine("auto", graph, VOCABULARY)
-    assert bars[0] == ["choosing the fastest engine", len(choose.BATCH_CHOICES)]
-    assert sum(bars[1:]) == len(choose.BATCH_CHOICES) - 1
+    before, version = len(measured), choose.metadata.version
+    choose._library_versions.cache_clear()
+    monkeypatch.setattr(
+        choose.metadata, "version", lambda name: "99.0" if name == "onnxruntime" else version(name)
+    )
+    open_engine("auto", graph, VOCABULARY)
+    choose._library_versions.cache_clear()
+    assert 0 < before < len(measured)
+
+
+def test_an_unwritable_cache_causes_a_warning(graph, logged):
+    graph.cache.parent.mkdir(exist_ok=True)
+    graph.cache.write_text("a file")
+    assert open_engine("auto", graph, VOCABULARY).name == "ort-cpu"
+    assert "cannot be cached" in logged()

@@ -25,7 +25,7 @@ sys.stdout.buffer.write(shipped().predict(%r).tobytes())
 def test_another_process_opens_it_without_the_folder(bundle, tmp_path):
     copy = tmp_path / "bundle"
     shutil.copytree(bundle, copy)
-    predictor = load_model(copy, "ort-cpu").with_batches((512,))
+    predictor = load_model(copy, "ort-cpu")
     (tmp_path / "shipped").write_bytes(pickle.dumps(Shipped.of(predictor)))
     shutil.rmtree(copy)
     words = [sys.executable, "-c", OPEN % TEXTS, tmp_path / "shipped"]

@@ -370,7 +370,7 @@ class Engine:
     """The number of batches that it processes concurrently, each in its own thread. With 1, calls never overlap."""
 
     batch_tokens: int = 2048
-    """The maximum number of tokens per batch, padding included, until "auto" has measured."""
+    """The maximum number of tokens per batch, padding included."""
 
     def load(self, graph: Graph) -> PriceBatch:
         """Return a function that prices batches of any size, and of any length up to `graph.max_length`.

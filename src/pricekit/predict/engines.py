@@ -9,9 +9,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from importlib import metadata
 from itertools import cycle, islice
@@ -30,7 +28,6 @@ from pricekit.features.preprocess import Inputs
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.files import write_text
 from pricekit.io.log import logger, onnx_runtime
-from pricekit.io.progress import progress
 from pricekit.predict.loaded_engine import BATCH_SIZE, REFERENCE, Guard, LoadedEngine, agree, for_each
 from pricekit.text.tokens import Tokens
 from pricekit.wording import shorten
@@ -44,50 +41,36 @@ LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 COMPARED = ((1, 128), (2, 64), (65, 32), (256, 16))
 """Rows, and tokens of the longest one, of the batches that "auto" compares with the reference's."""
 
-BATCH_CHOICES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""Batch sizes to compare, ascending: small ones fit into a CPU's caches, large ones fill a GPU."""
-
 LEAST_S = 0.05
 """Minimum seconds per measurement. In a shorter one, the start of the threads would count."""
-
-BETTER = 1.1
-"""A larger batch size must be faster by this factor, because machines are noisy and too large a size costs more."""
 
 _ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
 
 
-def open_engine(
-    name: str, graph: Graph, vocab_size: int, similar: LoadedEngine | None = None
-) -> LoadedEngine:
+def open_engine(name: str, graph: Graph, vocab_size: int, similar: str | None = None) -> LoadedEngine:
     """Load a graph into the engine with a name, or for "auto" into the fastest engine on this machine.
 
-    Only "auto" measures speed, once for each graph. The result is cached in the graph's cache folder until the machine
-    or an engine changes. A named engine uses the batch size that "auto" has measured for it, or else its default.
-    An engine from another package gets a guard, which loads the graph into the reference, too, when it prices.
+    Only "auto" measures speed, if there are several engines, once for each graph. The result is cached in the graph's
+    cache folder until the machine or an engine changes. An engine from another package gets a guard, which loads the
+    graph into the reference, too, when it prices.
 
     Args:
         name: the name of an engine, or "auto".
         graph: the graph to load.
         vocab_size: the number of tokens, for sample rows.
-        similar: the engine of a similar graph, which "auto" reuses instead of measuring again.
+        similar: the name of the engine of a similar graph, which "auto" takes instead of measuring again; or None.
 
     Raises:
         PluginError: the engine is unknown, or a library or device that it needs is missing.
         BundleError: the graph cannot be loaded.
     """
-    record = _read_record(graph)
     if name != AUTO:
-        return _open_named(name, graph, record, similar)
+        return _load(name, graph)
     if similar is not None:
         with suppress(PluginError, BundleError):
-            return _open_named(similar.name, graph, record, similar)
+            return _load(similar, graph)
+    record = _read_record(graph)
     return _open_recorded(graph, record) or _open_fastest(graph, vocab_size, record)
-
-
-def _open_named(name: str, graph: Graph, record: EngineRecord, similar: LoadedEngine | None) -> LoadedEngine:
-    opened = _load(name, graph)
-    default = similar if similar is not None and similar.name == name else opened
-    return replace(opened, batch_tokens=record.batch_tokens.get(name, default.batch_tokens))
 
 
 def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
@@ -107,11 +90,10 @@ def _open_recorded(graph: Graph, record: EngineRecord) -> LoadedEngine | None:
     except (PluginError, BundleError):
         return None
     _warn_of_unused_gpu(opened.name, reason)
-    return replace(opened, batch_tokens=record.batch_tokens.get(opened.name, opened.batch_tokens))
+    return opened
 
 
 def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> LoadedEngine:
-    logger.info("measuring which engine is fastest for this bundle on this machine; the result is cached.")
     opened: list[LoadedEngine] = []
     failed: dict[str, PricekitError] = {}
     for entry in registry().of_kind("engine"):
@@ -125,23 +107,19 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
     if reference is not None and len(opened) > 1:
         rows, batches = sample_batches(graph, vocab_size)
         opened = [e for e in opened if e is reference or agree(e, reference, rows, batches)]
-    inputs = sample_inputs(graph, vocab_size)
-    try:
-        with progress("choosing the fastest engine", len(opened) * (len(BATCH_CHOICES) - 1) + 1) as advance:
-            opened = [with_best_batch_size(engine, inputs, advance) for engine in opened]
-            fastest = opened[0]
-            if len(opened) > 1:
-                fastest = opened[int(np.median(speeds(opened, inputs), axis=1).argmax())]
-    except BundleError as error:  # the graph cannot price random tokens, but perhaps the rows
-        logger.warning(f"the engine is {opened[0].name}, because no speed could be measured: {error}")
-        return opened[0]
+    fastest = opened[0]
+    if len(opened) > 1:
+        logger.info(
+            "measuring which engine is fastest for this bundle on this machine; the result is cached."
+        )
+        try:
+            tokens_per_second = speeds(opened, sample_inputs(graph, vocab_size))
+        except BundleError as error:  # the graph cannot price random tokens, but perhaps the rows
+            logger.warning(f"the engine is {fastest.name}, because no speed could be measured: {error}")
+            return fastest
+        fastest = opened[int(np.median(tokens_per_second, axis=1).argmax())]
     reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
-    record = EngineRecord(
-        machine=record.machine,
-        fastest=fastest.name,
-        batch_tokens={engine.name: engine.batch_tokens for engine in opened},
-        without_gpu=reason is not None,
-    )
+    record = record.model_copy(update={"fastest": fastest.name, "without_gpu": reason is not None})
     _write_record(graph, record)
     _warn_of_unused_gpu(fastest.name, reason)
     return fastest
@@ -216,31 +194,6 @@ def sample_batches(graph: Graph, vocab_size: int) -> tuple[Inputs, list[np.ndarr
     return Inputs(Tokens(ids, offsets), features, max(0, vocab_size - 1)), batches
 
 
-def with_best_batch_size(
-    opened: LoadedEngine, inputs: Inputs, advance: Callable[[float], None]
-) -> LoadedEngine:
-    """Return the engine with the largest batch size that is clearly faster than smaller ones.
-
-    The search ends after two consecutive sizes that are not: one may be only slightly faster, and its double much.
-
-    Args:
-        opened: the engine.
-        inputs: the rows to price.
-        advance: called with the number of finished sizes, `len(BATCH_TOKENS) - 1` in all.
-    """
-    best, *larger = (replace(opened, batch_tokens=tokens) for tokens in BATCH_CHOICES)
-    failed = 0
-    for number, engine in enumerate(larger):
-        small, large = speeds([best, engine], inputs)
-        if np.median(large / small) >= BETTER:
-            best, failed = engine, 0
-        elif (failed := failed + 1) == 2:
-            advance(len(larger) - number)
-            break
-        advance(1)
-    return best
-
-
 def speeds(engines: list[LoadedEngine], inputs: Inputs) -> np.ndarray:
     """Return tokens per second, (engines, rounds); the engines take turns, each with its own batch size.
 
@@ -273,13 +226,11 @@ class EngineRecord(BaseModel):
     Attributes:
         machine: as of `_machine`.
         fastest: the engine that `auto` chose; "" before a measurement.
-        batch_tokens: the fastest batch size by engine, in tokens.
         without_gpu: there was an NVIDIA GPU that could not be used.
     """
 
     machine: str
     fastest: str = ""
-    batch_tokens: dict[str, int] = {}
     without_gpu: bool = False
 
 

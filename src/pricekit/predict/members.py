@@ -139,7 +139,9 @@ class BundleReader:
                 cache /= str(len(members))
             features, precision = len(preprocessor.features.names), self.bundle.manifest["precision"]
             graph = Graph(files["model.onnx"], preprocessor.max_length, features, cache, precision)
-            similar = (m.engine for m, other in zip(members, graphs, strict=True) if _similar(graph, other))
+            similar = (
+                m.engine.name for m, other in zip(members, graphs, strict=True) if _similar(graph, other)
+            )
             vocabulary = preprocessor.tokenizer.get_vocab_size()
             opened = open_engine(engine, graph, vocabulary, next(similar, None))
             graphs.append(graph)

@@ -155,8 +155,6 @@ _SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
 class OrtCpu(Engine):
     """The CPUs that this process may use, each with its own batch: one batch on all of them is a fifth slower."""
 
-    batch_tokens = 1024
-
     def __init__(self) -> None:
         self.streams = usable_cpus()
 

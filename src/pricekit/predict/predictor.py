@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, overload
@@ -257,24 +257,11 @@ class Predictor:
         return self.price_columns(table, CERTAIN)["price"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle path, digest, engine and sizes of batches; an open engine belongs to its process."""
+        """Pickle path, digest and engine; an open engine belongs to its process."""
         if self.origin is None:
             raise TypeError("a Predictor that was not loaded from a folder cannot be pickled")
         load, path, engine = self.origin.load, self.origin.path, self.origin.engine
-        return reopen, (load, path, self.digest, engine, self.batch_tokens)
-
-    @property
-    def batch_tokens(self) -> tuple[int, ...]:
-        """The maximum number of tokens per batch of each member, on which the last bits of prices depend."""
-        return tuple(member.engine.batch_tokens for member in self.members)
-
-    def with_batches(self, batch_tokens: tuple[int, ...]) -> Predictor:
-        """Return the predictor with other sizes of batches, one for each member."""
-        members = tuple(
-            replace(member, engine=replace(member.engine, batch_tokens=tokens))
-            for member, tokens in zip(self.members, batch_tokens, strict=True)
-        )
-        return replace(self, members=members)
+        return reopen, (load, path, self.digest, engine)
 
     def __copy__(self) -> Predictor:
         """Return the predictor itself, which does not change."""
@@ -306,24 +293,15 @@ class Origin:
 
 
 @lru_cache(maxsize=1)  # a pool that sends a predictor with each task opens it once
-def reopen(
-    load: Callable[[Path, Any], Predictor],
-    path: Path,
-    digest: str,
-    engine: str | None,
-    batch_tokens: tuple[int, ...],
-) -> Predictor:
-    """Open a pickled predictor in this process; raises BundleError if the model has changed.
-
-    The batches have the same sizes, because the last bits of a price depend on its batch.
-    """
+def reopen(load: Callable[[Path, Any], Predictor], path: Path, digest: str, engine: str | None) -> Predictor:
+    """Open a pickled predictor in this process; raises BundleError if the model has changed."""
     predictor = load(path, engine)
     if predictor.digest != digest:
         raise BundleError(
             f"the model {path} has changed since it was pickled; load and pickle the new model",
             path=path,
         )
-    return predictor.with_batches(batch_tokens)
+    return predictor
 
 
 def _load_bundle(path: Path, engine: str) -> Predictor:
@@ -339,13 +317,11 @@ class Shipped:
         bundle: the files.
         digest: of the bundle.
         engine: the engine.
-        batch_tokens: the sizes of batches of each member, on which the last bits of prices depend.
     """
 
     bundle: Bundle = field(repr=False)
     digest: str
     engine: str
-    batch_tokens: tuple[int, ...]
 
     @classmethod
     def of(cls, predictor: Predictor) -> Shipped:
@@ -366,17 +342,16 @@ class Shipped:
             raise BundleError(
                 f"the bundle {origin.path} has changed since it was loaded; load it again", path=origin.path
             )
-        return cls(bundle, bundle.digest, origin.engine, predictor.batch_tokens)
+        return cls(bundle, bundle.digest, origin.engine)
 
     def __call__(self) -> Predictor:
         """Return the predictor, which a process opens once; raises PluginError if it lacks a plugin or an engine."""
-        key = self.digest, self.engine, self.batch_tokens
+        key = self.digest, self.engine
         if key not in _shipped:
             _shipped.clear()
-            predictor = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine)
-            _shipped[key] = predictor.with_batches(self.batch_tokens)
+            _shipped[key] = Predictor.from_bundle(BundleReader.of(self.bundle), self.engine)
         return _shipped[key]
 
 
-_shipped: dict[tuple[str, str, tuple[int, ...]], Predictor] = {}
+_shipped: dict[tuple[str, str], Predictor] = {}
 """The predictor that was opened last."""
