@@ -8,7 +8,8 @@ import pricekit as pk
 from pricekit.errors import BundleError, DataError
 from pricekit.insight import counts, training_sketch
 from pricekit.insight.counts import rows_of
-from pricekit.insight.drift import compare, require_sketch
+from pricekit.insight.drift import compare
+from pricekit.insight.sketch import require_sketch
 from pricekit.predict.members import table_of
 from pricekit.predict.predictor import Predictor
 from pricekit.runs.load import load_model

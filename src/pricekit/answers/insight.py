@@ -14,10 +14,11 @@ from pricekit.errors import ConfigError, DataError
 from pricekit.insight import EVALUATIONS, PRODUCTS
 from pricekit.insight.comparables import Comparables, find_comparables
 from pricekit.insight.counts import Priced, read_rows, rows_of
-from pricekit.insight.drift import Drift, compare, compare_priced, require_sketch
+from pricekit.insight.drift import Drift, compare, compare_priced
 from pricekit.insight.explanations import Explanation, explain_rows
 from pricekit.insight.priced_rows import PricedRows, is_priced_rows, read_priced_rows
 from pricekit.insight.products import Products, products_of
+from pricekit.insight.sketch import require_sketch
 from pricekit.io.progress import tracked
 from pricekit.io.storage import Address
 from pricekit.options import (

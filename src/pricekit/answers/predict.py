@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from pricekit.errors import ConfigError, DataError
-from pricekit.insight.priced_rows import watch_file
 from pricekit.io.log import logger
 from pricekit.io.storage import location_of
 from pricekit.options import PredictOptions, columns_over, read_options_of
@@ -44,7 +43,11 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
         job = Job.of(predictor, columns, read_options, uncertainty)
         rows = predict_folder(job, source, target, workers, resume=resume)
     else:
-        sketch = None if watch is None else watch_file(watch)
+        sketch = None
+        if watch is not None:
+            from pricekit.insight.priced_rows import watch_file  # slow to import
+
+            sketch = watch_file(watch)
         limit = options.get("limit")
         request = Request(source, target, columns, read_options, limit, uncertainty, sketch)
         rows = predict_file(predictor, request, resume=resume, processes=workers.processes)

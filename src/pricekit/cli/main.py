@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -199,6 +201,7 @@ def main() -> None:
     """Run the command line."""
     # Where processes cannot share semaphores, joblib says so at its import; pricekit's prices do not depend on it.
     warnings.filterwarnings("ignore", message=".*joblib will operate in serial mode")
+    atexit.register(gc.freeze)  # the system frees all at once, without a search for what is unreachable
     with logging_to_terminal():
         try:
             with _sigterm_as_interrupt():

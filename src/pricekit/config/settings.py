@@ -132,7 +132,7 @@ def count_or_auto(value: Any) -> Any:
 class Section(BaseModel):
     """A section of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
 
 class Choice(BaseModel):

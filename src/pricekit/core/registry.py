@@ -13,7 +13,6 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import pluggy
 from pydantic import BaseModel, ValidationError
@@ -343,6 +342,8 @@ def _sources() -> Path | None:
         return None
     if "dir_info" not in record or not str(record.get("url")).startswith("file://"):
         return None
+    from urllib.request import url2pathname  # imports ssl
+
     return Path(url2pathname(urlsplit(record["url"]).path))
 
 

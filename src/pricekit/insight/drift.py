@@ -377,16 +377,6 @@ def _grown(name: str, then: float | None, now: float | None) -> Measure:
     return Measure(name, None if then is None or now is None else now - then, then=then, now=now)
 
 
-def require_sketch(sketch: Sketch | None) -> Sketch:
-    """Return the sketch of a model; raises BundleError if it has none."""
-    if sketch is None:
-        raise BundleError(
-            "the model has no sketch of its training table, because it was not loaded from a run or a bundle; load it "
-            "with pricekit.load"
-        )
-    return sketch
-
-
 def _outliers(sketch: Sketch, domain: Domain, seen: Seen) -> list[tuple[object, ...]]:
     """Return the rows least like the training rows."""
     if seen.vectors is None:

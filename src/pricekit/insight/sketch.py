@@ -243,3 +243,13 @@ def unpacked(correlation: Sequence[int], size: int) -> np.ndarray:
     above = np.triu_indices(size, 1)
     matrix[above] = np.array(correlation, np.float64) / 1000
     return matrix + np.triu(matrix, 1).T
+
+
+def require_sketch(sketch: Sketch | None) -> Sketch:
+    """Return the sketch of a model; raises BundleError if it has none."""
+    if sketch is None:
+        raise BundleError(
+            "the model has no sketch of its training table, because it was not loaded from a run or a bundle; load it "
+            "with pricekit.load"
+        )
+    return sketch

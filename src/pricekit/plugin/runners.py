@@ -10,7 +10,6 @@ Example:
 
 from pricekit.answers.insight import comparables_of, explain_prices
 from pricekit.insight.counts import Counts
-from pricekit.insight.drift import require_sketch
 from pricekit.insight.fields import TEXT_FIELDS
 from pricekit.insight.priced_rows import (
     WAIT_SECONDS,
@@ -21,7 +20,7 @@ from pricekit.insight.priced_rows import (
 )
 from pricekit.insight.products import MOST_CHARACTERS as LONGEST_PRODUCT
 from pricekit.insight.products import Products
-from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_sketch
+from pricekit.insight.sketch import MOST_OTHER_COLUMNS, SKETCH, Sketch, read_sketch, require_sketch
 from pricekit.io.interrupts import finish_first
 from pricekit.io.storage import Address, Location, fingerprints_below, location_of
 from pricekit.metrics import METRICS

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import pandas as pd
 import pyarrow.parquet as pq
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
-from pricekit.insight.drift import require_sketch
-from pricekit.insight.priced_rows import Watch
+from pricekit.insight.sketch import require_sketch
 from pricekit.io.digests import tells_damage
 from pricekit.io.files import behind_link, read_json, write_text
 from pricekit.io.locks import owned
@@ -47,6 +46,9 @@ from pricekit.table import (
 )
 from pricekit.table.many_files import warn_of_other_formats
 from pricekit.wording import counted
+
+if TYPE_CHECKING:
+    from pricekit.insight.priced_rows import Watch
 
 WINDOW, WINDOW_BYTES = 8192, 64 << 20
 """Rows per window, in which batches are formed by length; bytes of text up to which small files share a window."""
@@ -94,7 +96,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
     warn_of_other_formats(source)
     check_output(out, files)
     check_request(predictor, columns, request.uncertainty)
-    watching = None if request.watch is None else Watch(request.watch, require_sketch(predictor.sketch), out)
+    watching = None if request.watch is None else _watch(request.watch, predictor, out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
     if resume and not resumable:
         raise ConfigError(
@@ -158,6 +160,12 @@ def check_request(predictor: Predictor, columns: Columns, uncertainty: Uncertain
             parameters=("id",),
             column=columns.id,
         )
+
+
+def _watch(file: Path, predictor: Predictor, out: Location) -> Watch:
+    from pricekit.insight.priced_rows import Watch  # slow to import
+
+    return Watch(file, require_sketch(predictor.sketch), out)
 
 
 def _resume_or_start(checkpoint: PredictionCheckpoint, resume: bool, watch: Watch | None) -> None:

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pandas as pd
 
 from pricekit.errors import BundleError, ConfigError
 from pricekit.features.preprocess import Inputs, Preprocessor, columns_read
-from pricekit.insight.drift import require_sketch
-from pricekit.insight.priced_rows import PricedRows, count_priced
 from pricekit.insight.products import ROWS, Products, read_products
-from pricekit.insight.sketch import SKETCH, Sketch, read_sketch
+from pricekit.insight.sketch import SKETCH, Sketch, read_sketch, require_sketch
 from pricekit.predict.bundle import Bundle, is_bundle, open_bundle
 from pricekit.predict.engines import AUTO
 from pricekit.predict.intervals import CERTAIN, Intervals, Uncertainty, read_intervals
@@ -39,6 +37,9 @@ from pricekit.table import (
     Columns,
     Table,
 )
+
+if TYPE_CHECKING:
+    from pricekit.insight.priced_rows import PricedRows
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,6 +207,8 @@ class Predictor:
         Raises:
             BundleError: the model has no sketch.
         """
+        from pricekit.insight.priced_rows import count_priced
+
         sketch = require_sketch(self.sketch)
         return count_priced(sketch, self.preprocessor, table, inputs[0], prices)
 

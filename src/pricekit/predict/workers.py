@@ -20,17 +20,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pricekit.errors import ConfigError, PluginError
 from pricekit.features.preprocess import Inputs
-from pricekit.insight.priced_rows import PricedRows
 from pricekit.io.cpus import CPUS, available_memory, read_ahead, used_memory
 from pricekit.io.log import silence
 from pricekit.predict.predictor import Predictor
 from pricekit.table import Table
+
+if TYPE_CHECKING:
+    from pricekit.insight.priced_rows import PricedRows
 
 
 class Priced(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pricekit.text.patterns import lazy_pattern
+
 
 def words_of(name: str) -> list[str]:
     """Split the name of a column into lower-case words.
@@ -31,7 +33,7 @@ _PRICE_WORDS = _set(
     "wynagrodzenie pensja plat mzda fizetés plata salariu зарплата оклад цена цены цене ціна ціни кошт баға "
     "үнэ prix "
 )
-_PRICE_PARTS = re.compile(
+_PRICE_PARTS = lazy_pattern(
     r"price|preis|precio|preço|preco|prezzo|prijs|fiyat|harga|стоимость|вартість|価格|値段|金額|料金|价格|價格|售价|单价|單價|租金"
     r"|家賃|賃料|給料|給与|年収|月給|薪资|薪水|工资|가격|요금|월세|전세|보증금|연봉|급여|ราคา|ค่าเช่า|เงินเดือน|سعر|ثمن|إيجار|راتب|מחיר|שכירות|משכורת"
     r"|τιμή|τιμη|ενοίκιο|μισθός|តម្លៃ|ລາຄາ|قیمت|قيمة|գին|ფასი|कीमत|मूल्य|किराया|वेतन|দাম|মূল্য|விலை|ధర"
@@ -56,13 +58,13 @@ OTHER_PRICES = _set(
 )
 """Words in the names of prices other than that of the product: a column without them is preferred."""
 
-TEXT_NAME = re.compile(
+TEXT_NAME = lazy_pattern(
     r"title|name|desc|text|content|product|item|about|summary|titel|bezeichnung|beschreibung|artikel|titre|nom\b|libell"
     r"|título|titulo|nombre|descri|titolo|nazwa|opis|назв|наимен|опис|товар"
     r"|商品|品名|名称|名稱|标题|説明|상품|제목|tên|mô tả|ürün|ชื่อ|اسم|שם",
     re.IGNORECASE,
 )
-ID_NAME = re.compile(
+ID_NAME = lazy_pattern(
     r"(?i:(^|[^a-z])(id|sku|asin|ean|gtin|upc|isbn|isbn1[03]|mpn|barcode|uid|uuid|guid|nr|no|s\.n|r[eé]f[eé]ren[cz](e|ia|a))\.?$|артикул|код|номер"
     r"|品番)|[a-z]I[dD]$"
 )
@@ -85,7 +87,7 @@ TITLE = (
 )
 """Words that name a title, from the surest to the least sure."""
 
-TITLE_SIGNS = re.compile(
+TITLE_SIGNS = lazy_pattern(
     "назван|наимен|назва|заголов|товар|品名|商品名|名称|名稱|标题|標題|タイトル|製品名|상품명|제목|이름|ชื่อ|اسم|عنوان|שם|כותרת"
     "|όνομα|τίτλος|नाम"
 )
@@ -107,7 +109,7 @@ DESCRIPTIONS = _set(
 )
 """Words that name a description."""
 
-RECORDED = re.compile(
+RECORDED = lazy_pattern(
     r"crawl|scrap|creat|updat|modif|insert|upload|fetch|import|export|timestamp"
     r"|time ?stamp|last|post(ed|ing)|listed|added"
     r"|review|expir|expire|seen|accessed|retriev|collected|download|erstellt|angelegt"
@@ -119,7 +121,7 @@ RECORDED = re.compile(
 )
 """Dates of record keeping: when somebody created, changed or read the row."""
 
-COUNTER = re.compile(
+COUNTER = lazy_pattern(
     r"views\b|viewed|view ?count|visits?\b|visitors|clicks?\b|impressions|likes?\b"
     r"|favou?rit|wish|watch(ers|ing)|sold\b"
     r"|sales\b|orders\b|purchas|downloads|bids?\b|\bin stock|stock\b|inventory|availab"
@@ -144,7 +146,7 @@ COUNTER = re.compile(
 )
 """Counts and states that arise after the price was set."""
 
-DISCOUNT = re.compile(
+DISCOUNT = lazy_pattern(
     r"discount|\brabat|remise\b|réduction|reduction|descuento|desconto|sconto|korting|скидк|знижк|割引|折扣|할인"
     r"|giảm giá|diskon|indirim|zniżk|kedvezmény|sleva|alennus|\b(percent|pct) off\b"
     r"|\bmarkdown\b|\byou save\b|savings?\b",
@@ -152,13 +154,13 @@ DISCOUNT = re.compile(
 )
 """Reductions of a price."""
 
-NOT_A_COUNTER = re.compile(
+NOT_A_COUNTER = lazy_pattern(
     r"scor|point|star|averag|\bavg|mean\b|punkt|note\b|rating$|review text"
     r"|\bby\b|year|\bdate|type|channel|region|method|purpose|polic",
     re.IGNORECASE,
 )
 
-INDEX = re.compile(
+INDEX = lazy_pattern(
     r"^(unnamed:? ?\d+|column ?1|index|level_0|idx|row|row ?(id|nr|no|num|number)"
     r"|rownames|#|№|nº|n°|lfd\.? ?nr\.?|stt"
     r"|序号|编号|連番|番号|번호|п/п|№ ?п/п)?[_.]?$",

@@ -21,6 +21,7 @@ from pricekit.table.name_words import (
     words_of,
 )
 from pricekit.table.price_cells import Cell, read_cell
+from pricekit.text.patterns import lazy_pattern
 from pricekit.text.units import SPELLINGS
 from pricekit.wording import listed, shorten
 
@@ -34,14 +35,14 @@ _HIGHEST = 50
 """Totals are searched for among this many rows with the highest prices."""
 
 _LABELS = frozenset().union(*TITLE, DESCRIPTIONS, OF_OTHERS, MEASURES, SPELLINGS)
-_GRAND_TOTAL = re.compile(
+_GRAND_TOTAL = lazy_pattern(
     r"(grand|sub|overall|column|report)[ -]?totals?|gesamt(summe|betrag)?|zwischensumme|endsumme"
     r"|total (general|général|geral)|totale? (generale|complessivo)|suma (całkowita|końcowa)|ogółem|celkem|összesen"
     r"|végösszeg|yhteensä|samlet|общий итог|итого|всего|разом|genel toplam|ara toplam|tổng( cộng)?|总计|總計|合计|合計"
     r"|小计|小計|総計|합계|총계|소계|총합계|ผลรวม|รวม|المجموع|الإجمالي|סך הכל|σύνολο|कुल",
     re.IGNORECASE,
 )
-_TOTAL = re.compile(
+_TOTAL = lazy_pattern(
     r"totals?|totale|totaal|summe|summa|suma|razem|toplam|sum|итог|jumlah|totalt", re.IGNORECASE
 )
 """These may also be names of products."""

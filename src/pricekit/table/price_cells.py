@@ -22,13 +22,14 @@ from pricekit.table.price_words import (
 from pricekit.table.table import NO_PRICE, NOT_A_NUMBER
 from pricekit.text.normal import PlainCharacters
 from pricekit.text.numbers import MISSING, marks_of
+from pricekit.text.patterns import lazy_pattern
 from pricekit.text.words import LETTERS
 
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """A pattern for Arrow: a cell that contains only a number as programs write it."""
 
 # Groups of three digits with a space or an apostrophe between them, or any digits, commas and points.
-NUMBER = re.compile(
+NUMBER = lazy_pattern(
     r"\d{1,3}(?:(?P<space>[ '])\d{3})(?:(?P=space)\d{3})*(?!\d)(?:[.,]\d+)?"
     r"|(?P<digits>\d+(?:[.,]\d+)*)(?:[eE](?P<exponent>[+-]?\d{1,3})(?![\w.,]))?|(?<![\w/.,])[.,]\d+",
     re.ASCII,
@@ -46,15 +47,15 @@ _MAX_LETTERS = 20
 _MAX_LETTERS_WITH_UNITS = 60
 """The same with the letters of its units."""
 
-_TORN = re.compile(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
-_TORN_BEFORE = re.compile(r"\d\s?[.,]\s$")
-_PENCE = re.compile(r"p(?![^\W_])")
-_NOW = re.compile(
+_TORN = lazy_pattern(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
+_TORN_BEFORE = lazy_pattern(r"\d\s?[.,]\s$")
+_PENCE = lazy_pattern(r"p(?![^\W_])")
+_NOW = lazy_pattern(
     r"\b(?:now|sale|jetzt|ahora|maintenant|adesso|agora|teraz|сейчас|зараз|nu|nå|nyt|nyní|teď|acum|şimdi|yerine|helyett)\b"
     r"|เหลือ|现价|現價|特价|特價|판매가|할인가",
     re.IGNORECASE,
 )
-_UP_TO_PRICE = re.compile(
+_UP_TO_PRICE = lazy_pattern(
     r"[\s:=!]*(?:\(?-?\d{1,2}\s?%\)?[\s:=!]*)?(?:(?:only|just|for|from|down|reduced|to|at|price|nur|noch|ab|für|solo|sólo|por|a"
     r"|à|partir|de|seulement|apenas|tylko|już|od|za|только|от|за)\b[\s:=!]*)*",
     re.IGNORECASE,
@@ -64,17 +65,17 @@ _OLD = (
     "|старая цена|før|původně|pret vechi|eski fiyat|früher|(?:preis)?empf|compare at|orig|originally|retail|ancien prix"
     "|prix barré|pvp|pvpr|adviesprijs|كان|ปกติ|giá gốc|原价|原價|定価|通常価格|정가"
 )
-_WAS = re.compile(rf"\b(?:{_OLD}|reg|regular)(?!\w)", re.IGNORECASE)
-_INSTEAD_OF = re.compile(rf"\b(?:{_OLD})(?!\w)\W*$", re.IGNORECASE)
-_STRAY_MARK = re.compile(r"\s+[.,]\s*$|[.,]{2}\d")
-_STRAY_MARK_BEFORE = re.compile(r"(?:^|\s|[.,])[.,]$")
-_UP_TO = re.compile(
+_WAS = lazy_pattern(rf"\b(?:{_OLD}|reg|regular)(?!\w)", re.IGNORECASE)
+_INSTEAD_OF = lazy_pattern(rf"\b(?:{_OLD})(?!\w)\W*$", re.IGNORECASE)
+_STRAY_MARK = lazy_pattern(r"\s+[.,]\s*$|[.,]{2}\d")
+_STRAY_MARK_BEFORE = lazy_pattern(r"(?:^|\s|[.,])[.,]$")
+_UP_TO = lazy_pattern(
     r"\W*(?:max(?:imal|imum)?|(?:you )?save|spare|up to|under|below|less than|bis(?: zu)?|unter|jusqu'à|hasta|até"
     r"|fino a|tot|do|до|upp till|op+ til|emi(?: from)?|moins de|menos de|meno di|minder dan|poniżej|mniej niż|меньше"
     r"|дешевле|spar|<)\W*",
     re.IGNORECASE,
 )
-_TIMES = re.compile(
+_TIMES = lazy_pattern(
     r"\d\s?(?:[x×@]|[^\W\d_]+\.?\s?[àx@]|(?:\S+ )?(?:payments|instal+ments|fois|raten|cuotas|msi|rate|rat"
     r"|parcelas|taksit|splátek|платеж\w*)|回払い?|期|개월|เดือน)"
     r"\s?(?:(?:sem juros|sin intereses)\s)?(?:(?:de|of|da|zu|po|по)\s?)?$",
@@ -87,78 +88,82 @@ _EXTRA = (
     r"|kaucja|доставка|рассрочка|kargo|frakt|fragt|doprava|التوصيل|ค่าส่ง|phí ship|ongkir|dp|送料|頭金|运费|運費"
     r"|定金|首付|배송비|보증금|налог|discount|coupon|rabatt|скидка|立减)"
 )
-_ANY_EXTRA = re.compile(_EXTRA, re.IGNORECASE)
-_EXTRA_BEFORE = re.compile(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
-_EXTRA_BEHIND = re.compile(rf"\s?(?:{_EXTRA}\s*[,;+]|(?!deposit){_EXTRA}\s*$)", re.IGNORECASE)
+_ANY_EXTRA = lazy_pattern(_EXTRA, re.IGNORECASE)
+_EXTRA_BEFORE = lazy_pattern(rf"\W*{_EXTRA}\W*", re.IGNORECASE)
+_EXTRA_BEHIND = lazy_pattern(rf"\s?(?:{_EXTRA}\s*[,;+]|(?!deposit){_EXTRA}\s*$)", re.IGNORECASE)
 """Costs that are not the price: $5 shipping, $20."""
-_AND = re.compile(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|và)\s?)?", re.IGNORECASE)
-_HALF = re.compile(
+_AND = lazy_pattern(r"\s*(?:(?:and|und|et|y|e|en|och|og|ja|i|и|і|та|و|ve|dan|và)\s?)?", re.IGNORECASE)
+_HALF = lazy_pattern(
     r"\s?(?:rưỡi|y medi[oa]|e mei[oa]|e mezzo|et demie?|с половиной|and a half|و نیم|و نصف)\b|半",
     re.IGNORECASE,
 )
-_AFTER_BIG = re.compile(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
+_AFTER_BIG = lazy_pattern(r"\s?(?:tỷ|tỉ|triệu|tr)\s?", re.IGNORECASE)
 """Words before a number that counts its parts: 6 tỷ 8 is 6.8 tỷ."""
-_BETWEEN = re.compile(
+_BETWEEN = lazy_pattern(
     r"\b(?:between|zwischen|entre|tra|fra|między|между|mellan|mellem|mellom|tussen)\s(\D{0,4}\d.*?)\s"
     r"(?:and|und|et|y|e|i|и|och|og|en)\s(?=\D{0,4}\d)",
     re.IGNORECASE,
 )
-_REDUCED_TO = re.compile(r"\s*(?:→|=>|->)\s*|\W*(?:por|voor|auf)\W*", re.IGNORECASE)
-_NOT_THE_PRICE = re.compile(
+_REDUCED_TO = lazy_pattern(r"\s*(?:→|=>|->)\s*|\W*(?:por|voor|auf)\W*", re.IGNORECASE)
+_NOT_THE_PRICE = lazy_pattern(
     r"\s*[円元원]?\s?(?:以下|以内|未満|이하|미만|(?:altı|alatt|or less|or under)\b|[x×]\s?\d+\s?[期回])",
     re.IGNORECASE,
 )
 """Words behind a limit or an instalment: 1,000円以下."""
-_OVER = re.compile(r"\d\s?/\s?$")  # 1/2 million
-_LETTER_IN_FRONT = re.compile(r"[€$£₹¥]\s?[A-TV-Za-z]$")
-_LETTER_BEHIND = re.compile(r"[OolIsw](?![^\W_])")
+_OVER = lazy_pattern(r"\d\s?/\s?$")  # 1/2 million
+_LETTER_IN_FRONT = lazy_pattern(r"[€$£₹¥]\s?[A-TV-Za-z]$")
+_LETTER_BEHIND = lazy_pattern(r"[OolIsw](?![^\W_])")
 """Letters that are digits on paper; and mid $400s."""
-_DISCOUNT = re.compile(
+_DISCOUNT = lazy_pattern(
     r"\s*%|[^\w%]{0,3}(?:off|rebate|de (?:remise|descuento|desconto))\b|[^\d%]{0,10}تخفیف"
     r"|[^\w%]{0,3}(?:rabatt|zniżki|indirim|скидк\w+)\b"
     r"|\s?[円元원]?\s?(?:割引|引き|할인(?!가))",
     re.IGNORECASE,
 )
-_OF_EITHER = re.compile(r"\d[^\d%]{0,8}\b(?:rabatt|zniżki|indirim|скидк\w+)\W*\d+(?!\d|\s?%)", re.IGNORECASE)
+_OF_EITHER = lazy_pattern(
+    r"\d[^\d%]{0,8}\b(?:rabatt|zniżki|indirim|скидк\w+)\W*\d+(?!\d|\s?%)", re.IGNORECASE
+)
 """A discount, which may be before or behind the word."""
-_PER_CENT = re.compile(r"\d+\s?%")
-_COUNT = re.compile(r"\s?/\s?[€£$₹]\s?")
-_FRACTION = re.compile("[¼½¾⅓⅔]")
-_MINUS_BEHIND = re.compile(r"-\W*")
-_RANGE = re.compile(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
-_DASH_AS_DECIMALS = re.compile(r"([.,])\s?-")
-_NEGATIVE = re.compile(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
-_LETTER_BEFORE = re.compile(r"[A-Za-z]$")
-_FREE = re.compile(r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE)
-_DIGIT = re.compile("[0-9]")
-_NO_DIGIT = re.compile("[^0-9.,]")
-_BEFORE = re.compile(
+_PER_CENT = lazy_pattern(r"\d+\s?%")
+_COUNT = lazy_pattern(r"\s?/\s?[€£$₹]\s?")
+_FRACTION = lazy_pattern("[¼½¾⅓⅔]")
+_MINUS_BEHIND = lazy_pattern(r"-\W*")
+_RANGE = lazy_pattern(r"\s*(?:-|/|~|〜|～|\.{2,3}|…|to|or|bis|oder|до|или|à|ou|a|o)\s*")
+_DASH_AS_DECIMALS = lazy_pattern(r"([.,])\s?-")
+_NEGATIVE = lazy_pattern(r"[^\w(]*-\s*[^\w]*|\(\s*[^\w]*")
+_LETTER_BEFORE = lazy_pattern(r"[A-Za-z]$")
+_FREE = lazy_pattern(
+    r"free|gratis|for free|kostenlos|gratuit|бесплатно|無料|免费|무료|miễn phí", re.IGNORECASE
+)
+_DIGIT = lazy_pattern("[0-9]")
+_NO_DIGIT = lazy_pattern("[^0-9.,]")
+_BEFORE = lazy_pattern(
     r"from|från|fra|vanaf|dès|price|only|just|about|ca|circa|approx|ab|nur|preis|vb|von|à|partir|de|prix|desde|precio|solo|da|prezzo|od|cena"
     r"|от|цена|около|从|约|約|価格|定価|総額|家賃|总价|税込|税抜|价格|售价|가격|약|từ|giá|chỉ|nu",
     re.IGNORECASE,
 )
-_MISSING = re.compile(MISSING, re.IGNORECASE)
-_MONTH = re.compile(
+_MISSING = lazy_pattern(MISSING, re.IGNORECASE)
+_MONTH = lazy_pattern(
     r"jan|janv|feb|febr|févr|fev|mar|mär|märz|mrz|mrt|mars|apr|avr|abr|kwi|mai|may|maj|mag|mei|jun|juni|juin|giu|cze|jul"
     r"|juli|juil|lug|lip|aug|août|ago|sie|sep|sept|wrz|oct|okt|ott|paź|nov|nov|lis|dec|dez|déc|dic|dzi|gru|sty|lut|ene|gen"
     r"|янв|фев|мар|апр|май|мая|июн|июл|авг|сен|окт|ноя|дек",
     re.IGNORECASE,
 )
-_MIL = re.compile(r"\s?mil\b(?!\.)", re.IGNORECASE)
+_MIL = lazy_pattern(r"\s?mil\b(?!\.)", re.IGNORECASE)
 _MIL_IS_A_MILLION = ("CZK", "RON", "SKK")
 _MIL_IS_A_THOUSAND = "EUR BRL MXN ARS CLP COP PEN UYU CRC DOP BOB PYG AOA MZN"
-_MEASURE = re.compile(
+_MEASURE = lazy_pattern(
     r"\s?(?:[ckm]?m|[km]?g|lbs?|oz|[cm]?l|kwh|[kmg]b|ha|m2|(?:star|review|rating|vote|bid)s?|sold)",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"(?![Pp]$)[A-Za-z]{1,2}|\s[BT]")
+_CODE = lazy_pattern(r"(?![Pp]$)[A-Za-z]{1,2}|\s[BT]")
 """What may follow the number of a code, such as 7er, but of no price; and a size that may be another word: 12 B."""
-_RATIO = re.compile(r"[\d.,]+\s?/\s?\d+")
-_CROSSED_OUT = re.compile(
+_RATIO = lazy_pattern(r"[\d.,]+\s?/\s?\d+")
+_CROSSED_OUT = lazy_pattern(
     r"(?:<(?:del|s|strike)\b[^<>]{0,60}>|^)[^<>]*</(?:del|s|strike)>|~~[^~]+~~", re.IGNORECASE
 )
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,60}>")
-_RAISED_CENTS = re.compile(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
+_TAG = lazy_pattern(r"</?[A-Za-z][^<>]{0,60}>")
+_RAISED_CENTS = lazy_pattern(r"(?<=\d)<sup[^<>]{0,60}>(\d\d)</sup>", re.IGNORECASE)
 _PER_TIME = ("hour", "day", "night", "week", "month", "year", "person")
 
 
@@ -499,20 +504,22 @@ def _sum(first: Cell, second: Cell) -> Cell:
     )
 
 
-_SIGN_AS_MARK = re.compile(r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])")
-_UNTIL = re.compile(r"\bs/d\b")
-_PER_ANNUM = re.compile(r"\bLPA\b")
-_SPACES = re.compile(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
-_SPACED_MARK = re.compile(r"(?<=\d)\s(?=[.,]\d)")
-_APOSTROPHE_AS_MARK = re.compile(r"(?<=\d)'(?=\d\d(?!\d))")
-_SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
+_SIGN_AS_MARK = lazy_pattern(
+    r"(?<![\d.,'€£$])(\d{1,3}(?:[., ']\d{3})+|\d+)([€£$])(\d\d)(?!\d|[.,]\d|\s?[€£$])"
+)
+_UNTIL = lazy_pattern(r"\bs/d\b")
+_PER_ANNUM = lazy_pattern(r"\bLPA\b")
+_SPACES = lazy_pattern(r"(?<=\d)[^\S\n]{2}(?=\d{3}(?!\d))")
+_SPACED_MARK = lazy_pattern(r"(?<=\d)\s(?=[.,]\d)")
+_APOSTROPHE_AS_MARK = lazy_pattern(r"(?<=\d)'(?=\d\d(?!\d))")
+_SUPERSCRIPT = lazy_pattern("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹]{2}")
 _FROM_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_SPACED_SIGN = re.compile(
+_SPACED_SIGN = lazy_pattern(
     r"\s*(\d{1,3}(?:[ .,']?\d{3})*) ?(€|EUR|[Ee]uros?|Fr\.?) ?(?:(?:e|et|und|y) )?(\d\d)\s*"
 )
-_POUNDS_AND_PENCE = re.compile(r"£ ?(\d+) (\d\d)p\b")
-_COLON_AS_MARK = re.compile(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
-_SMALL_UNIT = re.compile(
+_POUNDS_AND_PENCE = lazy_pattern(r"£ ?(\d+) (\d\d)p\b")
+_COLON_AS_MARK = lazy_pattern(r"(?<=\d):(?=\d\d\s?(?:kr|SEK))", re.IGNORECASE)
+_SMALL_UNIT = lazy_pattern(
     r"(?<=\d)\s?(zł(?:ot\w+)?|руб(?:л\w+)?|р|грн|лв|€|\$|£|TL|[Ee]uros?|dollars?|pounds?|reais|lei|kronor)\.?"
     r"\s?(?:(?:and|und|et|y|e|și|con|i|и|och)\s)?(\d\d)"
     r"\s?(?:gr(?:oszy)?|коп\w*|ст|[Cc]ents?|ct|p|pence|kr|centavos|centimes|céntimos|centesimi|bani|kuruş|öre)\b"

@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from pricekit.table.currency import currency_signs, without_signs
 from pricekit.text.numbers import SIZE_WORDS, folded, size_named
+from pricekit.text.patterns import lazy_pattern
 
 _UNITS = """
 piece   piece pieces pc pcs ea each unit units item items set sets pack packs box bag bottle pair stück
@@ -74,7 +76,7 @@ TOTAL = "total"
 _HAN = {"十": 10, "십": 10, "百": 100, "백": 100, "千": 1e3, "천": 1e3, "万": 1e4, "萬": 1e4, "만": 1e4}
 _HAN |= {"億": 1e8, "亿": 1e8, "억": 1e8, "兆": 1e12, "조": 1e12}
 
-_WITHOUT_SPACES = re.compile("[\u3005\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
+_WITHOUT_SPACES = lazy_pattern("[\u3005\u0900-\u0dff\u0e00-\u0eff\u3040-\u9fff\uac00-\ud7af¢￠㎡²]$")
 """Words that end in such a character may touch the next word."""
 
 
@@ -97,10 +99,16 @@ def _any_of(words: Iterable[str]) -> str:
     return "|".join(patterns + touching)
 
 
-_SIZE = re.compile(rf"\s?(?P<word>{_any_of(SIZE_WORDS)})(?:\.(?![^\W_]))?", re.IGNORECASE)
-_HAN_SIZE = re.compile(rf"\s?([{''.join(_HAN)}]+)")
+@cache
+def _any_unit(least: int = 1) -> str:
+    """Return a pattern of the spellings of units with at least a number of characters."""
+    return _any_of(word for _, word in _words(_UNITS) if len(word) >= least)
+
+
+_SIZE = lazy_pattern(lambda: rf"\s?(?P<word>{_any_of(SIZE_WORDS)})(?:\.(?![^\W_]))?", re.IGNORECASE)
+_HAN_SIZE = lazy_pattern(lambda: rf"\s?([{''.join(_HAN)}]+)")
 _ABBREVIATIONS = tuple(
-    (re.compile(pattern), factor)
+    (lazy_pattern(pattern), factor)
     for pattern, factor in (
         # "mil" is a million in Czech, Slovak and Romanian; a thousand in Spanish and Portuguese, without a point.
         (r"\s?[mM][iI][lL](?:\.|(?=\s?(?:Kč|Sk|lei)))", 1e6),
@@ -124,12 +132,12 @@ _ABBREVIATIONS = tuple(
 )
 """Short forms, which mean a factor only next to some signs or without a space."""
 
-_STRANGE_SIZE = re.compile(
+_STRANGE_SIZE = lazy_pattern(
     r"\s?(?:[^\W\d_]*il[ijlh]{1,2}(?:on|oe?n|ard|ão|ón|õe)|ton\b|(?:juta|ribu)an\b|ล\.)", re.IGNORECASE
 )
 
 # With a currency sign: a separate capital or a small letter next to the number; not a size (M / L) or name (M8).
-_LETTER = re.compile(
+_LETTER = lazy_pattern(
     r"(?:(?P<apart>\s?)(?P<letter>mi|mn|bi|MM|tn|[kKMBLTwW])|(?P<small>[mb]|mm(?=\W*$)))"
     r"(?![^\W_]|\.\w|(?<=T)\s?(?:€|EUR)|\s?[/-]\s?(?:[SML]|X+[SL])\b|-[^\W\d_])"
 )
@@ -145,14 +153,14 @@ for _name, _word in _words(_UNITS):
 _ADVERB_UNITS = {folded(word.replace(".", "")): unit for unit, word in _words(_ADVERBS)}
 
 _COUNT = r"(?:(?P<{}>1000?|100?|1)\s?)?"
-_ANY_UNIT = _any_of(word for _, word in _words(_UNITS))
-_LONG_UNIT = _any_of(word for _, word in _words(_UNITS) if len(word) > 1)
-_PER = re.compile(
-    rf"(?:/|\b(?:per|pro|par|je|pr\.?)(?!\w)|ต่อ|प्रति)\s?{_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?"
-    rf"|\b(?:(?:a|an|al|ao|o|le|la|por|die|der|das|im|am|i|om|в|за|na|za|mỗi)\s|(?:de\s)?l'){_COUNT.format('several')}(?P<weak>{_LONG_UNIT})\.?"
-    rf"|每\s?(?P<each>{_ANY_UNIT})"
-    r"|(?:/|\bper)\s?(?P<strange>[^\W\d_]{1,20})\.?"
-    rf"|(?<![^\W\d_])(?P<adverb>{_any_of(word for _, word in _words(_ADVERBS))})\.?",
+_PER = lazy_pattern(
+    lambda: (
+        rf"(?:/|\b(?:per|pro|par|je|pr\.?)(?!\w)|ต่อ|प्रति)\s?{_COUNT.format('count')}(?P<unit>{_any_unit()})\.?"
+        rf"|\b(?:(?:a|an|al|ao|o|le|la|por|die|der|das|im|am|i|om|в|за|na|za|mỗi)\s|(?:de\s)?l'){_COUNT.format('several')}(?P<weak>{_any_unit(2)})\.?"
+        rf"|每\s?(?P<each>{_any_unit()})"
+        r"|(?:/|\bper)\s?(?P<strange>[^\W\d_]{1,20})\.?"
+        rf"|(?<![^\W\d_])(?P<adverb>{_any_of(word for _, word in _words(_ADVERBS))})\.?"
+    ),
     re.IGNORECASE,
 )
 _AHEAD = """
@@ -164,16 +172,19 @@ hour  時給 시급
 """Words before a price; adverbs may be there, too: monthly $5."""
 
 _AHEAD_UNITS = _ADVERB_UNITS | {word.replace(".", ""): unit for unit, word in _words(_AHEAD)}
-_BEFORE_PRICE = re.compile(
-    rf"(?<![^\W_])(?P<word>{_any_of(word for _, word in _words(_AHEAD + _ADVERBS.strip()))})\.?"
-    r"(?=[\s:]{0,2}(?:[^\W\d_]{1,3}|[^\w\s])?\s?[0-9])",
+_BEFORE_PRICE = lazy_pattern(
+    lambda: (
+        rf"(?<![^\W_])(?P<word>{_any_of(word for _, word in _words(_AHEAD + _ADVERBS.strip()))})\.?"
+        r"(?=[\s:]{0,2}(?:[^\W\d_]{1,3}|[^\w\s])?\s?[0-9])"
+    ),
     re.IGNORECASE,
 )
-_EQUALS = re.compile(
-    rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_ANY_UNIT})\.?\s?(?:=|あたり|につき)\s?", re.IGNORECASE
+_EQUALS = lazy_pattern(
+    lambda: rf"(?<![^\W_]){_COUNT.format('count')}(?P<unit>{_any_unit()})\.?\s?(?:=|あたり|につき)\s?",
+    re.IGNORECASE,
 )
-_DIGIT = re.compile("[0-9]")
-_CLOTHES_SIZE = re.compile("[SML]|X+[SL]")
+_DIGIT = lazy_pattern("[0-9]")
+_CLOTHES_SIZE = lazy_pattern("[SML]|X+[SL]")
 
 
 def size_of(after: str) -> tuple[float, int]:
