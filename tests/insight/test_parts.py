@@ -102,6 +102,17 @@ def test_the_table_itself_does_not_change(frame):
     pd.testing.assert_frame_equal(table.frame, before)
 
 
+def test_rows_keep_their_ids_and_the_order_of_their_columns(frame):
+    frame.insert(0, "sku", pd.Series(["a", "b"], dtype=object))
+    columns = Columns(("title",), None, "sku")
+    cells = Cells(read_frame(frame, columns), columns, ("weight",))
+    found = cells.without([1, 0, 1], [(), cells.row(0).parts, ()])
+    assert found.ids.tolist() == ["b", "a", "b"]
+    assert found.frame.columns.tolist() == frame.columns.tolist()
+    assert found.frame["pieces"].tolist() == [1, 20, 1]
+    assert cells.without([], []).ids.tolist() == []
+
+
 def test_labels_are_those_of_the_parts():
     for line in (
         "Item Name: Tea",

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pricekit.table import Columns, Table
 from pricekit.table.columns import ReadWarnings, as_model_text
 from pricekit.table.decisions import join_text
-from pricekit.table.table import ColumnFormat
+from pricekit.table.table import ColumnFormat, picked
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
 _BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")
@@ -38,6 +38,10 @@ LONGEST_LINE = 20_000
 
 Kind = Literal["row", "column", "line", "group", "phrase", "word"]
 """A group is several neighbouring phrases or lines; a column is a cell that is not divided."""
+
+
+_STR = pd.StringDtype(na_value=np.nan)
+"""The dtype `str`; by its name, pandas searches for it each time."""
 
 
 class Part(NamedTuple):
@@ -158,6 +162,7 @@ class Cells:
         names = columns.text[:1] if single else columns.text
         self._texts = {name: texts_of(table.frame[name]) for name in names}
         self._formats = formats_of(table.frame[list(names)], columns)
+        self._written = {name for name in names if isinstance(table.frame[name].dtype, pd.StringDtype)}
 
     def __len__(self) -> int:
         return len(self._table)
@@ -189,8 +194,7 @@ class Cells:
             rows: the numbers of the rows; the same row may occur many times.
             removed: for each of them, parts that do not overlap.
         """
-        taken = self._table.take(np.asarray(rows, np.int64))
-        frame = taken.frame.copy(deep=False)
+        places = np.asarray(rows, np.int64)
         cut: dict[str, dict[int, list[Part]]] = {name: {} for name in (*self._texts, *self._others)}
         for place, parts in enumerate(removed):
             for part in parts:
@@ -200,11 +204,14 @@ class Cells:
             texts[name] = [cells[row] for row in rows]
             for place, parts in cut[name].items():
                 texts[name][place] = _cut(texts[name][place], parts)
-        for name, places in cut.items():
-            if places:
-                frame[name] = _changed(frame[name], list(places), texts.get(name))
-        changed = replace(taken, frame=frame, rows=np.arange(len(rows), dtype=np.int64))
-        return replace(changed, text=joined_texts(texts, self._formats))
+        columns = {
+            name: pd.array(texts[name], dtype=_STR)
+            if name in self._written
+            else _changed(picked(self._table.frame[name], places), list(cut.get(name, ())))
+            for name in self._table.frame.columns
+        }
+        frame = pd.DataFrame(columns, copy=False)
+        return Table(picked(self._table.ids, places), joined_texts(texts, self._formats), None, frame)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -241,12 +248,12 @@ class Cells:
 
 
 def formats_of(frame: pd.DataFrame, columns: Columns) -> dict[str, ColumnFormat]:
-    """Return the formats of the columns of a frame that are text; numbers are written in one way."""
+    """Return the formats of the columns of numbers of a frame that are text, which are written in one way."""
     known = {} if columns.formats is None else columns.formats.columns
     return {
         name: form
         for name, form in known.items()
-        if name in frame and isinstance(frame[name].dtype, pd.StringDtype)
+        if form.kind == "number" and name in frame and isinstance(frame[name].dtype, pd.StringDtype)
     }
 
 
@@ -254,7 +261,7 @@ def joined_texts(texts: Mapping[str, Sequence[str]], formats: Mapping[str, Colum
     """Return the texts of a model, (N,), from those of its columns; see `formats_of`."""
     columns = [pa.array(cells, pa.large_string()) for cells in texts.values()]
     joined = join_text(list(texts), columns, formats, ReadWarnings())
-    return pd.Series(pd.array(joined, dtype="str"), name="text")
+    return pd.Series(pd.array(joined, dtype=_STR), name="text")
 
 
 def texts_of(cells: pd.Series) -> list[str]:
@@ -276,10 +283,10 @@ def _has_content(value: Any) -> bool:
     return len(value) > 0 if hasattr(value, "__len__") else not pd.isna(value)
 
 
-def _changed(cells: pd.Series, places: list[int], texts: list[str] | None) -> pd.Series:
-    """Return cells with the texts of a text column at some places, and with missing values in other columns."""
-    if texts is not None and isinstance(cells.dtype, pd.StringDtype):
-        return pd.Series(pd.array(texts, dtype="str"), index=cells.index, name=cells.name)
+def _changed(cells: pd.Series, places: list[int]) -> pd.Series:
+    """Return the cells of a column with missing values at some places."""
+    if not places:
+        return cells
     missing = np.zeros(len(cells), bool)
     missing[places] = True
     if pd.api.types.is_bool_dtype(cells.dtype) or pd.api.types.is_integer_dtype(cells.dtype):

@@ -262,10 +262,10 @@ def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
 
     return replace(
         table,
-        ids=_picked(table.ids, places),
-        text=_picked(table.text, places),
+        ids=picked(table.ids, places),
+        text=picked(table.text, places),
         price=at(table.price),
-        frame=_picked(table.frame, places),
+        frame=picked(table.frame, places),
         flaws=at(table.flaws),
         rows=table.row_numbers[places],
         cluster=at(table.cluster),
@@ -276,9 +276,14 @@ def _rows_at(table: Table, places: np.ndarray | slice) -> Table:
     )
 
 
-def _picked(values: Any, places: np.ndarray | slice) -> Any:
+def picked(values: Any, places: np.ndarray | slice) -> Any:
     """Return rows of a column or a frame, numbered from 0; `take` is faster than `iloc`, but has no slices."""
-    return (values.iloc[places] if isinstance(places, slice) else values.take(places)).reset_index(drop=True)
+    if isinstance(places, slice):
+        return values.iloc[places].reset_index(drop=True)
+    if isinstance(values, pd.Series):
+        at = np.asarray(places, np.int64)  # of a list without items, too
+        return pd.Series(values.array.take(at), dtype=values.dtype, name=values.name, copy=False)
+    return values.take(places).reset_index(drop=True)
 
 
 def concat_tables(tables: Sequence[Table]) -> Table:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of, in_parts, numpy_of
 
-_FEW = 32
+_FEW = 8
 """Texts up to which Python is faster than numpy."""
 
 _PART_BYTES = 1 << 18
