@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pricekit.cli.plugins import USE
 from pricekit.core import hookspecs
 from pricekit.core.registry import KINDS
 from pricekit.datasets import make_catalog
 
 FOLDER = Path(__file__).parents[1] / "docs" / "plugins"
-TUTORIALS = [*KINDS, "observer", "README"]
+TUTORIALS = [*USE, "observer", "README"]
 GENERATOR = runpy.run_path(str(FOLDER.parent / "site" / "plugin_pages.py"))
 REFERENCE = GENERATOR["plugins_page"]()
 INSTALLED = ("word-count",)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pricekit.core import contracts, hookspecs
 from pricekit.core.registry import KINDS
+from pricekit.text import kernel
 from pricekit.training import policies
 
 Node = TypeVar("Node", ast.FunctionDef, ast.ClassDef)
@@ -20,7 +21,9 @@ def plugins_page() -> str:
     policy = next(node for node in _nodes(policies, ast.ClassDef) if node.name == "Policy")
     functions = list(_nodes(hookspecs, ast.FunctionDef))
     parts = ["## Base classes"]
-    parts += [_class(node) for node in (*_nodes(contracts, ast.ClassDef), policy)]
+    parts += [
+        _class(node) for node in (*_nodes(contracts, ast.ClassDef), policy, *_nodes(kernel, ast.ClassDef))
+    ]
     parts.append("## Decorators")
     parts += [_function(node) for node in functions if node.name in KINDS]
     parts.append("## Hooks")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pricekit.core.registry import KINDS
+from pricekit.cli.plugins import USE
 
 HOOK = "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses({}):\n    {}\n"
 
@@ -78,7 +78,7 @@ def test_the_built_ins_work_next_to_twelve_broken_packages(with_broken, catalog,
     assert with_broken("--help").stderr == ""
     listed = json.loads(with_broken("plugins", "list", "--json").stdout)
     assert [p["version"] for p in listed if p["state"] == "failed"] == ["1.0"] * 11
-    assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(KINDS)
+    assert {p["kind"] for p in listed if p["package"] == "pricekit"} == set(USE)
     for command in (
         ["train", catalog, "--out", tmp_path / "run", *SMALL, *FEW_TREES],
         ["export", tmp_path / "run", "--out", tmp_path / "bundle"],

@@ -12,8 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from pricekit import __version__, plugin
+from pricekit.cli.plugins import USE
 from pricekit.core.loader import load
-from pricekit.core.registry import KINDS
 from pricekit.testing import checks_of
 
 
@@ -33,7 +33,7 @@ SLOW = ("backbone", "engine", "loss")  # their checks export a graph
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in USE]
 )
 def test_a_new_plugin_passes_its_checks(kind, pricekit, tmp_path, monkeypatch):
     name, module = f"new-{kind}", f"new_{kind}"

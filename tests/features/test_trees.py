@@ -9,7 +9,7 @@ import pytest
 
 from pricekit.core.loader import registry
 from pricekit.errors import ConfigError, DataError
-from pricekit.features import trees
+from pricekit.features import forest, trees
 from pricekit.features.fit import fit_features
 from pricekit.features.trees import Trees
 from pricekit.table import table_of_texts
@@ -67,7 +67,7 @@ def test_batches_do_not_change_a_price(products, monkeypatch):
     table, price = products
     state = Trees(SMALL).fit(table, price)
     together = Trees(SMALL).transform(table, state)
-    monkeypatch.setattr(trees, "BATCH_ROWS", 7)
+    monkeypatch.setattr(forest, "BATCH_ROWS", 7)
     assert np.array_equal(Trees(SMALL).transform(table, state), together)
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from pricekit.features.trees import (
     CROSSED_ROWS,
     WORD_BITS,
+    CrossTerms,
     Inputs,
     Linear,
+    WordTerms,
     _ranks,
     count_terms,
-    cross_terms,
     linear_out_of_fold,
-    word_terms,
 )
 from pricekit.table import table_of_texts
 from pricekit.text.labelled_lines import as_strings, join_texts
@@ -31,7 +31,7 @@ def split(texts):
 
 
 def words(texts):
-    return [word_terms(part) for part in split(texts)]
+    return [WordTerms(part) for part in split(texts)]
 
 
 def buckets(text):
@@ -64,7 +64,7 @@ def test_terms_are_words_and_pairs_of_neighbours_in_any_case():
 
 def crosses(text, *categories):
     (part,) = split([text])
-    counts = count_terms([cross_terms(part, np.array([categories], np.int64))])
+    counts = count_terms([CrossTerms(part, np.array([categories], np.int64))])
     return sorted(np.repeat(counts.indices, counts.data.astype(int)).tolist())
 
 
@@ -81,7 +81,7 @@ def test_crosses_are_pairs_of_a_category_and_a_word_of_the_first_line():
 def test_texts_together_have_the_crosses_of_each_text_alone(rows):
     categories = np.array([row[1:] for row in rows], np.int64).reshape(-1, 2)
     (part,) = split([row[0] for row in rows])
-    together = count_terms([cross_terms(part, categories)])
+    together = count_terms([CrossTerms(part, categories)])
     assert together.shape[0] == len(rows)
     for number, (text, *own) in enumerate(rows):
         assert sorted(np.repeat(together[number].indices, together[number].data.astype(int))) == crosses(

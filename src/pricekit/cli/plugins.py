@@ -48,7 +48,7 @@ USE = {
     "policy": "pricekit train products.csv --policy $name --out run",
     "engine": "pricekit predict bundle products.csv --engine $name --out prices.csv",
 }
-"""The command that uses a plugin of each kind, for the README of the package."""
+"""The command that uses a plugin of each kind that `new` writes, for the README of the package."""
 
 SUMMARY = {
     "feature": "length of the text and share of digits",
@@ -76,7 +76,7 @@ def plugins() -> None:
 
 
 @plugins.command(short_help="Write a package with a working plugin.")
-@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("kind", type=click.Choice(list(USE)))
 @click.argument("name")
 @click.option(
     "--dir",
@@ -306,9 +306,9 @@ def doctor(with_traceback: bool) -> None:
     for entry in entries:
         package, state = f"{entry.package} {entry.version}", "works"
         try:
-            entry.load()
+            entry.load() if entry.kind != "kernel" else registry().kernel(entry.name)
         except PluginError as error:
-            state = "cannot be imported"
+            state = "cannot be used" if entry.kind == "kernel" else "cannot be imported"
             failures.append((package, str(error), "".join(traceback.format_exception(error))))
         rows.append([package, f"{entry.kind} {entry.name}", state])
     rows += [[name, "observer", "works"] for name in registry().observers()]

@@ -205,6 +205,11 @@ def pricekit_register_engines(register: Register) -> None:
 
 
 @hookspec
+def pricekit_register_kernels(register: Register) -> None:
+    """Register compiled functions that replace those of pricekit: see `pricekit.plugin.Kernel`."""
+
+
+@hookspec
 def pricekit_run_started(
     folder: Path, config: Mapping[str, Any], rows: Mapping[str, int], resumed: bool
 ) -> None:

@@ -33,6 +33,7 @@ from pricekit.core.registry import BASES, FILE, KINDS, Entry, FailedPlugin, Regi
 from pricekit.errors import ConfigError, PluginError, path_of
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.log import logger
+from pricekit.text.kernel import offer
 
 GROUP = "pricekit"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -52,7 +53,11 @@ def registry() -> Registry:
         os.environ[FILES] = os.pathsep.join(
             map(str, files)
         )  # also for processes that start in another folder
-    return load(_chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0"))
+    loaded = load(
+        _chosen(entry_points(group=GROUP)), files, strict=os.environ.get(STRICT, "") not in ("", "0")
+    )
+    offer(loaded.usable_kernel)
+    return loaded
 
 
 def plugin_files() -> list[str]:

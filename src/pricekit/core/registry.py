@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pluggy
@@ -19,6 +19,8 @@ from pydantic import BaseModel, ValidationError
 
 from pricekit.errors import ConfigError, PluginError, explain_invalid
 from pricekit.io.causes import raise_outside_cause
+from pricekit.io.log import logger
+from pricekit.text.kernel import KERNEL, Kernel
 from pricekit.wording import did_you_mean, shorten
 
 KINDS = {
@@ -27,6 +29,7 @@ KINDS = {
     "loss": "pricekit_register_losses",
     "policy": "pricekit_register_policies",
     "engine": "pricekit_register_engines",
+    "kernel": "pricekit_register_kernels",
 }
 """The kinds of plugins, each with the hook that registers it."""
 
@@ -36,10 +39,11 @@ BASES = {
     "loss": "pricekit.core.contracts:Loss",
     "policy": "pricekit.training.policies:Policy",
     "engine": "pricekit.core.contracts:Engine",
+    "kernel": "pricekit.text.kernel:Kernel",
 }
 """The base class of each kind, imported on first use: that of policies needs torch."""
 
-PACKAGES = frozenset({"lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
+PACKAGES = frozenset({"fast", "lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
 """Plugins in packages that this project publishes as pricekit-NAME."""
 
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -199,6 +203,26 @@ class Registry:
                 f"the {kind} '{name}' cannot be created by {'Plugin()' if checked is None else 'Plugin(options)'}: "
                 f"{type(error).__name__}: {error}. Report it to the plugin's author"
             ) from error
+
+    def kernel(self, name: str) -> Kernel:
+        """Create a kernel; raises PluginError if it does not fit this version of pricekit or this machine."""
+        entry, kernel = self.get("kernel", name), self.create("kernel", name)
+        if kernel.version == KERNEL:
+            return cast(Kernel, kernel)
+        other = entry.package if kernel.version < KERNEL else "pricekit"
+        raise PluginError(
+            f"the kernel '{name}' of {entry.package} {entry.version} has version {kernel.version}, and this pricekit "
+            f"uses version {KERNEL}. Upgrade {other}"
+        )
+
+    def usable_kernel(self) -> Kernel | None:
+        """Return the first kernel that can be used; None without one. It logs why others cannot be used."""
+        for entry in self.of_kind("kernel"):
+            try:
+                return self.kernel(entry.name)
+            except PluginError as error:
+                logger.warning(f"Python computes what {entry.package} would: {error}")
+        return None
 
     def resolve(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options of a plugin, including defaults, as plain values; raises like `create`."""

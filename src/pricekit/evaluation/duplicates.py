@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.trees import linear_out_of_fold, word_terms
+from pricekit.features.trees import WordTerms, linear_out_of_fold
 from pricekit.io.log import logger
 from pricekit.metrics import SMAPE
 from pricekit.text.likeness import compare, equal_texts, few_distinct, numbered, similar_pairs
@@ -225,7 +225,7 @@ def find_variants(texts: pd.Series, price: np.ndarray, groups: np.ndarray) -> Va
     drawn[order[np.cumsum(np.bincount(product)[order]) <= VARIANT_ROWS]] = True
     rows = np.flatnonzero(drawn[product])
     counted_rows = is_variant[rows]
-    parts = [word_terms(words) for words in words_of(texts.iloc[rows])]
+    parts = [WordTerms(words) for words in words_of(texts.iloc[rows])]
     terms = [
         SMAPE.terms(np.exp(linear_out_of_fold(parts, np.log(price[rows]), fold)), price[rows])[counted_rows]
         for kept in (product, same)

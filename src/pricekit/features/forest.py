@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pricekit.io.locks import renewed_in_child
 from pricekit.io.log import onnx_runtime
+from pricekit.text.kernel import kernel
 from pricekit.text.labelled_lines import Block, Floats, Ints
 
 LEAF = -1
@@ -32,6 +33,9 @@ MOST_LOG_PRICE = 1e6
 """Limit of a stored log price and of its parts: what is computed of them stays finite."""
 EXACT = 1 << 24
 """Integers up to here are exact in float32."""
+BATCH_ROWS = 256
+"""Rows that are predicted together; their inputs fit into the processor's cache."""
+NO_WORDS = np.zeros(0, np.int64)
 
 
 @renewed_in_child
@@ -103,21 +107,43 @@ class Forest:
         graph = _graph(self)
         return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
-    def predict(self, rows: Block) -> Block:
+    def predict(self, rows: Block, words: tuple[Ints, Ints] | None = None) -> Block:
         """Return the result of each row; a row does not depend on the others.
 
         Args:
-            rows: finite, float32 (N, F).
+            rows: the first columns, finite, float32 (N, D).
+            words: the row, ascending, and the word of each occurrence of a word, int64 (K,) each; column D + w is how
+                often word w occurs. None: D is F.
 
         Returns:
             float32 (N,).
         """
-        if rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != self.columns:
+        least = self.columns if words is None else 0
+        if rows.dtype != np.float32 or rows.ndim != 2 or not least <= rows.shape[1] <= self.columns:
             raise ValueError(f"expected float32 (N, {self.columns}), found {rows.dtype} {rows.shape}")
         total = np.zeros(len(rows))
         if len(self.feature) and len(rows):
-            total += self._session.run(None, {"rows": np.ascontiguousarray(rows)})[0][:, 0]
+            total += self._leaves(rows, *(words or (NO_WORDS, NO_WORDS)))
         return (self.offset + self.unit * total).astype(np.float32)
+
+    @cached_property
+    def _leaves(self) -> Callable[[Block, Ints, Ints], npt.NDArray[Any]]:
+        """Returns the sum over the trees of each row's leaf, whole numbers, (N,), from `rows` and `words`."""
+        if (compiled := kernel()) is not None:
+            links = self._links
+            return compiled.trees(self.columns, self.feature, self.value, links.right, links.roots)
+        return self._run
+
+    def _run(self, rows: Block, row: Ints, word: Ints) -> Block:
+        sums = np.zeros(len(rows), np.float32)
+        for start in range(0, len(rows), BATCH_ROWS):
+            part = rows[start : start + BATCH_ROWS]
+            block = np.zeros((len(part), self.columns), np.float32)
+            block[:, : part.shape[1]] = part
+            first, last = np.searchsorted(row, [start, start + len(part)])
+            np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
+            sums[start : start + len(part)] = self._session.run(None, {"rows": block})[0][:, 0]
+        return sums
 
 
 def joined(parts: Sequence[tuple[Forest, Ints]], columns: int) -> Forest:

@@ -33,6 +33,7 @@ from pricekit.features.neighbours import Neighbours
 from pricekit.io.locks import renewed_in_child
 from pricekit.io.packing import Strict, pack, unpack
 from pricekit.table import Table
+from pricekit.text.kernel import kernel
 from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly
 from pricekit.text.units import KINDS
 from pricekit.text.words import (
@@ -77,47 +78,88 @@ class Terms:
     """The terms of N texts, by hash.
 
     Attributes:
-        bits: there are 2^bits buckets.
-        bucket: the bucket of each term, int64 (T,); 2^bits for none.
+        bucket: the bucket of each term, int64 (T,); beyond the last bucket for none.
         start, end: the terms of each text, int64 (N,); those between two texts belong to none.
     """
 
-    bits: int
     bucket: Ints
     start: Ints
     end: Ints
 
+    def sums(self, table: Ints) -> Ints:
+        """Return the sum over the terms of each text, int64 (N,).
 
-def word_terms(words: Words) -> Terms:
-    """Return the words and the pairs of neighbouring words of texts.
-
-    Between the terms of two texts is the pair of the last word of one and the first word of the other, a term of none.
-    """
-    hashes, count = words.hashes, words.count
-    code = np.empty(2 * len(hashes), np.uint64)
-    code[::2] = hashes
-    code[1:-1:2] = (hashes[:-1] * ODD ^ hashes[1:]) * ODD
-    code[-1:] = 0
-    last = np.cumsum(count)
-    start = 2 * (last - count)
-    return Terms(WORD_BITS, _bucket(code, WORD_BITS), start, np.maximum(2 * last - 1, start))
+        Args:
+            table: the number of each bucket, and 0 for none, int64 (buckets + 1,).
+        """
+        total = np.zeros(len(self.bucket) + 1, np.int64)
+        np.cumsum(table[self.bucket], out=total[1:])
+        return total[self.end] - total[self.start]
 
 
-def cross_terms(words: Words, categories: Ints) -> Terms:
-    """Return the crosses of C categories of each text with the words of its first line.
+@renewed_in_child
+@dataclass(frozen=True)
+class WordTerms:
+    """The words and the pairs of neighbouring words of texts, in 2^`bits` buckets."""
 
-    Args:
+    words: Words
+    bits = WORD_BITS
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms; between those of two texts is the pair of the last word of one and the first of the other."""
+        hashes, count = self.words.hashes, self.words.count
+        code = np.empty(2 * len(hashes), np.uint64)
+        code[::2] = hashes
+        code[1:-1:2] = (hashes[:-1] * ODD ^ hashes[1:]) * ODD
+        code[-1:] = 0
+        last = np.cumsum(count)
+        start = 2 * (last - count)
+        return Terms(_bucket(code, self.bits), start, np.maximum(2 * last - 1, start))
+
+    def sums(self, table: Ints) -> Ints:
+        """Return `Terms.sums`."""
+        if (compiled := kernel()) is not None:
+            return compiled.sum_words(table, self.words.hashes, self.words.count)
+        return self.terms.sums(table)
+
+
+@renewed_in_child
+@dataclass(frozen=True)
+class CrossTerms:
+    """The crosses of C categories of texts with the words of their first lines, in 2^`bits` buckets.
+
+    Attributes:
         words: of N texts.
         categories: the code of each, int64 (N, C); 0 for none.
     """
-    word, count = words.first_lines(MOST_TITLE_WORDS)
-    row = np.repeat(np.arange(len(count)), count)
-    place = np.arange(1, categories.shape[1] + 1) << 32
-    key = mixed((categories + place).astype(np.uint64))
-    bucket = _bucket(mixed(key[row] ^ words.hashes[word][:, None]), CROSS_BITS)
-    bucket[categories[row] == 0] = 1 << CROSS_BITS
-    end = categories.shape[1] * np.cumsum(count)
-    return Terms(CROSS_BITS, bucket.ravel(), end - categories.shape[1] * count, end)
+
+    words: Words
+    categories: Ints
+    bits = CROSS_BITS
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms."""
+        word, count = self.words.first_lines(MOST_TITLE_WORDS)
+        row = np.repeat(np.arange(len(count)), count)
+        columns = self.categories.shape[1]
+        place = np.arange(1, columns + 1) << 32
+        key = mixed((self.categories + place).astype(np.uint64))
+        bucket = _bucket(mixed(key[row] ^ self.words.hashes[word][:, None]), self.bits)
+        bucket[self.categories[row] == 0] = 1 << self.bits
+        end = columns * np.cumsum(count)
+        return Terms(bucket.ravel(), end - columns * count, end)
+
+    def sums(self, table: Ints) -> Ints:
+        """Return `Terms.sums`."""
+        if (compiled := kernel()) is not None:
+            _, first = self.words.first_lines(MOST_TITLE_WORDS)
+            return compiled.sum_crosses(table, self.words.hashes, self.words.count, first, self.categories)
+        return self.terms.sums(table)
+
+
+TextTerms = WordTerms | CrossTerms
 
 
 def _bucket(code: Hashes, bits: int) -> Ints:
@@ -188,14 +230,12 @@ class Linear:
         whole = np.rint(effect / unit).astype(np.int64)
         return cls(bits, bucket, whole, square[bucket].astype(np.int64), offset, unit)
 
-    def predict(self, parts: Iterable[Terms]) -> Floats:
+    def predict(self, parts: Iterable[TextTerms]) -> Floats:
         """Return the log price of each of N texts, float64 (N,), from their terms in parts."""
         return np.concatenate([self._predict(part) for part in parts])
 
-    def _predict(self, terms: Terms) -> Floats:
-        total = np.zeros(len(terms.bucket) + 1, np.int64)
-        np.cumsum(self._table[terms.bucket], out=total[1:])
-        both = total[terms.end] - total[terms.start]
+    def _predict(self, terms: TextTerms) -> Floats:
+        both = terms.sums(self._table)
         square = np.maximum(both & ((1 << _HALF) - 1), 1)
         price: Floats = self.offset + self.unit * (both >> _HALF) / np.sqrt(square / _SQUARE)
         return price
@@ -235,17 +275,18 @@ class Linear:
         return cls(bits, bucket, weight, square, offset, unit)
 
 
-def count_terms(parts: Iterable[Terms]) -> Any:
+def count_terms(parts: Iterable[TextTerms]) -> Any:
     """Return how often each of N texts has each bucket, a `scipy.sparse.csr_matrix` (N, buckets)."""
     from scipy.sparse import csr_matrix
 
     buckets, lengths = [], [np.zeros(1, np.int64)]
     for part in parts:
-        inside = part.bucket < 1 << part.bits
-        inside[part.end[part.end < np.append(part.start[1:], len(inside))]] = False
+        terms = part.terms
+        inside = terms.bucket < 1 << part.bits
+        inside[terms.end[terms.end < np.append(terms.start[1:], len(inside))]] = False
         before = np.append(0, np.cumsum(inside))
-        buckets.append(part.bucket[inside])
-        lengths.append(before[part.end] - before[part.start])
+        buckets.append(terms.bucket[inside])
+        lengths.append(before[terms.end] - before[terms.start])
     bucket, start = np.concatenate(buckets), np.cumsum(np.concatenate(lengths))
     counts = csr_matrix((np.ones(len(bucket)), bucket, start), shape=(len(start) - 1, 1 << part.bits))
     counts.sum_duplicates()
@@ -253,7 +294,7 @@ def count_terms(parts: Iterable[Terms]) -> Any:
 
 
 def linear_out_of_fold(
-    parts: Sequence[Terms], log_price: Floats, fold: Ints, weight: Floats | None = None
+    parts: Sequence[TextTerms], log_price: Floats, fold: Ints, weight: Floats | None = None
 ) -> Floats:
     """Return the log price of each row from a model of the rows of the other folds, float64 (N,)."""
     counts, prediction = count_terms(parts), np.empty(len(fold))
@@ -324,7 +365,7 @@ class Inputs:
                 for code, count in inputs_of(values, columns, known, codes)
                 if count
             ],
-            linear=Linear.fit(count_terms(map(word_terms, words_of_texts)), log_price, table.weight),
+            linear=Linear.fit(count_terms(map(WordTerms, words_of_texts)), log_price, table.weight),
             crosses=None if crosses is None else Linear.fit(crosses, log_price, table.weight),
             neighbours=_neighbours().fit(table, price) if neighbours else None,
             words=common_words(words_of_texts, words, least_rows),
@@ -422,10 +463,10 @@ class Inputs:
             near[rows] = plugin.transform(table.take(rows), plugin.fit(table.take(others), price[others]))
         return [*learned, near]
 
-    def _linears(self, table: Table, codes: dict[int, Ints]) -> Iterator[tuple[Linear, list[Terms]]]:
+    def _linears(self, table: Table, codes: dict[int, Ints]) -> Iterator[tuple[Linear, Sequence[TextTerms]]]:
         """Yield the linear models, each with the terms of the texts that it reads."""
         words = words_of(table.text)
-        yield self.linear, list(map(word_terms, words))
+        yield self.linear, list(map(WordTerms, words))
         if self.crosses is not None:
             yield self.crosses, _crosses(words, _crossed(codes, self._known, len(table)))
 
@@ -464,12 +505,10 @@ def _crossed(codes: dict[int, Ints], known: Categories, rows: int) -> Ints:
     return np.column_stack([np.zeros((rows, 0), np.int64), *columns])
 
 
-def _crosses(words: Sequence[Words], categories: Ints) -> list[Terms]:
-    """Return `cross_terms` of the words of N texts in parts with the codes of their categories, int64 (N, C)."""
+def _crosses(words: Sequence[Words], categories: Ints) -> list[CrossTerms]:
+    """Return the crosses of the words of N texts in parts with the codes of their categories, int64 (N, C)."""
     ends = np.cumsum([len(part.count) for part in words])
-    return [
-        cross_terms(part, each) for part, each in zip(words, np.split(categories, ends[:-1]), strict=True)
-    ]
+    return [CrossTerms(part, each) for part, each in zip(words, np.split(categories, ends[:-1]), strict=True)]
 
 
 def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = None) -> list[int]:
@@ -539,10 +578,6 @@ HUBER = 0.5
 
 THREADS = 1
 """More threads are slower for small tables, and far slower on a busy machine."""
-
-BATCH_ROWS = 256
-"""Rows that are predicted together; their inputs fit into the processor's cache."""
-
 
 MORE = 3
 """`update` adds one tree for this number of trees of a fit."""
@@ -670,17 +705,8 @@ class Trees(Feature):
     def transform(self, table: Table, state: State) -> Block:
         """Return the predicted log price, float32 (N, 1)."""
         inputs, forest = self._open(state)
-        row, word = inputs.word_counts(table)
-        dense = inputs.dense(table)[:, state["dense"]]
-        prediction = np.zeros((len(table), 1), np.float32)
-        for start in range(0, len(table), BATCH_ROWS):
-            part = dense[start : start + BATCH_ROWS]
-            block = np.zeros((len(part), forest.columns), np.float32)
-            block[:, : part.shape[1]] = part
-            first, last = np.searchsorted(row, [start, start + len(part)])
-            np.add.at(block, (row[first:last] - start, part.shape[1] + word[first:last]), np.float32(1))
-            prediction[start : start + len(part), 0] = forest.predict(block)
-        return prediction
+        words = inputs.word_counts(table)
+        return forest.predict(inputs.dense(table)[:, state["dense"]], words)[:, None]
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of LightGBM, without the number of trees."""

@@ -57,6 +57,13 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
     )
     from pricekit.features.fitted import LOCAL as LOCAL
 
+    # compiled functions
+    from pricekit.text.kernel import (
+        KERNEL as KERNEL,
+        Kernel as Kernel,
+        ScannedWords as ScannedWords,
+    )
+
     # tables and texts
     from pricekit.features.catalog import Optimized22 as Optimized22
     from pricekit.text.labelled_lines import (

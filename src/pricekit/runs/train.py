@@ -20,7 +20,7 @@ from pricekit.evaluation.held_out import held_out_of, write_held_out
 from pricekit.evaluation.scores import Goal, constant_score, goal_of
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import Forest
-from pricekit.features.trees import linear_out_of_fold, word_terms
+from pricekit.features.trees import WordTerms, linear_out_of_fold
 from pricekit.insight.sketch import SKETCH
 from pricekit.insight.training_sketch import first_sketch, second_sketch
 from pricekit.io.digests import write_listed
@@ -398,7 +398,7 @@ def _forest_of_spread(split: Split, train: PricedInputs, place: int | None) -> F
         estimate = features[:, place].astype(np.float64)
     else:
         table = split.train.take(rows)
-        terms = [word_terms(part) for part in words_of(table.text)]
+        terms = [WordTerms(part) for part in words_of(table.text)]
         estimate = linear_out_of_fold(terms, log_price, folds_of(table), weight)
     return fit_spread(features, np.abs(log_price - estimate), weight)
 

@@ -38,6 +38,7 @@ __all__ = [
     "check_backbone",
     "check_engine",
     "check_feature",
+    "check_kernel",
     "check_loss",
     "check_policy",
     "checks_of",
@@ -151,8 +152,24 @@ def check_engine(make: Make) -> list[Check]:
     return _checks("engine", make)
 
 
+def check_kernel(make: Make) -> list[Check]:
+    """Return the checks of a kernel: each function has the results of Python on invented texts, terms and trees.
+
+    Args:
+        make: the kernel's class, or a function that creates it.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> class Nothing(plugin.Kernel):
+        ...     version = plugin.KERNEL
+        >>> str(check_kernel(Nothing)[0])
+        'has all functions and the version'
+    """
+    return _checks("kernel", make)
+
+
 def checks_of(kind: str, make: Make, table: Table | None = None) -> list[Check]:
-    """Return the checks of a plugin kind: feature, backbone, loss, policy or engine.
+    """Return the checks of a plugin kind: feature, backbone, loss, policy, engine or kernel.
 
     Args:
         kind: the kind of the plugin.

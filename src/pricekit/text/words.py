@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pricekit.io.locks import renewed_in_child
+from pricekit.text.kernel import ScannedWords, kernel
 from pricekit.text.labelled_lines import (
     Bools,
     Bytes,
@@ -64,6 +65,12 @@ class Words:
         self._texts = texts
 
     @cached_property
+    def _scanned(self) -> ScannedWords | None:
+        """What a kernel finds in one pass; None without one."""
+        compiled = kernel()
+        return None if compiled is None else compiled.words(self._texts)
+
+    @cached_property
     def _lower(self) -> Bytes:
         data = self._texts.data
         return data | (_among(data, "A", "Z").view(np.uint8) << np.uint8(5))
@@ -71,7 +78,7 @@ class Words:
     @cached_property
     def _edges(self) -> Ints:
         """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
-        return run_edges(in_words(self._lower))
+        return run_edges(in_words(self._lower)) if self._scanned is None else self._scanned.edges
 
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
@@ -84,7 +91,7 @@ class Words:
     @cached_property
     def count(self) -> Ints:
         """The number of words of each text, (N,)."""
-        return self._texts.count(self._edges[::2])
+        return self._texts.count(self._edges[::2]) if self._scanned is None else self._scanned.count
 
     def first_lines(self, most: int) -> tuple[Ints, Ints]:
         """Return the words of the texts' first lines, at most `most` of each.
@@ -92,17 +99,26 @@ class Words:
         Returns:
             Their numbers, ascending, and how many each text has, (N,).
         """
-        start = self._edges[::2]
+        count = np.minimum(self._first_line, most)
+        return ranges(offsets_of(self.count)[:-1], count), count
+
+    @cached_property
+    def _first_line(self) -> Ints:
+        """The number of words of each text's first line, (N,)."""
+        if self._scanned is not None:
+            return self._scanned.first_line
         line_end = np.flatnonzero(self._lower == ord("\n"))
         line_end = line_end[np.searchsorted(line_end, self._texts.offset[:-1])]
-        before = offsets_of(self.count)[:-1]
-        count = np.minimum(np.searchsorted(start, line_end) - before, most)
-        return ranges(before, count), count
+        count: Ints = np.searchsorted(self._edges[::2], line_end) - offsets_of(self.count)[:-1]
+        return count
 
     def mean_length(self) -> Floats:
         """Return the average number of characters per word, 0 without words, (N,)."""
-        total = offsets_of(self._edges[1::2] - self._edges[::2])
-        inside = np.diff(total[offsets_of(self.count)])
+        if self._scanned is None:
+            total = offsets_of(self._edges[1::2] - self._edges[::2])
+            inside = np.diff(total[offsets_of(self.count)])
+        else:
+            inside = self._scanned.letters
         # The extra bytes of non-ASCII characters are inside words; the newline is outside.
         beyond = np.diff(self._texts.offset) - 1 - self._texts.characters
         mean: Floats = (inside - beyond) / np.maximum(self.count, 1)
@@ -110,6 +126,8 @@ class Words:
 
     def richness(self) -> Floats:
         """Return distinct words divided by words, 0 without words, (N,)."""
+        if (compiled := kernel()) is not None:
+            return compiled.distinct(self.hashes, self.count) / np.maximum(self.count, 1)
         rows = len(self._texts)
         row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self.count)
         key = self.hashes >> _ROW_BITS | row
@@ -120,6 +138,8 @@ class Words:
 
     def sentences(self) -> Ints:
         """Count full stops, question and exclamation marks before whitespace; at least 1 if there are words, (N,)."""
+        if self._scanned is not None:
+            return self._scanned.sentences
         data = self._lower
         mark = np.flatnonzero((data == ord(".")) | (data == ord("!")) | (data == ord("?")))
         follows = data[mark + 1]  # never out of bounds: the last byte is a newline
@@ -128,11 +148,15 @@ class Words:
 
     def commas(self) -> Ints:
         """Return the number of commas of each text, (N,)."""
+        if self._scanned is not None:
+            return self._scanned.commas
         return self._texts.count(np.flatnonzero(self._lower == ord(",")))
 
     @cached_property
     def hashes(self) -> Hashes:
         """A hash of each word, (W,), of at most `WORD_BYTES` bytes, which does not depend on case in ASCII."""
+        if self._scanned is not None:
+            return self._scanned.hashes
         # Eight bytes at a time; few words are longer, so later rounds are short.
         padded = np.concatenate([self._lower, np.zeros(8, np.uint8)])
         eight = np.ndarray(len(self._lower) + 1, "<u8", padded, strides=(1,))  # from each position
@@ -209,14 +233,17 @@ class WordTable:
         parts = split_words(join_texts(as_strings(pd.Series(list(words), dtype=object))))
         if np.concatenate([part.count for part in parts]).tolist() != [1] * len(words):
             raise ValueError("expected texts of one word each")
-        self._hashes = pd.Index(np.concatenate([part.hashes for part in parts]))
-        if not self._hashes.is_unique:
+        hashes = np.concatenate([part.hashes for part in parts])
+        index = pd.Index(hashes)
+        if not index.is_unique:
             raise ValueError("expected different words")
+        compiled = kernel()
+        self._find = index.get_indexer if compiled is None else compiled.finder(hashes)
         self.find(np.zeros(1, np.uint64))  # builds the hash table, before threads share it
 
     def find(self, hashes: Hashes) -> Ints:
         """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""
-        numbers: Ints = self._hashes.get_indexer(hashes)
+        numbers: Ints = self._find(hashes)
         return numbers
 
 

@@ -1,0 +1,215 @@
+"""The kernel: functions of kernel.c, called with numpy's arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pricekit.plugin import Kernel, PluginError, ScannedWords
+
+ABI = 1
+"""The version of the library's functions, as of `pricekit_fast_abi`."""
+
+Array = npt.NDArray[Any]
+
+DAMAGED, NO_MEMORY = -1, -2
+WORD_LEAVES = 64
+"""Leaves of a tree in a word of its set."""
+
+CUT = np.dtype([("threshold", "f4"), ("word", "i4"), ("kept", "u8")])
+"""A `Cut` of kernel.c."""
+
+
+@cache
+def library() -> Any:
+    """Return the library; raises PluginError if it cannot be loaded, or is of another version."""
+    files = sorted(Path(__file__).parent.glob("_kernel.*"))
+    if not files:
+        raise PluginError(
+            "pricekit-fast has no compiled library, because it was not built for this platform. Install one of its "
+            "wheels, or a C compiler and the package from its sources"
+        )
+    try:
+        loaded = ctypes.CDLL(str(files[0]))
+        version = loaded.pricekit_fast_abi
+    except (OSError, AttributeError) as error:
+        raise PluginError(
+            f"the library of pricekit-fast cannot be loaded: {error}. Install the package again"
+        ) from error
+    version.restype = ctypes.c_int64
+    if (found := version()) != ABI:
+        raise PluginError(
+            f"the library of pricekit-fast has version {found}, expected {ABI}. Install the package again"
+        )
+    return loaded
+
+
+def call(name: str, *arguments: Array | int) -> int:
+    """Call a function of the library with arrays, which become pointers, and whole numbers.
+
+    Raises:
+        ValueError: its arguments contradict each other.
+        MemoryError: there is too little memory.
+    """
+    function = getattr(library(), name)
+    function.restype = ctypes.c_int64
+    state = int(
+        function(
+            *(
+                ctypes.c_void_p(each.ctypes.data) if isinstance(each, np.ndarray) else ctypes.c_int64(each)
+                for each in arguments
+            )
+        )
+    )
+    if state == NO_MEMORY:
+        raise MemoryError(f"{name} needs more memory")
+    if state < 0:
+        raise ValueError(f"{name}: sizes or offsets contradict each other")
+    return state
+
+
+def ints(values: Array) -> Array:
+    """Return values as an array of int64 in C's order, the same one if it is."""
+    return np.ascontiguousarray(values, np.int64)
+
+
+class FastKernel(Kernel):
+    """Functions of pricekit in C, which one processor computes several times as fast as Python."""
+
+    version = 1
+
+    def __init__(self) -> None:
+        library()
+
+    def words(self, texts: Any) -> ScannedWords:
+        """Find the words of texts."""
+        data, offset = np.ascontiguousarray(texts.data, np.uint8), ints(texts.offset)
+        size, rows = len(data), len(offset) - 1
+        words = call("pricekit_count_words", data, size, offset, rows)
+        edges, hashes = np.empty(2 * words, np.int64), np.empty(words, np.uint64)
+        each = [np.empty(rows, np.int64) for _ in range(5)]
+        call("pricekit_words", data, size, offset, rows, words, edges, hashes, *each)
+        return ScannedWords(edges, hashes, *each)
+
+    def distinct(self, hashes: Array, count: Array) -> Array:
+        """Return the number of different words of each text."""
+        hashes, count = np.ascontiguousarray(hashes, np.uint64), ints(count)
+        distinct = np.empty(len(count), np.int64)
+        call("pricekit_distinct", hashes, len(hashes), count, len(count), distinct)
+        return distinct
+
+    def sum_words(self, table: Array, hashes: Array, count: Array) -> Array:
+        """Return the sum over the words and word pairs of each text."""
+        table, hashes, count = ints(table), np.ascontiguousarray(hashes, np.uint64), ints(count)
+        sums = np.empty(len(count), np.int64)
+        call("pricekit_sum_words", table, _bits(table), hashes, len(hashes), count, len(count), sums)
+        return sums
+
+    def sum_crosses(
+        self, table: Array, hashes: Array, count: Array, first: Array, categories: Array
+    ) -> Array:
+        """Return the sum over the crosses of each text."""
+        table, hashes = ints(table), np.ascontiguousarray(hashes, np.uint64)
+        count, first, categories = ints(count), ints(first), ints(categories)
+        _same_length(count, first, categories)
+        sums, columns = np.empty(len(count), np.int64), categories.shape[1]
+        call(
+            "pricekit_sum_crosses",
+            table,
+            _bits(table),
+            hashes,
+            len(hashes),
+            count,
+            first,
+            len(count),
+            categories,
+            columns,
+            sums,
+        )
+        return sums
+
+    def finder(self, known: Array) -> Callable[[Array], Array]:
+        """Return a function from hashes to their places among known ones."""
+        known = np.ascontiguousarray(known, np.uint64)
+        bits = max(4, (4 * len(known)).bit_length())
+        key, number = np.empty(1 << bits, np.uint64), np.empty(1 << bits, np.int32)
+        call("pricekit_index", known, len(known), bits, key, number)
+
+        def find(hashes: Array) -> Array:
+            hashes = np.ascontiguousarray(hashes, np.uint64)
+            places = np.empty(len(hashes), np.int64)
+            call("pricekit_find", hashes, len(hashes), key, number, bits, places)
+            return places
+
+        return find
+
+    def trees(
+        self, columns: int, feature: Array, value: Array, right: Array, roots: Array
+    ) -> Callable[[Array, Array, Array], Array]:
+        """Return a function that sums the leaves of each row over the trees."""
+        return Cuts(columns, feature, value, right, roots)
+
+
+class Cuts:
+    """Trees column by column, see kernel.c; arguments as of `pricekit.plugin.Kernel.trees`."""
+
+    def __init__(self, columns: int, feature: Array, value: Array, right: Array, roots: Array) -> None:
+        feature, value, right = ints(feature), np.ascontiguousarray(value, np.float32), ints(right)
+        _same_length(feature, value, right)
+        self._columns, roots, nodes = columns, ints(roots), len(feature)
+        start, end = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+        call("pricekit_leaf_ranges", feature, value, right, nodes, columns, roots, len(roots), start, end)
+        self._leaf = value[feature < 0].astype(np.int64)
+        self._first_leaf = np.append(start[roots], len(self._leaf))
+        self._first_word = np.append(0, np.cumsum(-(-np.diff(self._first_leaf) // WORD_LEAVES)))
+        inner = np.flatnonzero(feature >= 0)
+        tree = np.searchsorted(roots, inner, side="right") - 1
+        # A node cuts some leaves of its tree out of the set, in one or several words.
+        first, last = start[inner] - self._first_leaf[tree], end[inner] - self._first_leaf[tree]
+        words = (last - 1) // WORD_LEAVES - first // WORD_LEAVES + 1
+        cut = np.repeat(np.arange(len(inner)), words)
+        nth = np.arange(len(cut)) - np.repeat(np.cumsum(words) - words, words)
+        word = first[cut] // WORD_LEAVES + nth
+        low, high = (np.clip(end[cut] - WORD_LEAVES * word, 0, WORD_LEAVES) for end in (first, last))
+        column, cuts = feature[inner[cut]], np.empty(len(cut), CUT)
+        cuts["threshold"], cuts["word"] = value[inner[cut]], self._first_word[tree[cut]] + word
+        cuts["kept"] = ~(_ONES[high] & ~_ONES[low])
+        order = np.lexsort((cuts["threshold"], column))
+        self._cuts = cuts[order]
+        self._first_cut = ints(np.searchsorted(column[order], np.arange(columns + 1)))
+
+    def __call__(self, dense: Array, row: Array, word: Array) -> Array:
+        """Return the sums."""
+        dense, row, word = np.ascontiguousarray(dense, np.float32), ints(row), ints(word)
+        _same_length(row, word)
+        sums = np.empty(len(dense), np.int64)
+        call(
+            "pricekit_leaves",
+            *(self._cuts, self._first_cut, self._columns, len(self._cuts)),
+            *(self._first_word, self._first_leaf, len(self._first_word) - 1, self._leaf, len(self._leaf)),
+            *(dense, *dense.shape, row, word, len(row), sums),
+        )
+        return sums
+
+
+_ONES = np.append(np.uint64(0), ~np.uint64(0) >> np.arange(WORD_LEAVES - 1, -1, -1, dtype=np.uint64))
+"""Numbers with 0 to 64 lowest bits set."""
+
+
+def _bits(table: Array) -> int:
+    """Return the b of a table of 2^b + 1 numbers; raises ValueError for another one."""
+    bits = (len(table) - 1).bit_length() - 1
+    if len(table) != (1 << bits) + 1:
+        raise ValueError(f"expected a table of 2^b + 1 numbers, found {len(table):,}")
+    return bits
+
+
+def _same_length(*arrays: Array) -> None:
+    if len({len(array) for array in arrays}) > 1:
+        raise ValueError(f"expected arrays of one length, found {[len(array) for array in arrays]}")

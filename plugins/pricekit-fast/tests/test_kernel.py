@@ -1,0 +1,134 @@
+"""The compiled functions have the results of Python, and refuse arguments that contradict each other."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pricekit_fast import kernel
+from pricekit_fast.kernel import FastKernel
+
+from pricekit.features.trees import CrossTerms, WordTerms
+from pricekit.plugin import KERNEL, PluginError
+from pricekit.testing import check_kernel
+from pricekit.text.kernel import using
+from pricekit.text.labelled_lines import join_texts
+from pricekit.text.words import Words
+
+ODD = "aA9é .!?,\n\t\r\x00\x1c\x85\xa0\u3000\u1680\u2028ßİΣ𝒜½"
+TEXTS = st.lists(st.text(st.characters(codec="utf-8") | st.sampled_from(ODD)), max_size=8)
+SMALL = st.integers(-3, 20)
+
+
+@pytest.mark.parametrize("check", check_kernel(FastKernel), ids=str)
+def test_the_kernel_passes_the_conformance_checks(check):
+    check()
+
+
+def read(texts, categories):
+    """Return all that words of texts yield."""
+    words = Words(join_texts(pa.array(texts, pa.large_string())))
+    table = np.append(np.arange(1 << 20) * 0x1234567, 0)
+    small = np.append(table[: 1 << 18], 0)
+    sums = WordTerms(words).sums(small), CrossTerms(words, categories).sums(table)
+    statistics = words.mean_length(), words.richness(), words.sentences(), words.commas()
+    return [words.count, words.hashes, *words.first_lines(3), *statistics, *sums]
+
+
+@settings(max_examples=300)
+@given(TEXTS)
+def test_words_of_any_unicode_are_those_of_python(texts):
+    categories = np.arange(2 * len(texts)).reshape(-1, 2) % 3
+    with using(None):
+        expected = read(texts, categories)
+    with using(FastKernel()):
+        actual = read(texts, categories)
+    for one, other in zip(actual, expected, strict=True):
+        assert np.array_equal(one, other)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=60), st.lists(SMALL, min_size=1, max_size=6), st.integers(0, 12))
+def test_arbitrary_bytes_and_offsets_are_read_or_refused(data, offset, words):
+    """The sizes of outputs are those that the functions are told; the sanitizers watch them in test_fuzz.py."""
+    data, offset = np.frombuffer(data, np.uint8), np.array(offset)
+    rows = len(offset) - 1
+    each = [np.zeros(rows, np.int64) for _ in range(5)]
+    fits = offset[0] >= 0 and offset[-1] <= len(data) and (np.diff(offset) >= 0).all()
+    try:
+        count = kernel.call("pricekit_count_words", data, len(data), offset, rows)
+        edges, hashes = np.zeros(2 * words, np.int64), np.zeros(words, np.uint64)
+        found = kernel.call("pricekit_words", data, len(data), offset, rows, words, edges, hashes, *each)
+        assert found == count <= words
+    except ValueError:
+        assert not fits or count > words
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (1, [1], [0.0], [1], [0]),  # a column beyond the last
+        (1, [-2], [0.0], [1], [0]),
+        (1, [0, -1, -1], [0.0, 1.0, 1.0], [1, 0, 0], [0]),  # a right child that is the left one
+        (1, [0, -1, -1], [0.0, 1.0, 1.0], [3, 0, 0], [0]),
+        (1, [0, -1, -1], [0.0, np.nan, 1.0], [2, 0, 0], [0]),
+        (1, [0, -1, -1], [0.0, 1.0, 1.0], [2, 0, 0], [5]),
+        (1, [0, -1, -1], [0.0, 1.0, 1.0], [2, 0, 0], [1]),
+        (1, [0, -1], [0.0], [2, 0, 0], [1]),
+    ],
+)
+def test_damaged_trees_are_refused(arguments, raises):
+    columns, feature, value, right, roots = arguments
+    with raises(ValueError):
+        FastKernel().trees(
+            columns, np.array(feature), np.array(value, np.float32), np.array(right), np.array(roots)
+        )
+
+
+@pytest.mark.parametrize(
+    ("row", "word"), [([0, 2], [0, 0]), ([1, 0], [0, 0]), ([-1], [0]), ([0], [1]), ([0], [-1]), ([0], [0, 0])]
+)
+def test_occurrences_outside_of_the_rows_are_refused(row, word, raises):
+    trees = FastKernel().trees(
+        2, np.array([0, -1, -1]), np.array([0, 3, 4], np.float32), np.array([2, 0, 0]), np.array([0])
+    )
+    dense = np.zeros((2, 1), np.float32)
+    assert trees(dense, np.array([0, 1]), np.array([0, 0])).tolist() == [3, 3]
+    with raises(ValueError):
+        trees(dense, np.array(row), np.array(word))
+
+
+def test_it_is_written_for_this_version():
+    assert FastKernel().version == KERNEL
+
+
+def test_a_library_that_is_missing_damaged_or_of_another_version_is_an_error(tmp_path, monkeypatch, raises):
+    monkeypatch.setattr(kernel, "__file__", str(tmp_path / "kernel.py"))
+    uncached = kernel.library.__wrapped__
+    with raises(PluginError):
+        uncached()
+    (tmp_path / "_kernel.so").write_bytes(b"no library")
+    with raises(PluginError):
+        uncached()
+    monkeypatch.setattr(kernel, "ABI", 7)
+    shutil.copy(Path(kernel.library()._name), tmp_path / "_kernel.so")
+    with raises(PluginError):
+        uncached()
+
+
+def test_the_library_needs_no_python():
+    assert isinstance(kernel.library(), ctypes.CDLL)
+    if sys.platform == "linux" and shutil.which("nm"):
+        symbols = subprocess.run(
+            ["nm", "-D", "--undefined-only", kernel.library()._name],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert " Py" not in symbols
