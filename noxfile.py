@@ -1,6 +1,7 @@
 """Every check and demo of the project, each in an environment of its own."""
 
 import os
+import platform
 import shutil
 import tempfile
 from pathlib import Path
@@ -231,11 +232,18 @@ def scaffold(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=False)
 def runtime(session: nox.Session) -> None:
-    """Predict from a bundle with the bare wheel, in an environment where torch is absent."""
+    """Predict from a bundle with the bare wheel, where torch is absent; load TensorRT for RTX without a GPU."""
     with tempfile.TemporaryDirectory() as folder:
-        install(session, f"pricekit[cpu] @ {build(session, ROOT, folder)}")
+        wheel = build(session, ROOT, folder)
+        install(session, f"pricekit[cpu] @ {wheel}")
         session.chdir(folder)  # outside of the sources, so that the installed wheel is tested
         session.run("python", str(ROOT / "tests/runtime/predict_without_torch.py"))
+        if (platform.system(), platform.machine()) == (
+            "Linux",
+            "x86_64",
+        ):  # there are no other wheels for Linux
+            install(session, f"pricekit[tensorrt] @ {wheel}")
+        session.run("python", str(ROOT / "tests/runtime/tensorrt_rtx_without_gpu.py"))
 
 
 PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")

@@ -26,7 +26,7 @@ from pricekit.predict.predictor import Predictor
 from pricekit.table import read_table
 
 BACKBONES = ("transformer", "distilroberta", "roberta-base", "deberta-v3-small", "deberta-v3-base")
-ENGINES = ("ort-cuda", "ort-tensorrt")
+ENGINES = ("ort-cuda", "ort-tensorrt", "ort-tensorrt-rtx")
 TINY = ("--set", "backbone.layers=1", "--set", "backbone.width=16", "--set", "backbone.heads=2")
 
 

@@ -170,7 +170,7 @@ def test_another_engine_is_opened_when_it_is_set(fitted, catalog, raises):
         "engine",
         kind="engine",
         name="nonsense",
-        candidates=["ort-cpu", "ort-cuda", "ort-tensorrt"],
+        candidates=["ort-cpu", "ort-cuda", "ort-tensorrt", "ort-tensorrt-rtx"],
     ):
         copy.set_params(engine="nonsense").predict(catalog[["catalog_content"]][:2])
 

@@ -91,6 +91,7 @@ def pricekit_register_engines(register: Register) -> None:
         "ort-cpu": ("OrtCpu", "the CPU"),
         "ort-cuda": ("OrtCuda", "an NVIDIA GPU"),
         "ort-tensorrt": ("OrtTensorRT", "an NVIDIA GPU, compiled with TensorRT"),
+        "ort-tensorrt-rtx": ("OrtTensorRTX", "an NVIDIA GPU, compiled with TensorRT for RTX"),
     }
     for name, (target, device) in engines.items():
         register(name, f"pricekit.predict.ort:{target}", f"ONNX Runtime on {device}")

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from pricekit.cli.plugins import USE
+from pricekit.predict.ort import OrtCpu, OrtTensorRTX
 
 HOOK = "import pricekit\n@pricekit.plugin.hookimpl\ndef pricekit_register_losses({}):\n    {}\n"
 
@@ -71,6 +72,20 @@ def test_doctor_names_all_twelve_plugins_and_the_fixes(with_broken):
         assert expected in said[f"broken-{way}"], way
     assert "Traceback" not in done.stdout + done.stderr
     assert "Traceback" in with_broken("plugins", "doctor", "--traceback").stdout
+
+
+def test_doctor_shows_what_each_engine_runs_on(pricekit, monkeypatch):
+    def broken(self):
+        raise ValueError("no such bus")
+
+    monkeypatch.setattr(OrtCpu, "runs_on", lambda self: "8 CPUs")
+    monkeypatch.setattr(OrtTensorRTX, "runs_on", broken)
+    code, out, _ = pricekit("plugins", "doctor")
+    assert code == 0
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines() if line.startswith("ort-"))
+    assert lines["ort-cpu"] == "8 CPUs"
+    assert lines["ort-cuda"].startswith("cannot run here: this onnxruntime")
+    assert "failed while looking for its device: ValueError: no such bus" in lines["ort-tensorrt-rtx"]
 
 
 @pytest.mark.slow

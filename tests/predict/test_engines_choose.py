@@ -185,7 +185,7 @@ def test_a_named_engine_that_cannot_load_is_an_error(graph, engines, raises):
         "engine",
         kind="engine",
         name="nonsense",
-        candidates=["gone", "ort-cpu", "ort-cuda", "ort-tensorrt"],
+        candidates=["gone", "ort-cpu", "ort-cuda", "ort-tensorrt", "ort-tensorrt-rtx"],
     ):
         open_engine("nonsense", graph, VOCABULARY)
 

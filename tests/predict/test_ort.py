@@ -1,5 +1,6 @@
 """ONNX Runtime: providers that are missing or fail are errors."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,9 @@ from pricekit.predict.ort import load_cpu, tensorrt_options
 VOCABULARY = 500
 
 
-@pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt"])
-def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name, raises):
+@pytest.mark.parametrize("name", ["ort-cuda", "ort-tensorrt", "ort-tensorrt-rtx"])
+def test_a_missing_provider_is_an_error_and_not_replaced_by_the_cpu(graph, name, monkeypatch, raises):
+    monkeypatch.setitem(sys.modules, "onnxruntime_ep_nv_tensorrt_rtx", None)
     with raises(PluginError):
         open_engine(name, graph, VOCABULARY)
 

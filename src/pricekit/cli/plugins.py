@@ -26,6 +26,7 @@ from pricekit.cli.options import TABLE, json_option, options_of
 from pricekit.cli.terminal import show_data, show_result, show_table, spinner
 from pricekit.config import Search, merge, parse_override
 from pricekit.config.layers import by_dotted_name
+from pricekit.core.calls import plugin_call
 from pricekit.core.hookspecs import API
 from pricekit.core.loader import registry
 from pricekit.core.registry import FILE, KINDS, Entry, options_model
@@ -286,7 +287,9 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-@plugins.command(short_help="Import every installed plugin, and show why any fails and how to fix it.")
+@plugins.command(
+    short_help="Import every installed plugin, and show what engines run on, and why any plugin fails."
+)
 @click.option(
     "--traceback",
     "with_traceback",
@@ -296,8 +299,12 @@ def _normal(name: str) -> str:
 def doctor(with_traceback: bool) -> None:
     """Import the plugins of all installed packages. For each failure, show the reason and the fix.
 
+    For each engine, show the device that it runs on, or what is missing; that is not a failure.
+
     The exit code is 3 if a plugin fails. pricekit and all other plugins work without it.
     """
+    for name, text in _engines():
+        show_data(f"{name:<18}{text}")
     entries = [entry for entry in registry().entries.values() if entry.package != "pricekit"]
     failures = [
         (f"{b.package} {b.version}", f"{b.reason}. {b.remedy}", b.traceback) for b in registry().failed
@@ -322,6 +329,19 @@ def doctor(with_traceback: bool) -> None:
             show_data(trace)
     if failures:
         raise PluginError(f"{len(failures)} failed; everything else works without them")
+
+
+def _engines() -> Iterator[tuple[str, str]]:
+    """Yield the name of each engine that can tell, and what it runs on, or why it cannot run."""
+    for entry in registry().of_kind("engine"):
+        try:
+            engine = registry().create("engine", entry.name)
+            with plugin_call("engine", entry.name, "looking for its device"):
+                text = engine.runs_on()
+        except PluginError as error:
+            text = f"cannot run here: {error}"
+        if text:
+            yield entry.name, text
 
 
 @plugins.command("list")

@@ -384,3 +384,7 @@ class Engine:
             BundleError: the graph itself cannot be loaded.
         """
         raise NotImplementedError
+
+    def runs_on(self) -> str:
+        """Return what it would run on here, for `pricekit plugins doctor`; raises PluginError like `load`."""
+        return ""

@@ -35,6 +35,10 @@ from pricekit.wording import shorten
 AUTO = "auto"
 RECORD = "engine.json"
 GPU = "ort-cuda"
+GPUS = (GPU, "ort-tensorrt", "ort-tensorrt-rtx")
+GUARDED = GPUS[1:]
+"""Engines of pricekit whose prices are compared like those of other packages: TensorRT chooses how to compute."""
+
 LENGTH, REPEATS, ENOUGH_S = 128, 5, 4.0
 """Tokens of a sample row; rounds of a comparison; seconds after which no further round starts."""
 
@@ -44,15 +48,15 @@ COMPARED = ((1, 128), (2, 64), (65, 32), (256, 16))
 LEAST_S = 0.05
 """Minimum seconds per measurement. In a shorter one, the start of the threads would count."""
 
-_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu)")
+_ENGINE_EXTRA = re.compile("extra == .(?:cpu|gpu|tensorrt)")
 
 
 def open_engine(name: str, graph: Graph, vocab_size: int, similar: str | None = None) -> LoadedEngine:
     """Load a graph into the engine with a name, or for "auto" into the fastest engine on this machine.
 
     Only "auto" measures speed, if there are several engines, once for each graph. The result is cached in the graph's
-    cache folder until the machine or an engine changes. An engine from another package gets a guard, which loads the
-    graph into the reference, too, when it prices.
+    cache folder until the machine or an engine changes. TensorRT, and an engine from another package, get a guard,
+    which loads the graph into the reference, too, when it prices.
 
     Args:
         name: the name of an engine, or "auto".
@@ -118,7 +122,8 @@ def _open_fastest(graph: Graph, vocab_size: int, record: EngineRecord) -> Loaded
             logger.warning(f"the engine is {fastest.name}, because no speed could be measured: {error}")
             return fastest
         fastest = opened[int(np.median(tokens_per_second, axis=1).argmax())]
-    reason = failed.get(GPU) if shutil.which("nvidia-smi") else None
+    used = any(engine.name in GPUS for engine in opened)
+    reason = failed.get(GPU) if shutil.which("nvidia-smi") and not used else None
     record = record.model_copy(update={"fastest": fastest.name, "without_gpu": reason is not None})
     _write_record(graph, record)
     _warn_of_unused_gpu(fastest.name, reason)
@@ -149,7 +154,8 @@ def _load(name: str, graph: Graph) -> LoadedEngine:
             prices: np.ndarray = price(batch)
         return prices
 
-    guard = None if entry.package == "pricekit" else Guard(entry, partial(_load, REFERENCE, graph))
+    trusted = entry.package == "pricekit" and name not in GUARDED
+    guard = None if trusted else Guard(entry, partial(_load, REFERENCE, graph))
     return LoadedEngine(name, price_batch, multiple, streams, tokens, graph.max_length, guard)
 
 
@@ -267,7 +273,7 @@ def _machine() -> str:
 
 @cache
 def _library_versions(package: str) -> dict[str, str]:
-    """Return the versions of an engine package's requirements; of pricekit, those of the extras `cpu` and `gpu`."""
+    """Return the versions of an engine package's requirements; of pricekit, those of its extras for engines."""
     versions = {}
     with suppress(metadata.PackageNotFoundError, ValueError):  # a file given with --plugin
         for requirement in metadata.requires(package) or []:

@@ -1,14 +1,18 @@
-"""ONNX Runtime on CPUs, on an NVIDIA GPU, and on an NVIDIA GPU through TensorRT.
+"""ONNX Runtime on CPUs, on an NVIDIA GPU, and on an NVIDIA GPU through TensorRT or TensorRT for RTX.
 
-If a provider cannot be loaded, ONNX Runtime silently falls back to the CPU; here that is an error.
+If a provider cannot be loaded, or supports no operation of the graph, ONNX Runtime silently falls back to the CPU; here
+that is an error.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from pricekit.io.causes import raise_outside_cause
 from pricekit.io.cpus import usable_cpus
 from pricekit.io.log import logger, onnx_runtime
 from pricekit.predict.loaded_engine import BATCH_SIZE
-from pricekit.wording import shorten
+from pricekit.wording import counted, shorten
 
 SHAPES = 64
 """Maximum number of shapes with buffers. Batches of other shapes are priced without buffers."""
@@ -148,6 +152,9 @@ GRAPH_INPUTS = ("input_ids", "attention_mask", "features")
 _FALLBACKS = {"TensorrtExecutionProvider": ["CUDAExecutionProvider"]}
 """The providers of the operations that a provider does not support; the CPU supports all."""
 
+_OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "nvcuda.dll")
+"""Libraries that only NVIDIA's driver contains."""
+
 _SLOW_FUSIONS = {"CPUExecutionProvider": ["SkipLayerNormFusion"]}
 """Fusions that cost time: on a CPU, a sum and its LayerNormalization take a third of the fused time."""
 
@@ -161,6 +168,11 @@ class OrtCpu(Engine):
     def load(self, graph: Graph) -> PriceBatch:
         """Open the graph; raises PluginError, BundleError."""
         return load_cpu(graph.model)
+
+    def runs_on(self) -> str:
+        """Return the number of CPUs; raises PluginError."""
+        _check_provider("CPUExecutionProvider")
+        return counted(self.streams, "CPU")
 
 
 class OrtCuda(Engine):
@@ -177,6 +189,10 @@ class OrtCuda(Engine):
             return _session(graph.model, "CUDAExecutionProvider", settings)
 
         return BoundSession(session, "cuda")
+
+    def runs_on(self) -> str:
+        """Return that the libraries load; raises PluginError."""
+        return _loads("CUDAExecutionProvider")
 
 
 class OrtTensorRT(Engine):
@@ -195,20 +211,145 @@ class OrtTensorRT(Engine):
             )
         return _prices(_session(graph.model, provider, tensorrt_options(graph)))
 
+    def runs_on(self) -> str:
+        """Return that the libraries load; raises PluginError."""
+        return _loads("TensorrtExecutionProvider")
 
-def tensorrt_options(graph: Graph) -> dict[str, str]:
-    """Return the provider's options: shapes from one row of one token up, and caches on disk.
+
+class OrtTensorRTX(Engine):
+    """One NVIDIA GPU through TensorRT for RTX, a provider whose package contains its libraries.
+
+    It computes in the precision of the graph. It compiles the graph each time; the kernels for the GPU are cached.
+    """
+
+    length_multiple, batch_tokens = 32, 16384
+
+    def __init__(self) -> None:
+        self._provider = PluginProvider("onnxruntime_ep_nv_tensorrt_rtx", "pricekit[tensorrt]")
+
+    def load(self, graph: Graph) -> PriceBatch:
+        """Open the graph; raises PluginError, BundleError."""
+        device = self._provider.device()
+        settings = shape_profiles(graph, "nv")
+        gpu = f"{device.device.vendor_id:04x}-{device.device.device_id:04x}"
+        cache = graph.cache / f"tensorrt-rtx-{self._provider.version}-{gpu}"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            settings["nv_runtime_cache_path"] = str(cache)
+        except OSError as error:
+            logger.warning(f"the compiled kernels cannot be cached in {cache}: {error.strerror or error}.")
+        return _prices(_session(graph.model, device.ep_name, settings, device))
+
+    def runs_on(self) -> str:
+        """Return the GPU and its options; raises PluginError."""
+        device = self._provider.device()
+        facts = {**device.device.metadata, **device.ep_metadata, **device.ep_options}
+        facts.pop("library_path", None)
+        name = f"{device.ep_vendor} {device.device.vendor_id:04x}:{device.device.device_id:04x}"
+        return ", ".join([name, *(f"{key}={value}" for key, value in sorted(facts.items()))])
+
+
+class PluginProvider:
+    """A provider in a package of its own, which ONNX Runtime loads by name: `onnxruntime-ep-NAME`.
+
+    Attributes:
+        package: the name of the package.
+        version: that of the package, once it is imported.
+    """
+
+    def __init__(self, module: str, install: str) -> None:
+        """Name the provider; nothing is imported yet.
+
+        Args:
+            module: of the package; it has `get_ep_name` and `get_library_path`.
+            install: what pip installs to get it.
+        """
+        self.package, self.version = module.replace("_", "-"), ""
+        self._module, self._install = module, install
+
+    def device(self) -> Any:
+        """Return the first `onnxruntime.OrtEpDevice` of the provider, whose library is registered now or before.
+
+        Raises:
+            PluginError: the package or a library is missing, this onnxruntime has GPU providers of its own, or the
+                provider supports no device of this machine.
+        """
+        ort = _check_provider("CPUExecutionProvider")
+        if "CUDAExecutionProvider" in ort.get_available_providers():
+            raise PluginError(
+                f"{self.package} needs the package onnxruntime, and onnxruntime-gpu {ort.__version__} is installed: "
+                f"pip uninstall onnxruntime onnxruntime-gpu && pip install '{self._install}'"
+            )
+        try:
+            module = import_module(self._module)
+        except ImportError as error:
+            raise PluginError(
+                f"the package {self.package} cannot be imported ({error}): pip install '{self._install}'"
+            ) from error
+        self.version = getattr(module, "__version__", "")
+        name = module.get_ep_name()
+        self._register(ort, name, Path(module.get_library_path()))
+        if device := next((each for each in ort.get_ep_devices() if each.ep_name == name), None):
+            return device
+        raise PluginError(
+            f"{self.package} {self.version} supports no device of this machine{_reasons(name)}; choose another engine",
+            parameters=("engine",),
+            provider=name,
+        )
+
+    def _register(self, ort: Any, name: str, library: Path) -> None:
+        """Register the library, unless it is; raises PluginError."""
+        try:
+            for runtime in library.parent.glob("libcudart.so.*"):
+                ctypes.CDLL(str(runtime))  # the library needs it, and does not look for it beside itself
+            ort.register_execution_provider_library(name, str(library))
+        except Exception as error:  # ONNX Runtime has its own classes
+            raise_outside_cause(error)
+            if "already registered" in str(error):
+                return
+            reason = shorten(str(error), 400)
+            if missing := next((each for each in _OF_DRIVER if each in reason), ""):
+                reason = f"there is no NVIDIA driver ({missing} is missing); install it, start the container with GPUs"
+            raise PluginError(
+                f"{self.package} {self.version} cannot be loaded: {reason}, or choose another engine",
+                parameters=("engine",),
+                provider=name,
+            ) from error
+
+
+def _reasons(provider: str) -> str:
+    """Return what a provider says against each GPU of this machine, in parentheses."""
+    notes: list[str] = []
+    with suppress(
+        Exception
+    ):  # ONNX Runtime has no public name for this, older versions lack it, and providers may
+        from onnxruntime.capi import _pybind_state as state
+
+        gpus = [each for each in state.get_hardware_devices() if each.type == state.OrtHardwareDeviceType.GPU]
+        details = [state.get_hardware_device_ep_incompatibility_details(provider, gpu) for gpu in gpus]
+        notes = [shorten(str(each["notes"]).rstrip("."), 300) for each in details if each["notes"]]
+        if not gpus:
+            notes = ["ONNX Runtime sees no GPU"]
+    return f" ({'; '.join(dict.fromkeys(notes))})" if notes else ""
+
+
+def shape_profiles(graph: Graph, prefix: str) -> dict[str, str]:
+    """Return TensorRT's options for shapes from one row of one token up; their names begin with the prefix.
 
     Without minimum, typical and maximum shapes, TensorRT compiles again for each new shape.
     """
     longest = graph.max_length
     sizes = {"min": (1, 1), "opt": (BATCH_SIZE // 2, min(128, longest)), "max": (BATCH_SIZE, longest)}
-    profiles = {
-        f"trt_profile_{name}_shapes": f"input_ids:{b}x{n},attention_mask:{b}x{n},features:{b}x{graph.features}"
+    return {
+        f"{prefix}_profile_{name}_shapes": f"input_ids:{b}x{n},attention_mask:{b}x{n},features:{b}x{graph.features}"
         for name, (b, n) in sizes.items()
     }
+
+
+def tensorrt_options(graph: Graph) -> dict[str, str]:
+    """Return the provider's options: shapes, precision, and caches on disk."""
     return {
-        **profiles,
+        **shape_profiles(graph, "trt"),
         "trt_fp16_enable": str(graph.precision == "fp16"),
         "trt_engine_cache_enable": "True",
         "trt_engine_cache_path": str(graph.cache),
@@ -241,25 +382,37 @@ def _prices(session: Any) -> PriceBatch:
     return run
 
 
-def _session(model: bytes | Path, provider: str, settings: Mapping[str, str]) -> Any:
+def _session(model: bytes | Path, provider: str, settings: Mapping[str, str], device: Any = None) -> Any:
     """Open a graph on one provider.
 
     Loaded from bytes, a graph cannot refer to weights in other files.
 
+    Args:
+        model: the graph.
+        provider: the name of the provider.
+        settings: its options.
+        device: of a `PluginProvider`.
+
     Raises:
-        PluginError: onnxruntime or the provider is missing or cannot be loaded.
+        PluginError: onnxruntime or the provider is missing or cannot be loaded, or it supports no part of the graph.
         BundleError: the graph cannot be loaded, or its inputs and output are not pricekit's.
     """
-    ort = _check_provider(provider)
+    ort = _check_provider(provider if device is None else "CPUExecutionProvider")
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1 if provider == "CPUExecutionProvider" else usable_cpus()
     # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers: list[Any] | None = None
+    if device is None:
+        providers = [(provider, dict(settings)), *_FALLBACKS.get(provider, [])]
+    else:
+        options.add_provider_for_devices([device], dict(settings))
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
         session = ort.InferenceSession(
             model,
             options,
-            providers=[(provider, dict(settings)), *_FALLBACKS.get(provider, [])],
+            providers=providers,
             disabled_optimizers=_SLOW_FUSIONS.get(provider),
             enable_fallback=0,
         )
@@ -276,14 +429,29 @@ def _session(model: bytes | Path, provider: str, settings: Mapping[str, str]) ->
             f"the graph cannot be loaded by ONNX Runtime: {shorten(str(error), 400)}; export it again"
         ) from error
     if session.get_providers()[0] != provider:
+        raise _not_loaded(provider, _missing_library(ort, provider))
+    if device is not None:
+        _check_assignment(session, provider)
+    _check_ends(session)
+    return session
+
+
+def _check_assignment(session: Any, provider: str) -> None:
+    """Warn of operations that the CPU runs instead of the provider; raise PluginError if it runs all of them."""
+    kinds: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for part in session.get_provider_graph_assignment_info():
+        kinds[part.ep_name == provider].update(node.op_type for node in part.get_nodes())
+    here, elsewhere = kinds[True].total(), kinds[False].total()
+    names = shorten(", ".join(sorted(kinds[False])), 200)
+    if not here:
         raise PluginError(
-            f"ONNX Runtime could not load its {provider}{_missing_library(ort, provider)}; install what is missing, "
-            "or choose the engine ort-cpu",
+            f"{provider} supports no operation of this graph, so the CPU would run all of them ({names}); choose "
+            "another engine",
             parameters=("engine",),
             provider=provider,
         )
-    _check_ends(session)
-    return session
+    if elsewhere:
+        logger.warning(f"the CPU runs {elsewhere} of {here + elsewhere} operations for {provider}: {names}.")
 
 
 def _check_ends(session: Any) -> None:
@@ -300,6 +468,21 @@ def _check_ends(session: Any) -> None:
         raise BundleError(
             f"the graph has inputs and outputs {shown}; expected {expected[0]} and {expected[1]}. Export it again"
         )
+
+
+def _loads(provider: str) -> str:
+    """Return that the libraries of a provider of onnxruntime-gpu load; raises PluginError."""
+    if reason := _missing_library(_check_provider(provider), provider):
+        raise _not_loaded(provider, reason)
+    return "its libraries load"
+
+
+def _not_loaded(provider: str, reason: str) -> PluginError:
+    return PluginError(
+        f"ONNX Runtime could not load its {provider}{reason}; install what is missing, or choose the engine ort-cpu",
+        parameters=("engine",),
+        provider=provider,
+    )
 
 
 def _check_provider(provider: str) -> Any:
