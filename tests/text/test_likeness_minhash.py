@@ -62,6 +62,10 @@ def test_many_texts_of_different_lengths(monkeypatch):
     assert check(texts) > 50
 
 
+def test_different_pairs_may_come_late():
+    assert check(["a b " * 50 + "one two three four", "a b " * 50 + "one two", "a b " * 50, "tea pot " * 3]) == 1
+
+
 def test_the_first_values_stay():
     """They are those that datasketch 2.0 gives."""
     _, found = signatures(

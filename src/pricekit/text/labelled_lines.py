@@ -107,8 +107,7 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
     """
     if texts.nbytes > SHARED_BYTES:
         return compute()
-    # Copies refer to the same Arrow data, which never change: a series that is changed refers to others.
-    data = texts.array.__arrow_array__() if isinstance(texts.array, pd.arrays.ArrowStringArray) else texts
+    data = data_of(texts)
     if _latest.texts() is not data:
         results: list[tuple[object, Any]] = []
         _latest.results = results
@@ -120,6 +119,12 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
     result = compute()
     _latest.results.append((key, result))
     return result
+
+
+def data_of(texts: pd.Series) -> Any:
+    """Return the object that identifies the content of texts: equal for a copy, another one after a change."""
+    # Copies refer to the same Arrow data, which never change: a series that is changed refers to others.
+    return texts.array.__arrow_array__() if isinstance(texts.array, pd.arrays.ArrowStringArray) else texts
 
 
 class LastOpened(Generic[Result]):

@@ -7,11 +7,13 @@ banding (Leskovec et al., Mining of Massive Datasets, chapter 3).
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,7 @@ from pricekit.text.labelled_lines import (
     Ints,
     batches,
     bytes_of,
+    data_of,
     distinct,
     in_parts,
     numpy_of,
@@ -45,6 +48,9 @@ _LABEL_SHARE = 0.2
 PERMUTATIONS = 128
 MIN_PAIRS = 6
 """Texts with fewer different word pairs have no signature."""
+
+_FIRST_PAIRS = 16
+"""The pairs of a text in which different ones are looked for first."""
 
 Hashes = npt.NDArray[np.uint32]
 
@@ -71,8 +77,34 @@ def equal_texts(texts: pd.Series) -> np.ndarray:
         >>> equal_texts(pd.Series(["Green Tea", "ink", "green  tea!"])).tolist()
         [0, 1, 0]
     """
+    if (known := _numbers.of(texts)) is not None:
+        return known
     hashes = in_threads(lambda cells: normal_words(cells).hashes(cells), text_parts(texts))
-    return numbered(np.concatenate([np.zeros(0, np.int64), *hashes]))
+    return _numbers.add(texts, numbered(np.concatenate([np.zeros(0, np.int64), *hashes])))
+
+
+class _Numbers:
+    """What `equal_texts` returned for texts that still exist: a split, its folds and each feature ask for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], Ints]] = {}
+
+    def of(self, texts: pd.Series) -> Ints | None:
+        """Return the numbers of texts, int64 (N,), which nobody may change; None if they are not known."""
+        data = data_of(texts)
+        known = self._known.get(id(data))
+        return known[1] if known is not None and known[0]() is data else None
+
+    def add(self, texts: pd.Series, numbers: Ints) -> Ints:
+        """Remember the numbers of texts; return them."""
+        data = data_of(texts)
+        key = id(data)
+        numbers.flags.writeable = False
+        self._known[key] = weakref.ref(data, lambda _: self._known.pop(key, None)), numbers
+        return numbers
+
+
+_numbers = _Numbers()
 
 
 def numbered(hashes: np.ndarray) -> np.ndarray:
@@ -136,7 +168,7 @@ def compare(texts: pd.Series, *, folder: Path | None = None) -> Compared:
                 start += len(hashed)
                 advance(len(hashed))
         signature = np.frombuffer(map_file(signed), np.uint32).reshape(-1, PERMUTATIONS)
-    same, row = numbered(np.concatenate(hashes)), np.concatenate(rows)
+    same, row = _numbers.add(texts, numbered(np.concatenate(hashes))), np.concatenate(rows)
     first = np.diff(np.maximum.accumulate(np.append(-1, same))) > 0  # numbers rise where a text is new
     place = np.flatnonzero(first[row])
     return Compared(same, same[row[place]], signature, place)
@@ -190,9 +222,10 @@ def signatures(words: NormalWords) -> tuple[Ints, Hashes]:
     """Return the rows that have a signature, int64 (S,), ascending, and their signatures, uint32 (S, 128)."""
     factor, offset = _permutations()
     pairs, count = _word_pairs(words)
-    rows = np.flatnonzero(count >= MIN_PAIRS)
+    enough = _have_enough(pairs, count)
+    rows = np.flatnonzero(enough)
     signature = np.empty((len(rows), PERMUTATIONS), np.uint32)
-    mixed, start = _mixed(pairs[np.repeat(count >= MIN_PAIRS, count)]), offsets_of(count[rows])
+    mixed, start = _mixed(pairs[np.repeat(enough, count)]), offsets_of(count[rows])
     for first, last in in_parts(count[rows], _BLOCK) if len(rows) else ():
         block = mixed[start[first] : start[last]]
         for number in range(PERMUTATIONS):
@@ -209,19 +242,30 @@ def _permutations() -> tuple[Hashes, Hashes]:
 
 
 def _word_pairs(words: NormalWords) -> tuple[Hashes, Ints]:
-    """Return the different pairs of neighbouring words of each text, text after text, and their number, int64 (N,)."""
+    """Return the pairs of neighbouring words of each text, text after text, and their number, int64 (N,)."""
     plain = pc.replace_substring_regex(words.known, r"\pN+", "0").to_pylist()
     code = np.array([zlib.crc32(word.encode()) for word in plain], np.uint64)
     filled = np.array([word != "" for word in plain], np.bool_)[words.word]
     row = np.repeat(np.arange(len(words.ends) - 1), np.diff(words.ends))[filled]
     hashed = code[words.word[filled]]
     pair = hashed[:-1] * np.uint64(0x9E3779B1) + hashed[1:]
-    pair = (pair ^ (pair >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+    pair = pair ^ (pair >> np.uint64(32))
     same = row[1:] == row[:-1]
-    keys = np.sort((row[1:][same].astype(np.uint64) << np.uint64(32)) | pair[same])
-    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-    count = np.bincount((keys >> np.uint64(32)).astype(np.int64), minlength=len(words.ends) - 1)
-    return keys.astype(np.uint32), count
+    return pair[same].astype(np.uint32), np.bincount(row[1:][same], minlength=len(words.ends) - 1)
+
+
+def _have_enough(pairs: Hashes, count: Ints) -> npt.NDArray[np.bool_]:
+    """Return whether each text has at least `MIN_PAIRS` different pairs, bool (N,): most have them at their start."""
+    enough, start = np.zeros(len(count), np.bool_), offsets_of(count)[:-1]
+    for most in (_FIRST_PAIRS, int(count.max(initial=0))):
+        rows = np.flatnonzero(~enough & (count >= MIN_PAIRS))
+        each = np.minimum(count[rows], most)
+        row = np.repeat(rows, each)
+        keys = np.sort(row.astype(np.uint64) << np.uint64(32) | pairs[ranges(start[rows], each)])
+        new = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+        different = np.bincount((keys[new] >> np.uint64(32)).astype(np.int64), minlength=len(count))
+        enough |= different >= MIN_PAIRS
+    return enough
 
 
 def _mixed(values: Hashes) -> Hashes:
