@@ -63,7 +63,8 @@ def test_many_texts_of_different_lengths(monkeypatch):
 
 
 def test_different_pairs_may_come_late():
-    assert check(["a b " * 50 + "one two three four", "a b " * 50 + "one two", "a b " * 50, "tea pot " * 3]) == 1
+    texts = ["a b " * 50 + "one two three four", "a b " * 50 + "one two", "a b " * 50, "tea pot " * 3]
+    assert check(texts) == 1
 
 
 def test_the_first_values_stay():
