@@ -31,12 +31,12 @@ def test_the_operators_of_exported_graphs_are_found_and_allowed(path):
 def test_the_graphs_of_transformers_and_lstms_are_allowed():
     from pricekit.nets.lstm import Lstm
     from pricekit.testing.data import batch, ordinary_texts
-    from pricekit.testing.models import attention_graph, export_bytes, small_model
+    from pricekit.testing.models import export_bytes, small_graph, small_model
 
     lstm = Lstm(Lstm.Options(vocab_size=256, width=8, embedding=8, layers=1))
     tokenizer = lstm.tokenizer(ordinary_texts())
     model = small_model(encoder=lstm.encoder({}, tokenizer, None))
-    for found in (attention_graph(), export_bytes(model, batch(4, 9))):
+    for found in (small_graph(), export_bytes(model, batch(4, 9))):
         check_graph(found, "the graph")
         assert "domain" not in repr(
             {n.domain for n in onnx.load_from_string(found).graph.node} - {"", "ai.onnx"}

@@ -372,6 +372,9 @@ class Engine:
     batch_tokens: int = 2048
     """The maximum number of tokens per batch, padding included."""
 
+    backbone: str | None = None
+    """The only backbone whose graphs it loads, and its checks use; None: any."""
+
     def load(self, graph: Graph) -> PriceBatch:
         """Return a function that prices batches of any size, and of any length up to `graph.max_length`.
 

@@ -75,11 +75,11 @@ def checks() -> Checks:
 
 
 @cache
-def _graph() -> bytes:
+def _graph(backbone: str | None) -> bytes:
     """Return the graph for all engines; it is made once, which needs torch and some seconds."""
-    from pricekit.testing.models import attention_graph
+    from pricekit.testing.models import small_graph
 
-    return attention_graph()
+    return small_graph(backbone or "transformer")
 
 
 @contextmanager
@@ -87,11 +87,11 @@ def _loaded(make: Make) -> Iterator[tuple[Any, PriceBatch]]:
     """Yield the engine and the loaded graph."""
     with TemporaryDirectory() as folder:
         engine = make()
-        yield engine, engine.load(_graph_in(folder))
+        yield engine, engine.load(_graph_in(folder, engine))
 
 
-def _graph_in(folder: str, model: bytes | None = None) -> Graph:
-    return Graph(model or _graph(), LONGEST, FEATURES, Path(folder) / "cache")
+def _graph_in(folder: str, engine: Any, model: bytes | None = None) -> Graph:
+    return Graph(model or _graph(engine.backbone), LONGEST, FEATURES, Path(folder) / "cache")
 
 
 def _batch(engine: Any, rows: int, length: int, seed: int = 0) -> Batch:
@@ -167,7 +167,7 @@ def _prices(make: Make) -> None:
 
 def _parity(make: Make) -> None:
     with _loaded(make) as (engine, price):
-        reference = load_cpu(_graph())
+        reference = load_cpu(_graph(engine.backbone))
         for number, (rows, length) in enumerate(SHAPES):
             inputs = _batch(engine, rows, length, SHAPES[:number].count((rows, length)))
             expected = reference(inputs)
@@ -279,13 +279,13 @@ def _second(make: Make) -> None:
     """Load the graph again while it is open, as the processes of one prediction do."""
     with TemporaryDirectory() as folder:
         engine, results = make(), list[Any]()
-        first = engine.load(_graph_in(folder))
+        first = engine.load(_graph_in(folder, engine))
         inputs = _batch(engine, 5, 12)
         expected = _price(first, inputs).copy()
 
         def load() -> None:
             try:
-                results.append(_price(make().load(_graph_in(folder)), inputs))
+                results.append(_price(make().load(_graph_in(folder, engine)), inputs))
             except Exception as error:
                 results.append(error)
 
@@ -307,13 +307,15 @@ def _second(make: Make) -> None:
 
 
 def _refuses(make: Make) -> None:
+    engine = make()
+    graph = _graph(engine.backbone)
     for what, model in (
         ("invalid bytes", b"this is not a graph"),
-        ("half a graph", _graph()[: len(_graph()) // 2]),
+        ("half a graph", graph[: len(graph) // 2]),
     ):
         with TemporaryDirectory() as folder:
             try:
-                make().load(_graph_in(folder, model))
+                make().load(_graph_in(folder, engine, model))
             except BundleError:
                 continue
             except PluginError:
@@ -331,7 +333,7 @@ def _writes(make: Make) -> None:
     with TemporaryDirectory() as here, TemporaryDirectory() as folder:
         with chdir(here):
             engine = make()
-            _price(engine.load(_graph_in(folder)), _batch(engine, 2, 5))
+            _price(engine.load(_graph_in(folder, engine)), _batch(engine, 2, 5))
         outside = [
             path.name for path in (*Path(here).iterdir(), *Path(folder).iterdir()) if path.name != "cache"
         ]

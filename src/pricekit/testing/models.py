@@ -18,9 +18,9 @@ from pricekit.errors import ConfigError, TrainingError
 from pricekit.export.graph import export_graph
 from pricekit.nets.losses import smape
 from pricekit.nets.network import PriceModel
-from pricekit.nets.transformer import SmallTransformer
 from pricekit.testing.data import FEATURES, VOCABULARY, batch, ordinary_prices, ordinary_texts
 from pricekit.testing.runner import fail
+from pricekit.text.tokens import encode
 from pricekit.training.checkpoint import Parts, load_checkpoint, save_checkpoint
 
 
@@ -80,14 +80,19 @@ def small_encoder(config: RunConfig) -> Encoder:
     return encoder
 
 
-def attention_graph() -> bytes:
-    """Return the graph of a small transformer; its prices of 1,000 rows are from 0.005 to 2,000,000."""
+def small_graph(name: str = "transformer") -> bytes:
+    """Return the graph of a small encoder of a backbone; its prices of 1,000 rows are from 0.005 to 2,000,000."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        backbone = SmallTransformer(SmallTransformer.Options(vocab_size=256, width=16, layers=1, heads=2))
+        plugin = registry().get("backbone", name).load()
+        sizes = {option: size for option, size in _SMALL.items() if option in plugin.Options.model_fields}
+        backbone = registry().create("backbone", name, sizes)
         tokenizer = backbone.tokenizer(ordinary_texts())
+        tokens = encode(tokenizer, ordinary_texts(), 64, 0)
         loss = smape()
-        model = small_model(loss, backbone.encoder(backbone.architecture(tokenizer), tokenizer, None)).eval()
+        model = small_model(
+            loss, backbone.encoder(backbone.architecture(tokenizer), tokenizer, tokens)
+        ).eval()
         with torch.no_grad():
             raw = model.raw(**{name: torch.from_numpy(array) for name, array in batch(1000, 12).items()})
             low, high = math.log(0.005), math.log(2e6)

@@ -8,6 +8,12 @@ pricekit_api = 1
 
 
 @hookimpl
+def pricekit_register_engines(register: Register) -> None:
+    """The engine."""
+    register("fast", "pricekit_fast.engine:Fast", "backbone bag in C, on the CPUs that this process may use")
+
+
+@hookimpl
 def pricekit_register_kernels(register: Register) -> None:
     """The kernel."""
     register("fast", "pricekit_fast.kernel:FastKernel", "words, hashed terms and trees, in C")
