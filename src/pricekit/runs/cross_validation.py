@@ -47,6 +47,7 @@ from pricekit.runs.split import (
     check_weights,
     digest_of,
     duplicates_in,
+    log_duplicates,
     load_rows,
     split_table,
     stratified_folds,
@@ -131,6 +132,7 @@ def make_plan(
             )
             logger.info(f"{sum(sizes):,} rows {alike}; each of their {len(sizes):,} groups is in one fold")
         fold = assign_folds(table.known_price, groups, folds, config.seed)
+    log_duplicates(table)
     check_weights(*(table.take(np.flatnonzero(fold == held)) for held in np.unique(fold)))
     return FoldPlan(replace(table, cluster=groups), rejected, fold, leaks)
 

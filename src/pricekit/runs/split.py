@@ -176,6 +176,8 @@ def load_split(
     seen = earlier_texts(config.init, resumed)
     if source.valid is None:
         groups, variants = duplicates_in(table)
+        if not resumed:
+            log_duplicates(table)
         parts = split_table(replace(table, cluster=groups), config, seen)
         split = Split(*parts, [rejected], leaks, own=True, variants=variants)
         check_weights(split.train, split.valid)
@@ -186,6 +188,7 @@ def load_split(
     valid, more = _read(source.valid, name, columns, read_options, config, folder)
     require_same_currency(table.price_style.currency, valid.price_style.currency)
     if not resumed:
+        log_duplicates(table)
         check_shared(table, valid, allow_leak=source.allow_leak)
     if seen is not None and (known := int(seen.earlier_rows(valid.text).sum())):
         raise DataError(
@@ -476,7 +479,7 @@ ALLOW_LEAK = "or allow the leak if its value is known whenever prices are predic
 
 
 def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[str, ...]:
-    """Log how much prices of equal texts differ; find columns and texts that leak the price.
+    """Find columns and texts that leak the price.
 
     Args:
         table: all usable rows.
@@ -493,9 +496,6 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
         logger.warning(
             f"all prices are {table.known_price[0]:g}: the model can learn nothing but this one price"
         )
-    duplicates = find_duplicates(equal_texts(table.text), table.known_price)
-    if duplicates.conflicting_rows:
-        logger.info(duplicates.sentence())
     columns = config.columns
     named = Columns(tuple(columns.text), columns.price, columns.id)
     findings = find_leaks(table, named)
@@ -523,6 +523,13 @@ def check_leaks(table: Table, config: RunConfig, *, allow_leak: bool) -> tuple[s
             )
         logger.warning(f"{leak}; the model reads it, because leaks are allowed")
     return () if allow_leak else tuple(findings.columns)
+
+
+def log_duplicates(table: Table) -> None:
+    """Log how much prices of equal texts differ; after `duplicates_in`, which has found them, it costs little."""
+    duplicates = find_duplicates(equal_texts(table.text), table.known_price)
+    if duplicates.conflicting_rows:
+        logger.info(duplicates.sentence())
 
 
 def _listed(leaks: Mapping[str, str]) -> str:
