@@ -85,7 +85,8 @@ def small_graph(name: str = "transformer") -> bytes:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         plugin = registry().get("backbone", name).load()
-        sizes = {option: size for option, size in _SMALL.items() if option in plugin.Options.model_fields}
+        known = plugin.Options.model_fields
+        sizes = {option: size for option, size in (_SMALL | {"vocab_size": 256}).items() if option in known}
         backbone = registry().create("backbone", name, sizes)
         tokenizer = backbone.tokenizer(ordinary_texts())
         tokens = encode(tokenizer, ordinary_texts(), 64, 0)
