@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of, in_parts, numpy_of
+from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of, in_parts, numpy_of, offsets_of
 
 _FEW = 8
 """Texts up to which Python is faster than numpy."""
@@ -36,7 +36,7 @@ _GROUP_MARKS = "\u00a0\u2009\u202f\u066c"
 _GROUPS = re.compile(rf"(?<![\d.,])\d{{1,3}}(?:[{_GROUP_MARKS}]\d{{3}})+(?!\d)")
 _BETWEEN_GROUPS = re.compile(f"[{_GROUP_MARKS}]")
 _MARKS = {"\u066b": ".", "\uff0e": ".", "\u066c": ","}
-_BREAK = ord("\n")
+_BREAK, _RETURN = ord("\n"), ord("\r")
 
 
 class PlainCharacters(dict[int, str]):
@@ -90,7 +90,7 @@ def _single_spaces(text: str) -> str:
 def normal_texts(texts: Strings) -> Strings:
     """Return texts, (N,) large strings without nulls, each as `normal_text` returns it.
 
-    Only texts that may change are looked at one by one.
+    Only texts with characters that may change are looked at one by one.
     """
     if len(texts) <= _FEW:
         written = texts.to_pylist()
@@ -98,17 +98,49 @@ def normal_texts(texts: Strings) -> Strings:
         return texts if plain == written else pa.array(plain, pa.large_string())
     lengths = numpy_of(pc.binary_length(texts))
     blanks, characters = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
+    plain = []
     for first, last in in_parts(lengths, _PART_BYTES):
-        offset, data = bytes_of(texts.slice(first, last - first))
-        blanks[first + _rows_of(offset, _odd_blanks(data, offset))] = True
+        part, rows = texts.slice(first, last - first), slice(first, last)
+        offset, data = bytes_of(part)
         characters[first + _rows_of(offset, _odd_characters(data))] = True
-    odd = np.flatnonzero(blanks | characters)
+        blanks[first + _rows_of(offset, _odd_blanks(data, offset))] = True
+        blanks[rows] &= ~characters[rows]
+        if blanks[rows].any():
+            plain.append(_many_single_spaces(part.filter(pa.array(blanks[rows]))))
+    changed = pc.replace_with_mask(texts, pa.array(blanks), pa.concat_arrays(plain)) if plain else texts
+    odd = np.flatnonzero(characters)
     if not len(odd):
-        return texts
-    changing = zip(texts.take(pa.array(odd)).to_pylist(), characters[odd].tolist(), strict=True)
-    return with_texts(
-        texts, odd, [normal_text(text) if is_odd else _single_spaces(text) for text, is_odd in changing]
-    )
+        return changed
+    return with_texts(changed, odd, list(map(normal_text, texts.take(pa.array(odd)).to_pylist())))
+
+
+def _many_single_spaces(texts: Strings) -> Strings:
+    """Return texts, (N,) without blanks beyond ASCII, each as `_single_spaces` returns it."""
+    line_break, nothing = (pa.scalar(text, pa.large_string()) for text in ("\n", ""))
+    offset, data = bytes_of(pc.binary_join_element_wise(texts, line_break, nothing))
+    removed = np.zeros(len(data), bool)
+    removed[offset[1:] - 1] = True
+    is_break = data == _BREAK
+    if len(returns := np.flatnonzero(data == _RETURN)):
+        is_break[returns[~is_break[returns + 1] | removed[returns + 1]]] = True
+    is_blank = (data - np.uint8(0x09) < 5) | (data - np.uint8(0x1C) < 5)
+    is_space = is_blank & ~is_break
+    # Of each run of spaces, the last one stays, unless a line begins before the run or ends behind it.
+    removed[:-1] |= is_space[:-1] & is_blank[1:]
+    removed[0] |= is_space[0]
+    last = is_space & ~removed
+    removed[1:] |= last[1:] & is_break[:-1]
+    later = np.flatnonzero(last[1:] & is_space[:-1]) + 1
+    if len(later):
+        first = np.flatnonzero(is_space & ~np.concatenate([[False], is_space[:-1]]))
+        before = first[np.searchsorted(first, later, side="right") - 1] - 1
+        removed[later[(before < 0) | is_break[before]]] = True
+    kept = ~removed
+    if np.count_nonzero(is_blank) > np.count_nonzero(data == ord(" ")) + np.count_nonzero(data == _BREAK):
+        data = np.where(is_break, np.uint8(_BREAK), np.where(is_space, np.uint8(ord(" ")), data))
+    sizes = np.add.reduceat(kept, offset[:-1], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets_of(sizes)), pa.py_buffer(data[kept])]
+    return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
 
 
 def with_texts(texts: Strings, rows: Ints, replacements: Sequence[str]) -> Strings:
