@@ -1,7 +1,8 @@
-"""CSV, TSV and TXT, read with the standard library's `csv`: every row of the file becomes one row of the table.
+"""CSV, TSV and TXT: every row of the file becomes one row of the table.
 
-Faster parsers guess types, drop lines that they cannot parse, or mishandle quotes when several threads read. This one
-does not, and takes an eighth of the time of the fastest prediction.
+The parts of a file in which quotes stand only around cells, and all rows have as many fields as the header, are read
+with Arrow. The others are read with the standard library's `csv`, row by row: faster parsers guess types, drop lines
+that they cannot parse, or mishandle quotes.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from io import TextIOWrapper
 from itertools import chain, islice
 from operator import itemgetter
@@ -18,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as csv_of_arrow
 
 from pricekit.errors import DataError, NoRowsError
 from pricekit.io.compression import TooMuchError
@@ -41,6 +45,13 @@ from pricekit.wording import shorten
 MAX_CHUNK_CHARS = 4 << 20
 _MAX_ROW_CELLS = 2 << 20
 _MAX_CELL_CHARS = 32 << 20
+_ROW_CHARS = 1024
+"""Characters that are read at once for each row of a chunk."""
+_BLOCK_CHARS = 1 << 20
+"""Characters that are read at once at most."""
+_CLEAN_COLUMNS = 1000
+"""Rows with more fields are divided by `csv`."""
+_QUOTE, _BREAK, _RETURN = map(ord, '"\n\r')
 _SAMPLE_CHARS = 1 << 18
 _SAMPLE_ROWS = 200
 _MIN_SHARE = 0.9  # of rows with equally many fields
@@ -132,8 +143,8 @@ def read_delimited(
             a row of more than `MAX_ROW_BYTES`, or a quote that is never closed and so encloses the rows after it.
     """
     with open_text(path, layout.charset, newline="") as stream:
-        records = _records(path, stream, layout.delimiter, read_warnings)
-        first = next(records, None)
+        opened = _Rows(path, stream, layout.delimiter, read_warnings)
+        first = opened.first()
         if first is None:
             raise NoRowsError(
                 f"{path} has no rows: the file is empty. A header and at least one row are expected.",
@@ -145,55 +156,280 @@ def read_delimited(
             names = header_names(path, first[1], read_warnings)
         else:
             names = named_columns(path, layout.names, first[1])
-            if column_names_of(first[1]) != names:
-                records = chain([first], records)
-        places = places_of(str(path), names, wanted)
-        yield from _chunks(path, names, places, records, stream, layout.delimiter, rows, read_warnings)
+        is_header = not layout.names or column_names_of(first[1]) == names
+        yield from opened.chunks(
+            names, places_of(str(path), names, wanted), rows, [] if is_header else [first]
+        )
 
 
 def first_row(path: Path, layout: Layout) -> list[str]:
     """Return the fields of the first row of a file, [] for an empty file."""
     with open_text(path, layout.charset, newline="") as stream:
-        records = _records(path, stream, layout.delimiter, ReadWarnings())
-        return next((fields for _, fields in records), [])
+        first = _Rows(path, stream, layout.delimiter, ReadWarnings()).first()
+        return [] if first is None else first[1]
 
 
-def _records(
-    path: Path, stream: TextIOWrapper, delimiter: str, read_warnings: ReadWarnings
-) -> Iterator[Record]:
-    """Yield the rows that are not blank, without a first one that declares the delimiter."""
-    # The limit applies to the whole process, so it is only ever raised.
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
-    begin_chunk(stream, delimiter)
-    ended: list[bool] = []
-    reader = csv.reader(chain(stream, _at_end(ended)), delimiter=delimiter)
-    first_line = 1
-    width = 0
-    try:
-        for fields in reader:
+@dataclass
+class _Rows:
+    """The rows of an open text.
+
+    Attributes:
+        path: of the file.
+        stream: the text behind the rows that were read.
+        delimiter: between the fields.
+        read_warnings: counts repairs.
+        line: the line on which the next row begins.
+        width: fields of the first row; 0 before it is read.
+    """
+
+    path: Path
+    stream: TextIOWrapper
+    delimiter: str
+    read_warnings: ReadWarnings
+    line: int = 1
+    width: int = 0
+
+    def __post_init__(self) -> None:
+        # The limit applies to the whole process, so it is only ever raised.
+        csv.field_size_limit(max(csv.field_size_limit(), _MAX_CELL_CHARS))
+        begin_chunk(self.stream, self.delimiter)
+
+    def first(self) -> Record | None:
+        """Return the first row that is not blank and does not declare the delimiter, None if there is none."""
+        while line := self._next_lines(0):
+            for record in self._records(line):
+                return record
+        return None
+
+    def chunks(
+        self, names: Sequence[str], places: Sequence[int], rows: int, known: Iterable[Record]
+    ) -> Iterator[RawChunk]:
+        """Yield chunks as `read_delimited` does.
+
+        Args:
+            names: of all columns.
+            places: of the columns to keep.
+            rows: the maximum number of rows in a chunk.
+            known: rows that were read already.
+        """
+        rows = max(1, min(rows, MAX_CHUNK_CELLS // len(places)))
+        size = min(_BLOCK_CHARS, MAX_CHUNK_CHARS, rows * _ROW_CHARS)
+        parser = _Parser(self.delimiter, len(names), places)
+        kept = [names[place] for place in places]
+        yield from self._divided(names, places, rows, known)
+        rest, waiting = "", None
+        while text := rest + (more := self._next_lines(size, rest)):
+            end = _end_of_rows(text) if more else len(text)
+            block, rest = text[:end], text[end:]
+            columns = parser.columns(block)
+            if columns is not None:
+                self.line += block.count("\n")
+                columns = columns if waiting is None else pa.concat_tables([waiting, columns])
+                full = len(columns) // rows * rows
+                waiting = columns.slice(full)
+                if waiting.nbytes >= MAX_CHUNK_CHARS:
+                    full, waiting = len(columns), None
+                yield from self._cut(kept, columns.slice(0, full), rows)
+            else:
+                rest = ""
+                if waiting is not None:
+                    yield from self._cut(kept, waiting, rows)
+                    waiting = None
+                yield from self._divided(names, places, rows, self._records(text))
+        if waiting is not None:
+            yield from self._cut(kept, waiting, rows)
+
+    def _cut(self, names: Sequence[str], columns: pa.Table, rows: int) -> Iterator[RawChunk]:
+        columns = columns.rename_columns(names)
+        for start in range(0, len(columns), rows):
+            part = columns.slice(start, rows)
+            yield RawChunk(part, np.zeros(len(part), bool), bytes_of(self.stream).position)
+
+    def _next_lines(self, characters: int, rest: str = "") -> str:
+        """Return so many characters behind `rest`, and the end of their last line; "" at the end of the file."""
+        parts = [rest]
+        try:
+            for part in range(0, characters, MAX_CHUNK_CELLS):
+                begin_chunk(self.stream, self.delimiter)
+                parts.append(self.stream.read(min(MAX_CHUNK_CELLS, characters - part)))
+            begin_chunk(self.stream, self.delimiter)
+            return "".join([*parts[1:], self.stream.readline()])
+        except TooMuchError:
+            text = "".join(parts)
+            end = _end_of_rows(text[: text.rfind("\n") + 1])
+            raise self._too_large(self.line + text.count("\n", 0, end)) from None
+
+    def _records(self, text: str) -> Iterator[Record]:
+        """Yield the rows that begin in the next lines of the text and are not blank, as `csv` divides them.
+
+        The first row of the file is left out if it declares the delimiter.
+        """
+        lines = io.StringIO(text, newline="").readlines()
+        ended: list[bool] = []
+        reader = csv.reader(chain(lines, self.stream, _at_end(ended)), delimiter=self.delimiter)
+        before = self.line
+        while reader.line_num < len(lines):
+            first_line = self.line
+            try:
+                fields = next(reader)
+            except (TooMuchError, csv.Error):
+                raise self._too_large(first_line) from None
             if ended:  # the reader asked for another line in the middle of this row
-                _end_in_quotes(path, fields, first_line, width, delimiter, read_warnings)
-            if fields and (width or fields != _EXCEL_ROW):
-                width = width or len(fields)
-                if reader.line_num > first_line and (lines := _quoted_lines(fields, width, delimiter)):
-                    read_warnings.quoted_lines += lines
-                    read_warnings.first_quoted_line = read_warnings.first_quoted_line or first_line
+                self._end_in_quotes(fields, first_line)
+            self.line = before + reader.line_num
+            if fields and (self.width or fields != _EXCEL_ROW):
+                self.width = self.width or len(fields)
+                if self.line > first_line + 1 and self.width > 2:
+                    self._count_quoted_lines(fields, first_line)
                 yield first_line, fields
             elif not fields:
-                begin_chunk(stream, delimiter)
-            first_line = reader.line_num + 1
-    except (TooMuchError, csv.Error):
-        raise _too_large(path, first_line) from None
+                begin_chunk(self.stream, self.delimiter)
+
+    def _too_large(self, line: int) -> DataError:
+        return DataError(
+            f"{self.path}: the row that begins on line {line:,} is too large: at most {MAX_ROW_BYTES >> 20} MB, "
+            f"{_MAX_ROW_CELLS:,} fields, and {_MAX_CELL_CHARS:,} characters in a cell are expected. Perhaps a quote "
+            "opens there and never closes. Fix or delete the row.",
+            parameters=("table",),
+            line=line,
+        )
+
+    def _count_quoted_lines(self, fields: list[str], line: int) -> None:
+        """Count the lines of a cell that look like rows, because stray quotes enclose them."""
+        rows_inside = _rows_inside(self.delimiter, self.width)
+        for cell in fields:
+            if re.fullmatch(rows_inside, cell):
+                self.read_warnings.quoted_lines += cell.count("\n")
+                self.read_warnings.first_quoted_line = self.read_warnings.first_quoted_line or line
+                return
+
+    def _end_in_quotes(self, fields: list[str], line: int) -> None:
+        """Keep the last row of a file that was cut off in a cell; raise DataError if the open quote encloses rows."""
+        enclosed = fields[-1].splitlines()[1:]
+        rows = sum(len(row) == self.width for row in csv.reader(enclosed, delimiter=self.delimiter))
+        if not self.width or (self.width > 1 and rows * 2 > len(enclosed)):
+            raise DataError(
+                f"{self.path}: a quote opens in the row on line {line:,} and never closes, so the {len(enclosed):,} "
+                'lines after it would be one cell. Close the quote, or write a quote inside a text as "".',
+                parameters=("table",),
+                line=line,
+            )
+        self.read_warnings.ends_in_quotes = True
+
+    def _divided(
+        self, names: Sequence[str], places: Sequence[int], rows: int, records: Iterable[Record]
+    ) -> Iterator[RawChunk]:
+        """Yield the chunks of rows that `csv` has divided into fields."""
+        width, read_warnings = len(names), self.read_warnings
+        table: list[Sequence[str]] = []
+        ragged: list[int] = []
+        chars = counted = 0
+        kept = [names[place] for place in places]
+        pick = None if len(places) == width else itemgetter(*places) if len(places) > 1 else _only(places[0])
+        for line, fields in records:
+            counted += len(fields)
+            if len(fields) > _MAX_ROW_CELLS:
+                raise self._too_large(line)
+            fits = len(fields) == width or _fit(fields, width, read_warnings)
+            if not fits or read_warnings.ends_in_quotes:  # true for the last row only
+                read_warnings.ragged += 1
+                read_warnings.first_ragged_line = read_warnings.first_ragged_line or line
+                ragged.append(len(table))
+            size = sum(map(len, fields))
+            if size > RAW_TEXT_CHARS:
+                if size > MAX_ROW_BYTES:
+                    raise self._too_large(line)
+                fields = [cell[:RAW_TEXT_CHARS] for cell in fields]
+            cells: Sequence[str] = fields if pick is None else pick(fields)
+            table.append(cells)
+            chars += size if pick is None else sum(map(len, cells))
+            counted += size
+            is_full = len(table) >= rows or chars >= MAX_CHUNK_CHARS
+            if is_full:
+                yield _chunk(kept, table, ragged, self.stream)
+                table, ragged, chars = [], [], 0
+            if is_full or counted >= MAX_CHUNK_CELLS:  # cells that are not kept take no memory
+                begin_chunk(self.stream, self.delimiter)
+                counted = 0
+        if table:
+            yield _chunk(kept, table, ragged, self.stream)
 
 
-def _too_large(path: Path, line: int) -> DataError:
-    return DataError(
-        f"{path}: the row that begins on line {line:,} is too large: at most {MAX_ROW_BYTES >> 20} MB, "
-        f"{_MAX_ROW_CELLS:,} fields, and {_MAX_CELL_CHARS:,} characters in a cell are expected. Perhaps a quote opens "
-        "there and never closes. Fix or delete the row.",
-        parameters=("table",),
-        line=line,
-    )
+class _Parser:
+    """Divides rows into fields with Arrow, if `csv` would do the same.
+
+    Args:
+        delimiter: between the fields.
+        width: fields of a row.
+        places: of the fields to keep.
+    """
+
+    def __init__(self, delimiter: str, width: int, places: Sequence[int]) -> None:
+        names = [str(place) for place in range(width)]
+        self._mark = ord(delimiter) if delimiter.isascii() and width <= _CLEAN_COLUMNS else None
+        self._kept = [names[place] for place in places]
+        self._rows_inside = f"^(?:{_rows_inside(delimiter, width)})$" if width > 2 and self._mark else ""
+        self._read = csv_of_arrow.ReadOptions(use_threads=False, block_size=1 << 30, column_names=names)
+        self._parse = (
+            csv_of_arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True) if self._mark else None
+        )
+        types = dict.fromkeys(names, pa.large_string())
+        self._convert = csv_of_arrow.ConvertOptions(
+            check_utf8=False, column_types=types, strings_can_be_null=False
+        )
+
+    def columns(self, text: str) -> pa.Table | None:
+        """Return the fields to keep of whole rows; None if `csv` has to divide them."""
+        if self._mark is None or not text:
+            return None
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # lone surrogates
+            return None
+        if b"\0" in data or data.count(b"\r") != data.count(b"\r\n"):
+            return None
+        if b'"' in data and not self._quotes_only_cells(np.frombuffer(data, np.uint8)):
+            return None
+        try:
+            table = csv_of_arrow.read_csv(pa.BufferReader(data), self._read, self._parse, self._convert)
+        except pa.ArrowInvalid:  # such as a row with more fields
+            return None
+        if any((pc.max(pc.binary_length(cells)).as_py() or 0) > RAW_TEXT_CHARS for cells in table.columns):
+            return None
+        if self._rows_inside and data.count(b"\n") > len(table):
+            for column in table.columns:
+                if pc.any(pc.match_substring_regex(column, self._rows_inside)).as_py():
+                    return None
+        return table.select(self._kept)
+
+    def _quotes_only_cells(self, data: np.ndarray) -> bool:
+        """Return whether quotes stand only around cells, and are doubled within."""
+        quote = np.flatnonzero(data == _QUOTE)
+        if len(quote) % 2:
+            return False
+        before, behind = quote[::2] - 1, quote[1::2] + 1
+        before, behind = data[before[before >= 0]], data[behind[behind < len(data)]]
+        is_begun = (before == self._mark) | (before == _BREAK) | (before == _QUOTE)
+        is_ended = (behind == self._mark) | (behind == _BREAK) | (behind == _RETURN) | (behind == _QUOTE)
+        return bool(is_begun.all() and is_ended.all())
+
+
+def _end_of_rows(text: str) -> int:
+    """Return where the last row ends behind which no quote is open, in whole lines; 0 without such a row."""
+    end, quotes = len(text), text.count('"')
+    while quotes % 2:
+        start = text.rfind("\n", 0, end - 1) + 1
+        quotes -= text.count('"', start, end)
+        end = start
+    return end
+
+
+@cache
+def _rows_inside(delimiter: str, width: int) -> str:
+    """Return the expression of a cell in which stray quotes enclose rows; a single such line may be an address."""
+    mark = re.escape(delimiter)
+    field = rf"[^{mark}\n]*"
+    return rf"[^\n]*\n(?:(?:{field}{mark}){{{width - 1}}}{field}\n){{2,}}[^\n]*"
 
 
 def begin_chunk(stream: TextIOWrapper, delimiter: str = "") -> None:
@@ -206,35 +442,6 @@ def _at_end(ended: list[bool]) -> Iterator[str]:
     """Note that the lines before this iterator have ended; yield nothing."""
     ended.append(True)
     yield from ()
-
-
-def _quoted_lines(fields: list[str], width: int, delimiter: str) -> int:
-    """Return how many lines of a cell look like rows, because stray quotes enclose them; 0 for prose."""
-    for cell in fields if width > 2 else ():
-        start = cell.find("\n")
-        end = cell.find("\n", start + 1) if start >= 0 else -1
-        if end >= 0 and cell.count(delimiter, start, end) >= width - 1:
-            inner = cell.splitlines()[1:-1]
-            # A single such line may be an address.
-            if len(inner) > 1 and all(line.count(delimiter) == width - 1 for line in inner):
-                return len(inner) + 1
-    return 0
-
-
-def _end_in_quotes(
-    path: Path, fields: list[str], line: int, width: int, delimiter: str, read_warnings: ReadWarnings
-) -> None:
-    """Keep the last row of a file that was cut off inside a cell; raise DataError if the open quote encloses rows."""
-    enclosed = fields[-1].splitlines()[1:]
-    rows = sum(len(row) == width for row in csv.reader(enclosed, delimiter=delimiter))
-    if not width or (width > 1 and rows * 2 > len(enclosed)):
-        raise DataError(
-            f"{path}: a quote opens in the row on line {line:,} and never closes, so the {len(enclosed):,} "
-            'lines after it would be one cell. Close the quote, or write a quote inside a text as "".',
-            parameters=("table",),
-            line=line,
-        )
-    read_warnings.ends_in_quotes = True
 
 
 def header_names(path: Path, fields: list[str], read_warnings: ReadWarnings) -> list[str]:
@@ -272,50 +479,6 @@ def named_columns(path: Path, names: tuple[str, ...], first: list[str]) -> list[
             fields=len(first),
         )
     return [*names, *(f"column {number}" for number in range(len(names) + 1, len(first) + 1))]
-
-
-def _chunks(
-    path: Path,
-    names: list[str],
-    places: list[int],
-    records: Iterator[Record],
-    stream: TextIOWrapper,
-    delimiter: str,
-    rows: int,
-    read_warnings: ReadWarnings,
-) -> Iterator[RawChunk]:
-    width = len(names)
-    rows = max(1, min(rows, MAX_CHUNK_CELLS // len(places)))
-    table: list[Sequence[str]] = []
-    ragged: list[int] = []
-    chars = counted = 0
-    kept = [names[place] for place in places]
-    pick = None if len(places) == width else itemgetter(*places) if len(places) > 1 else _only(places[0])
-    for line, fields in records:
-        counted += len(fields)
-        fits = len(fields) == width or _fit(fields, width, read_warnings)
-        if not fits or read_warnings.ends_in_quotes:  # true for the last row only
-            read_warnings.ragged += 1
-            read_warnings.first_ragged_line = read_warnings.first_ragged_line or line
-            ragged.append(len(table))
-        size = sum(map(len, fields))
-        if size > RAW_TEXT_CHARS:
-            if size > MAX_ROW_BYTES:
-                raise _too_large(path, line)
-            fields = [cell[:RAW_TEXT_CHARS] for cell in fields]
-        cells: Sequence[str] = fields if pick is None else pick(fields)
-        table.append(cells)
-        chars += size if pick is None else sum(map(len, cells))
-        counted += size
-        is_full = len(table) >= rows or chars >= MAX_CHUNK_CHARS
-        if is_full:
-            yield _chunk(kept, table, ragged, stream)
-            table, ragged, chars = [], [], 0
-        if is_full or counted >= MAX_CHUNK_CELLS:  # cells that are not kept take no memory
-            begin_chunk(stream, delimiter)
-            counted = 0
-    if table:
-        yield _chunk(kept, table, ragged, stream)
 
 
 def _only(place: int) -> Callable[[Sequence[str]], Sequence[str]]:
