@@ -47,8 +47,8 @@ from pricekit.runs.split import (
     check_weights,
     digest_of,
     duplicates_in,
-    log_duplicates,
     load_rows,
+    log_duplicates,
     split_table,
     stratified_folds,
 )
