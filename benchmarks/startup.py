@@ -1,13 +1,15 @@
-"""How long a command takes to start, what installed plugin packages add to it, and the CPU time until training begins.
+"""How long a command takes to start, what installed plugin packages add to it, and its CPU time before it works.
 
     python benchmarks/startup.py [--plugins 12] [--runs 11]
-    python benchmarks/startup.py --sources ../before/src src [--rows 1000] [--runs 11]
+    python benchmarks/startup.py --sources ../before/src src [--rows 1000] [--runs 11] [--bundle BUNDLE]
 
 Processes in turn, medians. The packages register one loss each; the broken ones fail at import. `python -c pass` is
 taken off the first line, `plugins list` without packages off the others, which are divided by their number.
 
-The second form prints the CPU seconds, of all threads, that source folders need until a missing column is an error, and
-until the first optimizer step on generated rows.
+The second form prints the CPU seconds, of all threads, that source folders need until a missing column or an unknown
+setting is an error, until the rows of a table are read, until the first optimizer step, and for the prices of ten rows,
+with a bundle of the default that the first folder trains on the generated rows, or an own one. A line starts with what
+it is measured by: the import of the libraries that it cannot do without.
 """
 
 import argparse
@@ -31,6 +33,22 @@ def pricekit_register_losses(register):
     register("{name}", "{name}:Loss", "a toy")
 """
 BROKEN = "import a_library_that_is_not_there"
+FIRST_ROWS = """
+import os, sys
+import pricekit.table.source as source
+from pricekit.cli.main import main
+
+chunks = source.OpenedTable.chunks
+
+def end(table, rows, warnings):
+    if rows > 1000:  # fewer show the names and the columns of a table
+        os._exit(1)
+    return chunks(table, rows, warnings)
+
+source.OpenedTable.chunks = end
+sys.argv = ["pricekit", "train", sys.argv[1], "--out", sys.argv[2]]
+main()
+"""
 FIRST_STEP = """
 import os, sys
 import pricekit as pk
@@ -57,9 +75,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=11)
     parser.add_argument("--sources", nargs="+", type=Path, default=[])
     parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--bundle", type=Path)
     options = parser.parse_args()
     if options.sources:
-        measure_sources(options.sources, options.rows, options.runs)
+        measure_sources(options.sources, options.rows, options.runs, options.bundle)
         return
     with tempfile.TemporaryDirectory() as folder:
         good, broken = Path(folder) / "good", Path(folder) / "broken"
@@ -84,25 +103,45 @@ def main() -> None:
     show_table("start", ["what", "ms"], rows, stderr=False)
 
 
-def measure_sources(sources: list[Path], rows: int, runs: int) -> None:
-    """Print the CPU seconds of each source folder until an error and until the first step."""
+def measure_sources(sources: list[Path], rows: int, runs: int, bundle: Path | None) -> None:
+    """Print the CPU seconds of each source folder, and how they compare with the imports that are needed."""
     with tempfile.TemporaryDirectory() as folder:
-        table, run = Path(folder) / "table.csv", str(Path(folder) / "run")
+        table, few, run = Path(folder) / "table.csv", Path(folder) / "few.csv", str(Path(folder) / "run")
         make_catalog(rows).to_csv(table, index=False)
+        make_catalog(10, seed=1).to_csv(few, index=False)
+        own = str(bundle or Path(folder) / "bundle")
+        if bundle is None:
+            cpu_seconds(("-m", "pricekit", "train", str(table), "--out", run), sources[0])
+            cpu_seconds(("-m", "pricekit", "export", run, "--out", own), sources[0])
+            shutil.rmtree(run)
+        train = ("-m", "pricekit", "train", str(table), "--out", run)
+        price = ("-m", "pricekit", "predict", own, str(few), "--out", str(Path(folder) / "prices.csv"))
+        reading, pricing = "import pandas, pyarrow", "import pandas, onnxruntime"
         ways = {
-            "import torch": ("-c", "import torch"),
-            "a missing column": ("-m", "pricekit", "train", str(table), "--text", "missing", "--out", run),
-            "until the first step": ("-c", FIRST_STEP, str(table), run),
+            reading: (reading, ("-c", reading)),
+            "a missing column": (reading, (*train, "--text", "missing")),
+            "an unknown setting": (reading, (*train, "--set", "training.epoch=3")),
+            "until the rows are read": (reading, ("-c", FIRST_ROWS, str(table), run)),
+            pricing: (pricing, ("-c", pricing)),
+            "predict 10 rows": (pricing, price),
+            "import torch": ("import torch", ("-c", "import torch")),
+            "until the first step": ("import torch", ("-c", FIRST_STEP, str(table), run)),
         }
         seconds: dict[tuple[str, Path], list[float]] = {(way, path): [] for way in ways for path in sources}
         for number in range(runs + 1):
             for (way, path), found in seconds.items():
-                cpu = cpu_seconds(ways[way], path)
-                found += [cpu] if number else []  # the first time, bytecode is written
+                cpu = cpu_seconds(ways[way][1], path)
+                found += (
+                    [cpu] if number else []
+                )  # the first time, bytecode is written and engines are measured
                 shutil.rmtree(run, ignore_errors=True)
-    medians = {way: [statistics.median(seconds[way, path]) for path in sources] for way in ways}
-    lines = [[way, *(f"{value:.2f}" for value in values)] for way, values in medians.items()]
-    show_table("start", ["CPU seconds", *map(str, sources)], lines, stderr=False)
+    lines = []
+    for way, (base, _) in ways.items():
+        medians = [statistics.median(seconds[way, path]) for path in sources]
+        times = [median / statistics.median(seconds[base, sources[0]]) for median in medians]
+        lines.append([way, *(f"{m:.2f}" for m in medians), *(f"{t:.2f}" for t in times)])
+    headers = [*(f"s, {path}" for path in sources), *(f"times the import, {path}" for path in sources)]
+    show_table("CPU time", ["until", *headers], lines, stderr=False)
 
 
 def cpu_seconds(arguments: tuple[str, ...], source: Path) -> float:

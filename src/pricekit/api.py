@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pricekit.errors import ConfigError, path_of
+from pricekit.io.imports import slow_import
 from pricekit.io.log import logger, silence
 from pricekit.io.record import Mode, kind_of
 from pricekit.io.storage import location_of
@@ -31,6 +32,7 @@ from pricekit.options import (
     TrainOptions,
     TrustOptions,
     TuneOptions,
+    check_columns_soon,
     model_path,
     names_of,
     path_or_frame,
@@ -138,10 +140,14 @@ def train(table: TableSource, **options: Unpack[TrainOptions]) -> Model:
     started = began()
     source, mode, out, init = source_of(table, options), mode_of(options), options["out"], options["init"]
     with output_folder(out) as folder, one_speaks():
-        from pricekit.runs.ensemble import config_to_train, train_model
+        from pricekit.runs.chosen_columns import with_rows
 
         before = None if init is None else model_path(init, "init")
-        config = config_to_train(folder, source, options, before, mode)
+        source, named = with_rows(source, options, folder, mode)
+        slow_import("pricekit.runs.ensemble")
+        from pricekit.runs.ensemble import config_to_train, train_model
+
+        config = config_to_train(folder, source, named, before, mode)
         train_model(source, config, folder, mode, started=started)
         return owning(Model(folder), out)
 
@@ -170,6 +176,8 @@ def cross_validate(table: TableSource, **options: Unpack[CrossValidationOptions]
     """
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder, one_speaks():
+        check_columns_soon(table, options)
+        slow_import("pricekit.runs.cross_validation")
         from pricekit.runs.cross_validation import config_to_validate
         from pricekit.runs.cross_validation import cross_validate as run_folds
 
@@ -241,6 +249,8 @@ def tune(table: TableSource, **options: Unpack[TuneOptions]) -> Tuning:
     started = began()
     source, mode, out = source_of(table, options), mode_of(options), options["out"]
     with output_folder(out) as folder:
+        check_columns_soon(table, options)
+        slow_import("pricekit.runs.tuning")
         from pricekit.runs.tuning import Order, config_to_search
         from pricekit.runs.tuning import tune as run_search
 

@@ -39,7 +39,6 @@ from pricekit.options import (
     several,
     with_options,
 )
-from pricekit.predict.bundle import read_manifest
 from pricekit.runs.load import ModelReader, check_trained
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ class Model:
         self._reader = reader
         self._kind = kind_of(reader.path)
         if self._kind == "bundle":
+            from pricekit.predict.bundle import read_manifest  # slow to import
+
             self._facts, reader.digest = read_whole(reader.path, partial(read_manifest, trust=reader.trust))
         else:
             self._facts = _read_facts(reader.path, "run", "ensemble")

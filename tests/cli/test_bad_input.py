@@ -93,6 +93,23 @@ def test_a_missing_column_is_an_error_before_torch_is_imported(tmp_path, command
     assert f"has no column '{missing}'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "training.epoch=3"], "unknown setting 'training.epoch'"),
+        (["--loss", "smap"], "unknown loss 'smap'"),
+        ([], "rows are held out to validate on"),
+    ],
+)
+def test_settings_are_checked_and_a_small_table_is_read_before_torch_is_imported(
+    tmp_path, catalog, options, message
+):
+    words = [sys.executable, "-c", WITHOUT_TORCH, "train", catalog, "--out", tmp_path / "run", *options]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert message in done.stderr
+    assert ("pip install 'pricekit[train]'" in done.stderr) == (not options)
+
+
 @pytest.mark.parametrize("case", ["empty file", "header only", "a missing column", "binary data"])
 def test_tables_that_cannot_be_priced(refused, bundle, tmp_path, case):
     content, saying = BAD[case]

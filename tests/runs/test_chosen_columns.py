@@ -9,6 +9,7 @@ import pricekit as pk
 from pricekit.config.layers import read_toml
 from pricekit.errors import DataError
 from pricekit.io import storage
+from pricekit.runs import chosen_columns
 
 TINY = {
     "epochs": 1,
@@ -22,6 +23,15 @@ TINY = {
         "backbone.members": 1,
     },
 }
+
+
+def test_a_run_is_the_same_whether_its_table_is_read_early_or_late(tmp_path, monkeypatch):
+    pk.make_catalog(120).to_csv(tmp_path / "products.csv", index=False)
+    for out, most in (("early", 1 << 20), ("late", 1)):
+        monkeypatch.setattr(chosen_columns, "MOST_BYTES", most)
+        pk.train(tmp_path / "products.csv", out=tmp_path / out, **TINY)
+    for name in ("config.toml", "split.parquet", "held_out.parquet"):
+        assert (tmp_path / "early" / name).read_bytes() == (tmp_path / "late" / name).read_bytes()
 
 
 def shop(rows=120, seed=0) -> pd.DataFrame:

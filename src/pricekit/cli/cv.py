@@ -32,13 +32,14 @@ def cv(**flags: Any) -> None:
     rows.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.runs.cross_validation")
+    flags = begin_training(flags)
     import pricekit as pk
+
+    cross_validation = run_training(pk.cross_validate, flags, config)
     from pricekit.cli.show import show_scores
     from pricekit.evaluation.scores import facts_of, goal_of
     from pricekit.training.parallel import Processes
 
-    cross_validation = run_training(pk.cross_validate, flags, config)
     show_scores(cross_validation.scores)
     Processes().end()
     folder = str(flags["out"])

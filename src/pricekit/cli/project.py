@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from pricekit.io.log import logger
 from pricekit.io.record import continued, state_of
 from pricekit.io.staging import target_of
 from pricekit.io.storage import Location, location_of
-from pricekit.options import check_columns_soon
 from pricekit.training.launched import launched_count
 
 PROJECT_FILE = Path("pricekit.toml")
@@ -72,14 +70,14 @@ def _with_table(flags: dict[str, Any], table: Location | None) -> dict[str, Any]
     return flags | {"table": flags["table"] or table}
 
 
-def begin_training(flags: dict[str, Any], module: str) -> dict[str, Any]:
-    """Print the first line of a command that trains, and import a slow module once the columns are checked.
+def begin_training(flags: dict[str, Any]) -> dict[str, Any]:
+    """Print the first line of a command that trains, and import what reads a table.
 
     Returns:
         The arguments of the command's function, with the defaults of the project file.
     """
     flags = with_project(flags)
-    begin(f"reading {flags['table']}", module, partial(check_columns_soon, flags["table"], flags))
+    begin(f"reading {flags['table']}", "pricekit.runs.chosen_columns")
     return flags
 
 

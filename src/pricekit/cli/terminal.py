@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from pricekit.errors import PricekitError
+from pricekit.io.imports import uncollected
 from pricekit.io.log import logger
 from pricekit.io.stdout import stdout
 from pricekit.training.launched import launched_rank
@@ -117,34 +118,18 @@ def show_result(message: str, **facts: Any) -> None:
     logger.log(RESULT, message, extra={"facts": facts})
 
 
-def begin(message: str, module: str, check: Callable[[], None] = lambda: None) -> None:
+def begin(message: str, module: str) -> None:
     """Print the first line of a command, then show a spinner while a slow module is imported.
 
     Args:
         message: the line.
         module: the module.
-        check: called before the import, so that its errors come soon.
     """
     logger.info(message)
     check_address_space(module)
-    with _uncollected():
-        check()
-        with spinner("loading libraries"):
-            import_module(module)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Do not search for unreachable objects while libraries are imported, nor later among what they have created.
-
-    It lives until the process ends; the searches would take a tenth of the time of the imports.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+    with spinner("loading libraries"), uncollected():
+        import_module(module)
+    gc.freeze()  # later searches leave out what the imports have created
 
 
 def check_address_space(module: str) -> None:

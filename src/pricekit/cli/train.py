@@ -43,16 +43,17 @@ def train(dry_run: bool, **flags: Any) -> None:
     the rejected rows.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.runs.train")
+    flags = begin_training(flags)
     if dry_run:
         _dry_run(flags)
         return
     import pricekit as pk
-    from pricekit.evaluation.scores import facts_of, goal_of
-    from pricekit.training.parallel import Processes
 
     flags["out"] = flags["out"] or (flags["resume"] and interrupted_run()) or next_run(flags)
     model = run_training(pk.train, flags, config)
+    from pricekit.evaluation.scores import facts_of, goal_of
+    from pricekit.training.parallel import Processes
+
     Processes().end()
     facts, metrics = facts_of(model.path), model.metrics
     goal = goal_of(facts)

@@ -38,7 +38,7 @@ def tune(**flags: Any) -> None:
     The folder contains the chosen model in run, its settings in config.toml, importance.csv and trials.csv.
     """
     config = flags["config"]
-    flags = begin_training(flags, "pricekit.runs.tuning")
+    flags = begin_training(flags)
     import pricekit as pk
     from pricekit.metrics import metric_named
 

@@ -60,6 +60,26 @@ def configure(layers: Iterable[Layer]) -> RunConfig:
     return config.model_copy(update={"members": members})
 
 
+def outlined(layers: Iterable[Layer]) -> RunConfig:
+    """Return what `configure` does, without the defaults of options: no backbone and no loss is imported for them.
+
+    Raises:
+        ConfigError: a setting, or an option that the layers name, is unknown or of the wrong type.
+        PluginError: a plugin is unknown, or one whose options are named cannot be imported.
+    """
+    stack = [layer for _, layer in _with_policy(("", layer) for layer in layers)]
+    config, named = build_config(stack), reduce(merge, stack[1:], dict[str, Any]())
+    options = {kind: named.get(kind, {}) for kind in CHOICES}
+    for kind in CHOICES:
+        name = getattr(config, kind).name
+        registry().get(kind, name)
+        if options[kind].keys() - {"name"}:
+            registry().resolve(kind, name, getattr(config, kind).options)
+    for name in config.features:
+        registry().get("feature", name)
+    return config
+
+
 def member_configs(config: RunConfig) -> dict[str, RunConfig]:
     """Return the configuration of each member's run, by name; empty unless an ensemble is trained.
 

@@ -41,7 +41,7 @@ BASES = {
     "engine": "pricekit.core.contracts:Engine",
     "kernel": "pricekit.text.kernel:Kernel",
 }
-"""The base class of each kind, imported on first use: that of policies needs torch."""
+"""The base class of each kind, imported on first use."""
 
 PACKAGES = frozenset({"fast", "lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
 """Plugins in packages that this project publishes as pricekit-NAME."""

@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.features.trees import WordTerms, linear_out_of_fold
 from pricekit.io.log import logger
 from pricekit.metrics import SMAPE
 from pricekit.text.likeness import compare, equal_texts, few_distinct, numbered, similar_pairs
@@ -209,6 +208,8 @@ def find_variants(texts: pd.Series, price: np.ndarray, groups: np.ndarray) -> Va
         price: (N,), positive.
         groups: of near-duplicates, as of `split_groups_of`, int64 (N,).
     """
+    from pricekit.features.trees import WordTerms, linear_out_of_fold  # slow to import
+
     same = equal_texts(texts)
     if few_distinct(same):
         return None

@@ -22,14 +22,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
-
-from filelock import LeaseCompromise, SoftFileLease, Timeout
+from typing import TYPE_CHECKING, TypeVar
 
 from pricekit.io.causes import is_temporary
 from pricekit.io.files import delete_leftovers, machine, process_runs, restore, start_of
 from pricekit.io.log import logger
 from pricekit.io.staging import settle
+
+if TYPE_CHECKING:
+    from filelock import LeaseCompromise, SoftFileLease
 
 Kind = TypeVar("Kind")
 
@@ -100,6 +101,8 @@ def owned(
     if not enabled or not path.name:
         yield
         return
+    from filelock import SoftFileLease  # slow to import
+
     with existing(path.parent):
         lease = SoftFileLease(
             path.with_name(f".{path.name}.lock"),
@@ -118,6 +121,8 @@ def owned(
 
 def _acquire(lease: SoftFileLease, out: object, kind: str, error: Callable[..., Exception]) -> bool:
     """Return whether the lock was acquired; False if the file system refuses to write it."""
+    from filelock import Timeout
+
     try:
         watch = _watch(Path(lease.lock_file), out)
         lease.acquire(timeout=LEASE_SECONDS + _BEAT_SECONDS, poll_interval=_POLL_SECONDS, cancel_check=watch)

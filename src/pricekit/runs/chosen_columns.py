@@ -1,24 +1,68 @@
-"""The columns of a table to train on that nobody has named: those that `check` suggests."""
+"""What a training finds out about its table before torch is imported: columns that nobody has named, and the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pricekit.config.resolve import named_settings
+from pricekit.config.resolve import named_settings, outlined
 from pricekit.errors import DataError
-from pricekit.evaluation.table_report import TableReport, profile_table
 from pricekit.io.log import logger
-from pricekit.options import layers_of, names_of
-from pricekit.runs.split import Source
+from pricekit.io.mapped import folder_for_files
+from pricekit.io.progress import use_reporter_here
+from pricekit.io.record import Mode, check_output
+from pricekit.options import check_columns_soon, layers_of, names_of
+from pricekit.runs.split import Source, load_split
 from pricekit.table import Columns, guess_columns
 from pricekit.table.read import column_names
 from pricekit.table.table import DUPLICATE_ID
 from pricekit.wording import listed, shorten
 
+if TYPE_CHECKING:
+    from pricekit.evaluation.table_report import TableReport
+
 MOST_ROWS = 100_000
 """Columns are chosen by at most this number of rows, which fit into memory."""
+
+MOST_BYTES = 100_000_000
+"""A larger file takes longer than the import of torch, so what needs torch is checked before it is read."""
+
+
+def with_rows(
+    source: Source, options: Mapping[str, Any], out: Path, mode: Mode
+) -> tuple[Source, dict[str, Any]]:
+    """Read and split the rows of a new training before torch is imported, if they are in a file that is not large.
+
+    Otherwise only the columns are checked.
+
+    Args:
+        source: the table to train on.
+        options: as of `with_columns`.
+        out: the folder of the run.
+        mode: how to write it.
+
+    Returns:
+        The source with its rows, and options that name the columns.
+
+    Raises:
+        PricekitError: as of `pricekit.runs.train.train`.
+    """
+    path = source.table
+    if not isinstance(path, Path) or not path.is_file():
+        return source, dict(options)
+    if mode == "resume" or options.get("init") or path.stat().st_size > MOST_BYTES:
+        check_columns_soon(path, options)
+        return source, dict(options)
+    options = with_columns(source, options)
+    config = outlined(layers_of(options))
+    if config.init is not None:
+        return source, options
+    check_output(out, "ensemble" if config.members else "run", mode, resumable=True)
+    with nullcontext() if config.speed.progress else use_reporter_here(None):
+        return replace(source, split=load_split(source, config, folder=folder_for_files(out))), options
 
 
 def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = True) -> dict[str, Any]:
@@ -50,6 +94,8 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
     if text and (price or not priced):
         return dict(options)
     most = min(options.get("limit") or MOST_ROWS, MOST_ROWS)
+    from pricekit.evaluation.table_report import profile_table  # slow to import
+
     report = profile_table(
         source.opened, text=text, price=price, id=named.get("id"), read_options=read_options, limit=most
     )

@@ -537,7 +537,8 @@ def config_to_train(
     """
     folder = to_resume(out, mode, "run", "ensemble")
     if folder is None:
-        new = options if init is not None else with_columns(source, options)
+        named = init is not None or source.split is not None
+        new = options if named else with_columns(source, options)
         return new_config(new, init)
     if state_of(folder).kind == "run":
         check_intact(folder, [SOURCE])

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.io import sandbox
@@ -134,6 +133,8 @@ class _Columnar:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[_Columnar]:
+    import pyarrow.parquet as pq  # slow to import
+
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
         facts = file.metadata
         size = sum(facts.row_group(group).total_byte_size for group in range(facts.num_row_groups))
@@ -222,6 +223,8 @@ def read_stripes(path: str) -> tuple[None, bytes]:
 
 def read_row_group(path: str, group: str, rows: str, *names: str) -> tuple[None, bytes]:
     """Read columns of a row group of a Parquet file, so many rows at a time; called in the sandbox."""
+    import pyarrow.parquet as pq  # slow to import
+
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
         for _ in file.iter_batches(int(rows), [int(group)], list(names), use_threads=False):
             pass

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.wording import shorten
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 MAX_PAGE_BYTES = 64 << 20
 """The limit of a page, unpacked, and so of a cell: a page holds whole cells."""

@@ -27,10 +27,8 @@ from pricekit.table.delimited import (
 )
 from pricekit.table.encoding import Charset, check_readable, detect_charset
 from pricekit.table.formats import format_inside, format_of, named_format
-from pricekit.table.jsonlines import read_json_lines
 from pricekit.table.price_words import unit_named
 from pricekit.table.table import Notices, column_name
-from pricekit.table.workbook import read_workbook
 from pricekit.wording import shorten
 
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
@@ -181,6 +179,8 @@ class OpenedTable:
             elif self.layout is not None:
                 yield from read_delimited(self.origin, self.layout, rows, read_warnings, self.wanted)
             elif self.charset is not None:
+                from pricekit.table.jsonlines import read_json_lines  # slow to import
+
                 yield from read_json_lines(self.origin, rows, self.charset, read_warnings, self.wanted)
             else:
                 yield from read_columnar(self.origin, self.kind, rows, read_warnings, self.wanted)
@@ -285,6 +285,8 @@ def _check_sheet(name: str, read_options: ReadOptions) -> None:
 def _sheet(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
     """Return a workbook with the columns of its sheet."""
     path, names = file.origin, read_options.names
+    from pricekit.table.workbook import read_workbook  # slow to import
+
     sheet = read_workbook(path, read_options.sheet, names)
     read_warnings = ReadWarnings()
     header = (

@@ -11,12 +11,11 @@ from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pricekit.errors import DataError
 from pricekit.io.compression import NAMES, open_packed, suffixes_of
@@ -24,6 +23,9 @@ from pricekit.io.files import LONGEST_NAME, behind_link, delete_leftovers, write
 from pricekit.io.storage import Address, Location, check_bucket, is_folder, published
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type, repeated
 from pricekit.table.formats import WRITTEN, format_of, named_format
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _ROW_GROUP = 1 << 17
 
@@ -173,7 +175,9 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
         path: the file.
         text_ids: convert the ids to text.
     """
-    table = pq.read_table(path)
+    import pyarrow.parquet as pq  # slow to import
+
+    table = pq.ParquetFile(path).read()
     (name, *names), ids = table.column_names, flat(table.column(0))
     frame = as_frame({name: as_text(ids) if text_ids else ids})
     return frame[name], {each: table.column(each).to_numpy().astype(np.float32) for each in names}
@@ -192,6 +196,8 @@ def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
     Raises:
         DataError: the system refuses to write.
     """
+    import pyarrow.parquet as pq  # slow to import
+
     tables = [{str(name): _cells(frame[name]) for name in frame.columns} for frame in frames]
     types: dict[str, set[pa.DataType]] = {}
     for name, cells in chain.from_iterable(table.items() for table in tables):
@@ -303,6 +309,8 @@ class _ParquetSink:
     def _flush(self) -> None:
         if not self._pending:
             return
+        import pyarrow.parquet as pq  # slow to import
+
         table = pa.concat_tables(self._pending)
         self._pending = []
         if self._file is None:

@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from babel import localedata
 
 from pricekit.text.labelled_lines import Bools, Floats, Ints
 from pricekit.text.normal import normal_texts
@@ -405,6 +404,8 @@ class _Names:
     """The names of months and weekdays of a language; a beginning of three letters that only one month has names it."""
 
     def __init__(self, language: str) -> None:
+        from babel import localedata  # slow to import
+
         data: Any = localedata.load(language)  # Babel keeps it, so all of its users load the same
         self.months = dict(_QUARTERS) | _EXTRA_NAMES.get(language, {})
         self.weekdays: set[str] = set()

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from numbers import Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from pydantic import Field
-from torch import nn
 
 from pricekit.config import Section, TrainingConfig
 from pricekit.core.loader import registry
-from pricekit.training.optimizers import adamw, warmup_cosine
 from pricekit.wording import shorten
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 _QUICK: Mapping[str, Any] = {
     "backbone": {"name": "bag"},
@@ -82,6 +83,8 @@ class Policy:
             training: the settings of the training loop.
             fused: use a fused implementation, for optimizers that have one; True in training.
         """
+        from pricekit.training.optimizers import adamw  # imports torch, which settings do not need
+
         return adamw(model, training, fused=fused)
 
     def schedule(self, step: float, warmup_steps: int, total_steps: int) -> float:
@@ -91,6 +94,8 @@ class Policy:
         end within its warmup. Under a time budget one optimizer step may be more or less than one step of the
         schedule, so `step` may be fractional.
         """
+        from pricekit.training.optimizers import warmup_cosine
+
         return warmup_cosine(step, warmup_steps, total_steps)
 
 
