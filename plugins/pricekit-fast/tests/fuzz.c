@@ -106,6 +106,58 @@ static void trees(void) {
     free(cut), free(first_cut), free(first_word), free(first_leaf), free(leaf), free(row), free(word), free(sum), free(dense);
 }
 
+static void tokens(void) {
+    static Cache *cache;
+    if (!cache || !below(30)) pricekit_cache_free(cache), cache = pricekit_cache_new(draw());
+    const int64_t size = below(400), texts = below(6);
+    uint8_t *data = text(size);
+    int64_t *offset = offsets(texts, size), *length = some(texts, 8);
+    const int64_t new = pricekit_cache_find(cache, data, size, offset, texts, near(300), near(50) - 1, near(200), near(2000));
+    if (new > 0) {
+        int64_t *start = some(new + 1, 8), bytes = pricekit_cache_waiting(cache, new, start, 0, data);
+        if (bytes < 0) abort();
+        uint8_t *words = some(bytes, 1);
+        if (pricekit_cache_waiting(cache, new, start, bytes, words) != bytes) abort();
+        const int64_t ids = below(4 * new);
+        int64_t *ends = offsets(new, ids);
+        int32_t *id = some(ids, 4);
+        if (below(20)) pricekit_cache_fill(cache, new, ends, id, ids);
+        free(start), free(words), free(ends), free(id);
+    }
+    const int64_t some_texts = below(20) ? texts : near(6), most = near(30);
+    if (some_texts <= texts) {
+        const int64_t ids = pricekit_cache_lengths(cache, some_texts, most, length);
+        if (ids >= 0) {
+            if (texts && !below(10)) length[below(texts)] = near(30);
+            int32_t *id = some(ids, 4);
+            pricekit_cache_ids(cache, some_texts, length, ids, id);
+            free(id);
+        }
+    }
+    free(data), free(offset), free(length);
+}
+
+static void forms(void) {
+    static uint8_t *kind;
+    if (!kind) kind = some(CHARACTERS, 1);
+    const int64_t size = below(400), texts = below(6), room = below(5);
+    uint8_t *data = text(size), *odd = some(texts, 1);
+    int64_t *offset = offsets(texts, size);
+    int32_t *unknown = some(room, 4);
+    pricekit_odd_texts(data, size, offset, texts, kind, room, unknown, odd);
+    free(data), free(odd), free(offset), free(unknown);
+}
+
+static void bags(void) {
+    const int64_t rows = below(4), length = below(6), table_rows = 1 + below(20), width = 1 + below(20);
+    int64_t hash[] = {near(600), near(300), near(1000), near(table_rows), near(table_rows)};
+    int64_t *id = some(rows * length, 8), *mask = some(rows * length, 8);
+    for (int64_t i = 0; i < rows * length; i++) id[i] = near(table_rows), mask[i] = below(50) ? below(2) : (int64_t)draw();
+    float *lead = some(length, 4), *idf = some(table_rows, 4), *table = some(table_rows * width, 4), *out = some(rows * width, 4);
+    pricekit_bag(id, mask, rows, length, hash, lead, idf, table, table_rows, width, out);
+    free(id), free(mask), free(lead), free(idf), free(table), free(out);
+}
+
 int main(int count, char **arguments) {
     const long seconds = count > 1 ? atol(arguments[1]) : 5;
     state = count > 2 ? strtoull(arguments[2], NULL, 10) : (uint64_t)time(NULL);
@@ -116,6 +168,9 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 200; i++, rounds++) {
             words();
             trees();
+            tokens();
+            forms();
+            bags();
         }
     } while (time(NULL) < end);
     printf("%llu rounds from seed %llu\n", (unsigned long long)rounds, (unsigned long long)seed);

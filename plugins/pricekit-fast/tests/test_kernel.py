@@ -14,16 +14,22 @@ from hypothesis import strategies as st
 from pricekit_fast import kernel
 from pricekit_fast.kernel import FastKernel
 
+from pricekit.features.preprocess import SHORT_LINE_CHARACTERS, short_lines_first
 from pricekit.features.trees import CrossTerms, WordTerms
 from pricekit.plugin import KERNEL, PluginError
 from pricekit.testing import check_kernel
 from pricekit.text.kernel import using
 from pricekit.text.labelled_lines import join_texts
+from pricekit.text.normal import normal_texts
+from pricekit.text.tokens import WordCache, encode, encode_compiled, train_bpe
 from pricekit.text.words import Words
 
 ODD = "aA9é .!?,\n\t\r\x00\x1c\x85\xa0\u3000\u1680\u2028ßİΣ𝒜½"
 TEXTS = st.lists(st.text(st.characters(codec="utf-8") | st.sampled_from(ODD)), max_size=8)
 SMALL = st.integers(-3, 20)
+TOKENIZER = train_bpe(
+    ["green tea ßİΣ aA9é 12"] * 9, 300, ["[PAD]", "[UNK]"], unknown="[UNK]", punctuation=False
+)
 
 
 @pytest.mark.parametrize("check", check_kernel(FastKernel), ids=str)
@@ -51,6 +57,63 @@ def test_words_of_any_unicode_are_those_of_python(texts):
         actual = read(texts, categories)
     for one, other in zip(actual, expected, strict=True):
         assert np.array_equal(one, other)
+
+
+@settings(max_examples=300)
+@given(TEXTS, st.integers(1, 20), st.booleans())
+def test_tokens_and_normal_forms_of_any_unicode_are_those_of_python(texts, length, facts_first):
+    texts = [f"{text}{number}" for number, text in enumerate([*texts, *["green tea\nValue: 1"] * 9])]
+    strings = pa.array(texts, pa.large_string())
+    moved = [short_lines_first(text) if facts_first else text for text in texts]
+    with using(None):
+        expected, normal = encode(TOKENIZER, moved, length, 0), normal_texts(strings)
+    short = SHORT_LINE_CHARACTERS if facts_first else -1
+    with using(FastKernel()):
+        actual = encode_compiled(TOKENIZER, strings, length, 0, WordCache(), short)
+        assert normal_texts(strings).equals(normal)
+    assert np.array_equal(actual.ids, expected.ids)
+    assert np.array_equal(actual.offsets, expected.offsets)
+
+
+def test_words_that_were_seen_are_forgotten_when_they_are_too_many():
+    asked = []
+
+    def tokenize(words):
+        asked.append(sorted(words))
+        return np.arange(len(words), dtype=np.int32), np.arange(len(words) + 1)
+
+    ids = FastKernel().word_ids(3, 100)
+
+    def read(text):
+        data = np.frombuffer(text.encode(), np.uint8)
+        return ids(data, np.array([0, len(data)]), 9, 999, -1, tokenize)[1].tolist()
+
+    assert [read(text) for text in ("a b", "b a", "c d", "a", "a" * 101, "a")] == [
+        [2],
+        [2],
+        [2],
+        [1],
+        [1],
+        [1],
+    ]
+    assert asked == [["a", "b"], ["c", "d"], ["a"], ["a" * 101], ["a"]]
+
+
+def test_words_without_ids_are_forgotten():
+    ids, data = FastKernel().word_ids(100, 100), np.frombuffer(b"a b", np.uint8)
+
+    def failing(words):
+        raise KeyError(*words[:1])
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            ids(data, np.array([0, 3]), 9, 99, -1, failing)
+    with pytest.raises(ValueError, match="2 words"):
+        ids(data, np.array([0, 3]), 9, 99, -1, lambda words: (np.zeros(1), np.zeros(2)))
+    found, lengths = ids(
+        data, np.array([0, 3]), 9, 99, -1, lambda words: (np.array([5, 6, 7]), np.array([0, 1, 3]))
+    )
+    assert (found.tolist(), lengths.tolist()) == ([5, 6, 7], [3])
 
 
 @settings(max_examples=200)

@@ -26,7 +26,8 @@ from pricekit.io.mapped import rows_read
 from pricekit.io.packing import leaves
 from pricekit.table import Columns, Table
 from pricekit.table.table import Formats
-from pricekit.text.tokens import Tokens, WordCache, encode, pad_rows
+from pricekit.text.labelled_lines import whole_strings
+from pricekit.text.tokens import Tokens, WordCache, encode, encode_compiled, pad_rows
 from pricekit.wording import shorten
 
 SHORT_LINE_CHARACTERS = 40
@@ -128,7 +129,14 @@ class Preprocessor:
         return np.vstack(list(in_threads(self.features.transform, visible.windows(PART_ROWS))))
 
     def _tokens(self, table: Table) -> Tokens:
-        return encode(self.tokenizer, self.texts(table), self.max_length, self.pad_id, self.word_cache)
+        length, pad_id, cache = self.max_length, self.pad_id, self.word_cache
+        short = SHORT_LINE_CHARACTERS if self.facts_first else -1
+        compiled = encode_compiled(self.tokenizer, whole_strings(table.text), length, pad_id, cache, short)
+        return (
+            compiled
+            if compiled is not None
+            else encode(self.tokenizer, self.texts(table), length, pad_id, cache)
+        )
 
     def texts(self, table: Table) -> list[str]:
         """Return the texts in the form in which they are tokenised."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from tokenizers import Tokenizer
 
 from pricekit.features.forest import LEAF, Forest
+from pricekit.features.preprocess import SHORT_LINE_CHARACTERS, short_lines_first
 from pricekit.features.trees import CrossTerms, TextTerms, WordTerms
+from pricekit.testing.data import ordinary_texts
 from pricekit.testing.runner import Checks, Make, fail, require_import_without_torch, require_methods
 from pricekit.text.kernel import KERNEL, Kernel, using
-from pricekit.text.labelled_lines import Ints, Texts, as_strings, join_texts
+from pricekit.text.labelled_lines import Ints, Strings, Texts, as_strings, bytes_of, join_texts
+from pricekit.text.normal import normal_texts
+from pricekit.text.tokens import WordCache, encode, encode_compiled, train_bpe
 from pricekit.text.words import Words, WordTable
 from pricekit.wording import shorten
 
@@ -33,13 +38,18 @@ _PIECES = [
     "? ",
     ",",
     "\n",
+    "\n",
+    "\nValue: 12\n",
+    "\u200b",
+    "\xa0",
+    "e\u0301",
     "\r",
     "a" * 70,
     "\x00",
     "\u3000",
 ]
 
-FUNCTIONS = ("words", "distinct", "sum_words", "sum_crosses", "finder", "trees")
+FUNCTIONS = ("words", "distinct", "sum_words", "sum_crosses", "odd_texts", "word_ids", "finder", "trees")
 
 
 def checks() -> Checks:
@@ -48,6 +58,8 @@ def checks() -> Checks:
         "has all functions and the version": _members,
         "words of texts": partial(_equal, _words),
         "sums over terms": partial(_equal, _sums),
+        "normal forms of texts": partial(_equal, _normal),
+        "token ids": partial(_equal, _tokens),
         "known words": partial(_equal, _known),
         "trees": partial(_equal, _trees),
         "module imports no torch": lambda make: require_import_without_torch(make()),
@@ -84,14 +96,18 @@ def _equal(compute: Callable[[np.random.Generator], list[Any]], make: Make) -> N
 
 def invented_texts(random: np.random.Generator) -> Texts:
     """Return some texts of common words, odd characters and characters of all planes."""
+    return join_texts(_strings(random, int(random.integers(0, 9))))
+
+
+def _strings(random: np.random.Generator, rows: int) -> Strings:
     texts = []
-    for _ in range(random.integers(0, 9)):
+    for _ in range(rows):
         codes = random.integers(0, 0x110000, random.integers(0, 9))
         odd = [chr(code) for code in codes if not 0xD800 <= code < 0xE000]
         pieces = [*random.choice(_PIECES, random.integers(0, 40)), *odd]
         random.shuffle(pieces)
         texts.append(random.choice(["", " "]).join(pieces))
-    return join_texts(as_strings(pd.Series(texts, dtype=object)))
+    return as_strings(pd.Series(texts, dtype=object))
 
 
 def _words(random: np.random.Generator) -> list[Any]:
@@ -112,6 +128,29 @@ def _table(random: np.random.Generator, bits: int) -> Ints:
     table = random.integers(-(1 << 40), 1 << 40, (1 << bits) + 1)
     table[-1] = 0
     return table
+
+
+def _normal(random: np.random.Generator) -> list[Any]:
+    return [*bytes_of(normal_texts(_strings(random, 20)))]
+
+
+@cache
+def _tokenizer(*, letters_only: bool) -> Tokenizer:
+    return train_bpe(ordinary_texts(), 300, ["[PAD]", "[UNK]"], unknown="[UNK]", punctuation=not letters_only)
+
+
+def _tokens(random: np.random.Generator) -> list[Any]:
+    tokenizer, cache = _tokenizer(letters_only=random.random() < 0.5), WordCache()
+    results: list[Any] = []
+    for _ in range(3):
+        texts, length = _strings(random, 20), int(random.integers(1, 40))
+        short = int(random.choice([-1, SHORT_LINE_CHARACTERS]))
+        tokens = encode_compiled(tokenizer, texts, length, 0, cache, short)
+        if tokens is None:
+            moved = [text if short < 0 else short_lines_first(text) for text in texts.to_pylist()]
+            tokens = encode(tokenizer, moved, length, 0, cache)
+        results += [tokens.ids, tokens.offsets]
+    return results
 
 
 def _known(random: np.random.Generator) -> list[Any]:

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # every command imports this module
     import numpy as np
     import numpy.typing as npt
 
-    from pricekit.text.labelled_lines import Block, Ints, Texts
+    from pricekit.text.labelled_lines import Block, Bytes, Ints, Texts
 
     _Hashes = npt.NDArray[np.uint64]
 
@@ -46,6 +46,33 @@ class ScannedWords:
     sentences: Ints
     commas: Ints
     first_line: Ints
+
+
+class WordIds(Protocol):
+    """The token ids of words seen before, see `Kernel.word_ids`; calls take turns."""
+
+    def __call__(
+        self,
+        data: Bytes,
+        offset: Ints,
+        most: int,
+        characters: int,
+        short: int,
+        tokenize: Callable[[list[str]], tuple[np.ndarray, Ints]],
+    ) -> tuple[np.ndarray, Ints]:
+        """Return the ids of N texts, int32 (T,), text after text, and how many each has, int64 (N,).
+
+        Those of a text are the ids of its words, in order. Words are separated by Unicode's white space. Only the first
+        characters of a text are read, after its short lines were moved behind the first one.
+
+        Args:
+            data: the bytes of the texts, UTF-8.
+            offset: where they begin and end, int64 (N + 1,).
+            most: maximum number of ids of a text; the others are left out.
+            characters: maximum number of characters of a text that are read.
+            short: characters of a short line, at most; -1: lines stay where they are.
+            tokenize: returns the ids of some words, int32 (K,), and where those of each begin and end, int64 (W + 1,).
+        """
 
 
 class Kernel:
@@ -89,6 +116,29 @@ class Kernel:
             count: as of `sum_words`.
             first: how many of its words are crossed, the first ones, int64 (N,).
             categories: its categories, 0 for none, int64 (N, C).
+        """
+        raise NotImplementedError
+
+    def odd_texts(self, data: Bytes, offset: Ints, kind: Bytes) -> tuple[Bytes, Ints]:
+        """Find texts that may have another normal form: `pricekit.text.normal`.
+
+        Args:
+            data: the bytes of N texts, UTF-8.
+            offset: where they begin and end, int64 (N + 1,).
+            kind: of each character, uint8 (0x110000,): 0 if it is unknown, 2 if a text with it may change.
+
+        Returns:
+            For each text, uint8 (N,): 1 if blanks may change, 2 if other characters may, 3 for both, 0 for none. And
+            unknown characters, int32 (K,), a few thousand at most; with one, the text may be odd, too.
+        """
+        raise NotImplementedError
+
+    def word_ids(self, most_words: int, most_bytes: int) -> WordIds:
+        """Return what keeps the ids of words.
+
+        Args:
+            most_words: it forgets all words before it reads the next texts if they are more,
+            most_bytes: or if they have more bytes.
         """
         raise NotImplementedError
 

@@ -75,12 +75,17 @@ def as_strings(values: object) -> Strings:
     Returns:
         (N,) large strings.
     """
+    array = whole_strings(values)
+    longest = pc.max(pc.binary_length(array)).as_py() or 0
+    return pc.utf8_slice_codeunits(array, 0, TEXT_CHARACTERS) if longest > TEXT_CHARACTERS else array
+
+
+def whole_strings(values: object) -> Strings:
+    """Return texts as one Arrow array without nulls, (N,) large strings."""
     array = pa.array(values, from_pandas=True)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    array = pc.fill_null(array.cast(pa.large_string()), "")
-    longest = pc.max(pc.binary_length(array)).as_py() or 0
-    return pc.utf8_slice_codeunits(array, 0, TEXT_CHARACTERS) if longest > TEXT_CHARACTERS else array
+    return pc.fill_null(array.cast(pa.large_string()), "")
 
 
 def as_list(values: pd.Series) -> list[str]:

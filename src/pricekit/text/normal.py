@@ -19,12 +19,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pricekit.text.labelled_lines import Bytes, Ints, Strings, bytes_of, in_parts, numpy_of, offsets_of
+from pricekit.text.kernel import Kernel, kernel
+from pricekit.text.labelled_lines import (
+    Bools,
+    Bytes,
+    Ints,
+    Strings,
+    batches,
+    bytes_of,
+    in_parts,
+    numpy_of,
+    offsets_of,
+)
 
 _FEW = 8
 """Texts up to which Python is faster than numpy."""
@@ -96,18 +109,14 @@ def normal_texts(texts: Strings) -> Strings:
         written = texts.to_pylist()
         plain = list(map(normal_text, written))
         return texts if plain == written else pa.array(plain, pa.large_string())
-    lengths = numpy_of(pc.binary_length(texts))
-    blanks, characters = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
-    plain = []
-    for first, last in in_parts(lengths, _PART_BYTES):
-        part, rows = texts.slice(first, last - first), slice(first, last)
-        offset, data = bytes_of(part)
-        characters[first + _rows_of(offset, _odd_characters(data))] = True
-        blanks[first + _rows_of(offset, _odd_blanks(data, offset))] = True
-        blanks[rows] &= ~characters[rows]
-        if blanks[rows].any():
-            plain.append(_many_single_spaces(part.filter(pa.array(blanks[rows]))))
-    changed = pc.replace_with_mask(texts, pa.array(blanks), pa.concat_arrays(plain)) if plain else texts
+    compiled = kernel()
+    blanks, characters = _odd_texts(texts) if compiled is None else _compiled_odd_texts(compiled, texts)
+    blanks &= ~characters
+    changed = texts
+    if blanks.any():
+        parts = batches(texts.filter(pa.array(blanks)), _PART_BYTES)
+        spaced = pa.concat_arrays([_many_single_spaces(part) for part in parts])
+        changed = pc.replace_with_mask(texts, pa.array(blanks), spaced)
     odd = np.flatnonzero(characters)
     if not len(odd):
         return changed
@@ -141,6 +150,26 @@ def _many_single_spaces(texts: Strings) -> Strings:
     sizes = np.add.reduceat(kept, offset[:-1], dtype=np.int64)
     buffers = [None, pa.py_buffer(offsets_of(sizes)), pa.py_buffer(data[kept])]
     return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
+
+
+def _odd_texts(texts: Strings) -> tuple[Bools, Bools]:
+    """Return which texts may have other blanks, and which other characters, in their normal form, (N,)."""
+    lengths = numpy_of(pc.binary_length(texts))
+    blanks, characters = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
+    for first, last in in_parts(lengths, _PART_BYTES):
+        offset, data = bytes_of(texts.slice(first, last - first))
+        blanks[first + _rows_of(offset, _odd_blanks(data, offset))] = True
+        characters[first + _rows_of(offset, _odd_characters(data))] = True
+    return blanks, characters
+
+
+def _compiled_odd_texts(compiled: Kernel, texts: Strings) -> tuple[Bools, Bools]:
+    offset, data = bytes_of(texts)
+    odd, unknown = compiled.odd_texts(data, offset, _kind)
+    while len(unknown):
+        _learn(unknown)
+        odd, unknown = compiled.odd_texts(data, offset, _kind)
+    return odd & 1 > 0, odd & 2 > 0
 
 
 def with_texts(texts: Strings, rows: Ints, replacements: Sequence[str]) -> Strings:
@@ -180,10 +209,15 @@ def _odd_characters(data: Bytes) -> Ints:
         code = np.where(lead >= least, code << 6 | (padded[start + place] & 0x3F), code)
     kinds = _kind[code]
     if not kinds.all():
-        for new in np.unique(code[kinds == 0]).tolist():
-            _kind[new] = _KNOWN | (_ODD if _may_change(chr(new)) else 0)
+        _learn(code[kinds == 0])
         kinds = _kind[code]
     return start[kinds & _ODD > 0]
+
+
+def _learn(codes: npt.NDArray[Any]) -> None:
+    """Note the kinds of characters, (K,)."""
+    for new in np.unique(codes).tolist():
+        _kind[new] = _KNOWN | (_ODD if _may_change(chr(new)) else 0)
 
 
 def _may_change(character: str) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from pricekit.errors import BundleError, is_panic
-from pricekit.text.labelled_lines import in_parts, offsets_of, ranges
+from pricekit.text.kernel import kernel
+from pricekit.text.labelled_lines import Strings, bytes_of, in_parts, offsets_of, ranges
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -50,6 +52,9 @@ _CACHED_WORDS = 1 << 17
 
 _CACHED_WORD_BYTES = 64
 """Longer words are not cached: in languages without spaces, a word is a whole text, which does not recur."""
+
+_CACHED_BYTES = 1 << 23
+"""A compiled cache with more bytes of words than this is cleared."""
 
 _CACHED_WORDS_PER_WORD = 8
 """A lookup scans the whole cache. It is worthwhile up to this many cached words per word that is looked up."""
@@ -134,6 +139,30 @@ def encode(
     return filled if len(distinct) == len(texts) else filled.take(index)
 
 
+def encode_compiled(
+    tokenizer: Tokenizer, texts: Strings, max_length: int, pad_id: int, cache: WordCache, short: int
+) -> Tokens | None:
+    """Return what `encode` returns of texts whose short lines were moved behind the first one.
+
+    It is None without a kernel, for a few texts, and if the tokenizer does not process each word separately.
+
+    Args:
+        tokenizer: as of `encode`.
+        texts: N texts, without nulls.
+        max_length: as of `encode`.
+        pad_id: as of `encode`.
+        cache: as of `encode`.
+        short: maximum number of characters of a short line; -1: lines stay where they are.
+    """
+    with _LOCK:
+        if cache.compiled is None or len(texts) <= _FEW_TEXTS or not splits_at_spaces(tokenizer):
+            return None
+        offset, data = bytes_of(texts)
+        tokenize, characters = partial(_ids_of_words, tokenizer), CHARS_PER_TOKEN * max_length
+        ids, lengths = cache.compiled(data, offset, max_length, characters, short, tokenize)
+    return _fill_empty_rows(Tokens(ids, offsets_of(lengths)), pad_id)
+
+
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
     with _LOCK:
         simple = len(texts) > _FEW_TEXTS and splits_at_spaces(tokenizer)
@@ -173,6 +202,7 @@ class WordCache:
     """The tokens of words seen before.
 
     Attributes:
+        compiled: that of a kernel, which replaces this one; None without a kernel.
         words: the words, (W,).
         tokens: the ids of each word, a list array of int32 (W,).
     """
@@ -181,6 +211,8 @@ class WordCache:
     tokens: pa.ListArray
 
     def __init__(self) -> None:
+        compiled = kernel()
+        self.compiled = None if compiled is None else compiled.word_ids(_CACHED_WORDS, _CACHED_BYTES)
         self._clear()
 
     def tokens_of(self, tokenizer: Tokenizer, words: pa.LargeStringArray) -> pa.ListArray:
@@ -222,6 +254,12 @@ def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> pa.ListArray:
     offsets = np.zeros(len(words) + 1, np.int32)
     np.cumsum(np.bincount(np.concatenate(word), minlength=len(words)), out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(ids)))
+
+
+def _ids_of_words(tokenizer: Tokenizer, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of words, int32 (T,), and where those of each begin and end, int64 (W + 1,)."""
+    tokens = _tokenize_words(tokenizer, words)
+    return tokens.values.to_numpy(), tokens.offsets.to_numpy().astype(np.int64)
 
 
 def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:

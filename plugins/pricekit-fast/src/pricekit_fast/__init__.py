@@ -16,4 +16,4 @@ def pricekit_register_engines(register: Register) -> None:
 @hookimpl
 def pricekit_register_kernels(register: Register) -> None:
     """The kernel."""
-    register("fast", "pricekit_fast.kernel:FastKernel", "words, hashed terms and trees, in C")
+    register("fast", "pricekit_fast.kernel:FastKernel", "tokens, words, hashed terms and trees, in C")

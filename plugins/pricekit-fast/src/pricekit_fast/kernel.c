@@ -434,10 +434,91 @@ static inline int64_t space(const uint8_t *data, int64_t left) {
     return spaces ? 3 : 0;
 }
 
+/* Appends the words of some bytes to those of the last batch. */
+static int read_words(Cache *cache, const uint8_t *data, int64_t bytes, int64_t start, int64_t end) {
+    for (int64_t i = start; i < end;) {
+        const int64_t blank = space(data + i, end - i);
+        if (blank) {
+            i += blank;
+            continue;
+        }
+        const int64_t first = i;
+        do i++;
+        while (i < end && !space(data + i, end - i));
+        uint64_t hash = cache->seed;
+        for (int64_t k = first; k < i; k += 8) {
+            uint64_t some = eight(data + k, bytes - k);
+            if (i - k < 8) some &= ((uint64_t)1 << 8 * (i - k)) - 1;
+            hash = mixed(hash ^ some);
+            hash ^= hash >> 29;
+        }
+        hash = mixed(hash + (uint64_t)(i - first));
+        hash ^= hash >> 32;
+        if (2 * (cache->words + 1) > cache->slots && !resize(cache, cache->slots ? 2 * cache->slots : 1024)) return 0;
+        int32_t *slot = slot_of(cache, hash, data + first, i - first);
+        if (*slot < 0) {
+            if (cache->words == INT32_MAX ||
+                !make_room((void **)&cache->word, &cache->word_room, cache->words + 1, sizeof *cache->word) ||
+                !make_room((void **)&cache->text, &cache->text_room, cache->text_size + i - first, 1))
+                return 0;
+            cache->word[cache->words] = (Word){hash, cache->text_size, i - first, 0, WAITING};
+            memcpy(cache->text + cache->text_size, data + first, (size_t)(i - first));
+            cache->text_size += i - first;
+            *slot = (int32_t)cache->words++;
+        }
+        if (!make_room((void **)&cache->place, &cache->place_room, cache->places + 1, sizeof *cache->place)) return 0;
+        cache->place[cache->places++] = *slot;
+    }
+    return 1;
+}
+
+static inline int begins(uint8_t sign) { return (sign & 0xC0) != 0x80; }
+
+static int64_t characters_in(const uint8_t *data, int64_t start, int64_t end) {
+    int64_t characters = 0;
+    for (int64_t i = start; i < end; i++) characters += begins(data[i]);
+    return characters;
+}
+
+/* Where some characters from a start end. */
+static int64_t after(const uint8_t *data, int64_t start, int64_t end, int64_t characters) {
+    if (end - start <= characters) return end;
+    int64_t i = start;
+    while (i < end && (characters > 0 || !begins(data[i]))) characters -= begins(data[i++]);
+    return i;
+}
+
+static int64_t line_end(const uint8_t *data, int64_t start, int64_t end) {
+    const uint8_t *found = start < end ? memchr(data + start, '\n', (size_t)(end - start)) : NULL;
+    return found ? found - data : end;
+}
+
+/* Reads the first characters of a text, the short lines directly behind the first line. */
+static int read_short_first(Cache *cache, const uint8_t *data, int64_t bytes, int64_t start, int64_t end,
+                            int64_t characters, int64_t most) {
+    const int64_t first = line_end(data, start, end);
+    if (!read_words(cache, data, bytes, start, after(data, start, first, characters))) return 0;
+    characters -= characters_in(data, start, first);
+    for (int is_long = 0; is_long < 2; is_long++)
+        for (int64_t line = first + 1, next; line <= end && characters > 1; line = next + 1) {
+            next = line_end(data, line, end);
+            if (next - line > 4 * most) { /* certainly long */
+                if (!is_long) continue;
+            } else if ((characters_in(data, line, next) > most) != is_long) {
+                continue;
+            }
+            characters--; /* the line break */
+            if (!read_words(cache, data, bytes, line, after(data, line, next, characters))) return 0;
+            characters -= characters_in(data, line, next);
+        }
+    return 1;
+}
+
 /* Finds the words of texts, and returns how many are waiting for their ids. */
 EXPORT int64_t pricekit_cache_find(Cache *cache, const uint8_t *data, int64_t bytes, const int64_t *offset,
-                                   int64_t texts, int64_t most_words, int64_t most_bytes) {
-    if (!offsets_fit(offset, texts, bytes)) return DAMAGED;
+                                   int64_t texts, int64_t characters, int64_t short_line, int64_t most_words,
+                                   int64_t most_bytes) {
+    if (!offsets_fit(offset, texts, bytes) || characters < 0 || short_line > INT32_MAX) return DAMAGED;
     if (cache->known < cache->words || cache->words > most_words || cache->text_size > most_bytes) {
         cache->words = cache->known = cache->text_size = cache->id_size = 0;
         if (cache->slots && !resize(cache, cache->slots)) return NO_MEMORY;
@@ -445,56 +526,26 @@ EXPORT int64_t pricekit_cache_find(Cache *cache, const uint8_t *data, int64_t by
     cache->places = cache->texts = 0;
     if (!make_room((void **)&cache->count, &cache->text_count_room, texts, sizeof *cache->count)) return NO_MEMORY;
     for (int64_t text = 0; text < texts; text++) {
-        const int64_t end = offset[text + 1], before = cache->places;
-        for (int64_t i = offset[text]; i < end;) {
-            int64_t blank = space(data + i, end - i);
-            if (blank) {
-                i += blank;
-                continue;
-            }
-            const int64_t start = i;
-            uint64_t hash = cache->seed;
-            do i++;
-            while (i < end && !space(data + i, end - i));
-            for (int64_t k = start; k < i; k += 8) {
-                const int64_t left = i - k;
-                uint64_t some = eight(data + k, bytes - k);
-                if (left < 8) some &= ((uint64_t)1 << 8 * left) - 1;
-                hash = mixed(hash ^ some);
-                hash ^= hash >> 29;
-            }
-            hash = mixed(hash + (uint64_t)(i - start));
-            hash ^= hash >> 32;
-            if (2 * (cache->words + 1) > cache->slots && !resize(cache, cache->slots ? 2 * cache->slots : 1024))
-                return NO_MEMORY;
-            int32_t *slot = slot_of(cache, hash, data + start, i - start);
-            if (*slot < 0) {
-                if (cache->words == INT32_MAX) return NO_MEMORY;
-                if (!make_room((void **)&cache->word, &cache->word_room, cache->words + 1, sizeof *cache->word) ||
-                    !make_room((void **)&cache->text, &cache->text_room, cache->text_size + i - start, 1))
-                    return NO_MEMORY;
-                cache->word[cache->words] = (Word){hash, cache->text_size, i - start, 0, WAITING};
-                memcpy(cache->text + cache->text_size, data + start, (size_t)(i - start));
-                cache->text_size += i - start;
-                *slot = (int32_t)cache->words++;
-            }
-            if (!make_room((void **)&cache->place, &cache->place_room, cache->places + 1, sizeof *cache->place))
-                return NO_MEMORY;
-            cache->place[cache->places++] = *slot;
-        }
+        const int64_t start = offset[text], end = offset[text + 1], before = cache->places;
+        const int read = short_line < 0
+                             ? read_words(cache, data, bytes, start, after(data, start, end, characters))
+                             : read_short_first(cache, data, bytes, start, end, characters, short_line);
+        if (!read) return NO_MEMORY;
         cache->count[text] = cache->places - before;
     }
     cache->texts = texts;
     return cache->words - cache->known;
 }
 
-/* Where the words that are waiting begin and end in the bytes that are returned. */
-EXPORT const uint8_t *pricekit_cache_waiting(const Cache *cache, int64_t words, int64_t *start) {
-    if (words != cache->words - cache->known || !words) return NULL;
+/* The words that are waiting, end to end, and where each begins and ends; returns their bytes. Without room for them,
+ * it does not copy them. */
+EXPORT int64_t pricekit_cache_waiting(const Cache *cache, int64_t words, int64_t *start, int64_t room, uint8_t *text) {
+    if (words != cache->words - cache->known || words < 1) return DAMAGED;
     const Word *word = cache->word + cache->known;
     for (int64_t i = 0; i < words; i++) start[i] = word[i].start - word[0].start;
     start[words] = cache->text_size - word[0].start;
-    return cache->text + word[0].start;
+    if (room >= start[words]) memcpy(text, cache->text + word[0].start, (size_t)start[words]);
+    return start[words];
 }
 
 /* Stores the ids of the words that are waiting, word after word. */
@@ -607,7 +658,7 @@ EXPORT int64_t pricekit_bag(const int64_t *id, const int64_t *mask, int64_t rows
                 }
                 const int64_t next = i + 1 < length ? id[i + 1] : 0, has_next = i + 1 < length ? mask[i + 1] : 0;
                 if (next < 0 || next >= table_rows) continue; /* found when it is i */
-                const float shown = (float)(kind ? mask[i] * has_next : mask[i]);
+                const float shown = (float)(kind ? (int64_t)((uint64_t)mask[i] * (uint64_t)has_next) : mask[i]);
                 if (shown == 0.0f) continue;
                 const int64_t at = kind ? (id[i] * first + next * second) % prime % buckets + begin : id[i];
                 term[terms] = at;

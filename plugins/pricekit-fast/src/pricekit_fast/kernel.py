@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import secrets
+import weakref
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ ABI = 1
 
 Array = npt.NDArray[Any]
 
-DAMAGED, NO_MEMORY = -1, -2
+NO_MEMORY = -2
+CHARACTERS, MOST_UNKNOWN = 0x110000, 4096
 WORD_LEAVES = 64
 """Leaves of a tree in a word of its set."""
 
@@ -50,8 +54,8 @@ def library() -> Any:
     return loaded
 
 
-def call(name: str, *arguments: Array | int) -> int:
-    """Call a function of the library with arrays, which become pointers, and whole numbers.
+def call(name: str, *arguments: Array | int | ctypes.c_void_p) -> int:
+    """Call a function of the library with arrays, which become pointers, whole numbers and pointers.
 
     Raises:
         ValueError: its arguments contradict each other.
@@ -59,19 +63,18 @@ def call(name: str, *arguments: Array | int) -> int:
     """
     function = getattr(library(), name)
     function.restype = ctypes.c_int64
-    state = int(
-        function(
-            *(
-                ctypes.c_void_p(each.ctypes.data) if isinstance(each, np.ndarray) else ctypes.c_int64(each)
-                for each in arguments
-            )
-        )
-    )
+    state = int(function(*map(_argument, arguments)))
     if state == NO_MEMORY:
         raise MemoryError(f"{name} needs more memory")
     if state < 0:
         raise ValueError(f"{name}: sizes or offsets contradict each other")
     return state
+
+
+def _argument(value: Array | int | ctypes.c_void_p) -> ctypes.c_void_p | ctypes.c_int64:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return ctypes.c_int64(value) if isinstance(value, int) else value
 
 
 def ints(values: Array) -> Array:
@@ -134,6 +137,24 @@ class FastKernel(Kernel):
         )
         return sums
 
+    def odd_texts(self, data: Array, offset: Array, kind: Array) -> tuple[Array, Array]:
+        """Find texts that may have another normal form."""
+        data, offset, kind = (
+            np.ascontiguousarray(data, np.uint8),
+            ints(offset),
+            np.ascontiguousarray(kind, np.uint8),
+        )
+        if len(kind) != CHARACTERS:
+            raise ValueError(f"expected the kinds of {CHARACTERS:,} characters, found {len(kind):,}")
+        rows, unknown = len(offset) - 1, np.empty(MOST_UNKNOWN, np.int32)
+        odd = np.empty(rows, np.uint8)
+        found = call("pricekit_odd_texts", data, len(data), offset, rows, kind, len(unknown), unknown, odd)
+        return odd, unknown[: min(found, len(unknown))]
+
+    def word_ids(self, most_words: int, most_bytes: int) -> WordIds:
+        """Return what keeps the ids of words."""
+        return WordIds(most_words, most_bytes)
+
     def finder(self, known: Array) -> Callable[[Array], Array]:
         """Return a function from hashes to their places among known ones."""
         known = np.ascontiguousarray(known, np.uint64)
@@ -154,6 +175,56 @@ class FastKernel(Kernel):
     ) -> Callable[[Array, Array, Array], Array]:
         """Return a function that sums the leaves of each row over the trees."""
         return Cuts(columns, feature, value, right, roots)
+
+
+class WordIds:
+    """The ids of words, in memory of the library; calls take turns."""
+
+    def __init__(self, most_words: int, most_bytes: int) -> None:
+        self._limits = most_words, most_bytes
+        new = library().pricekit_cache_new
+        new.restype = ctypes.c_void_p
+        address = new(ctypes.c_uint64(secrets.randbits(64)))  # nobody may choose words that collide
+        if not address:
+            raise MemoryError("the words need more memory")
+        self._cache = ctypes.c_void_p(address)
+        weakref.finalize(self, library().pricekit_cache_free, self._cache)
+
+    def __call__(
+        self,
+        data: Array,
+        offset: Array,
+        most: int,
+        characters: int,
+        short: int,
+        tokenize: Callable[[list[str]], tuple[Array, Array]],
+    ) -> tuple[Array, Array]:
+        """Return the ids of texts, and how many each has."""
+        data, offset = np.ascontiguousarray(data, np.uint8), ints(offset)
+        texts, cache = len(offset) - 1, self._cache
+        new = call(
+            "pricekit_cache_find", cache, data, len(data), offset, texts, characters, short, *self._limits
+        )
+        if new:
+            ids, ends = tokenize(self._waiting(new))
+            ids, ends = np.ascontiguousarray(ids, np.int32), ints(ends)
+            if len(ends) != new + 1:
+                raise ValueError(f"expected the ids of {new:,} words, found those of {len(ends) - 1:,}")
+            call("pricekit_cache_fill", cache, new, ends, ids, len(ids))
+        lengths = np.empty(texts, np.int64)
+        ids = np.empty(call("pricekit_cache_lengths", cache, texts, most, lengths), np.int32)
+        call("pricekit_cache_ids", cache, texts, lengths, len(ids), ids)
+        return ids, lengths
+
+    def _waiting(self, new: int) -> list[str]:
+        """Return the words whose ids are not known yet."""
+        start = np.empty(new + 1, np.int64)
+        words = np.empty(
+            call("pricekit_cache_waiting", self._cache, new, start, 0, np.empty(0, np.uint8)), np.uint8
+        )
+        call("pricekit_cache_waiting", self._cache, new, start, len(words), words)
+        content = words.tobytes()
+        return [content[first:last].decode() for first, last in pairwise(start.tolist())]
 
 
 class Cuts:
