@@ -35,9 +35,9 @@ def table_of(rows: Rows, columns: Columns) -> Table:
         return read_frame(cast(TableSource, rows), columns)
     name = columns.text[0]
     table = table_of_texts(cast(Sequence[str], rows), name)
-    written = table.frame[name].tolist()
-    check_labelled(written, columns)
     if len(columns.text) > 1:
+        written = table.frame[name].tolist()
+        check_labelled(written, columns)
         return read_frame(pd.DataFrame(cells_of(written, columns.text)), columns)
     form = None if columns.formats is None else columns.formats.columns.get(name)
     return read_frame(table.frame, columns) if form and form.kind == "number" else table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -105,7 +105,7 @@ class Predictor:
         invented = None if kept is None else read_self_test(kept, reader.columns, bundle.path)
         return cls(members, bundle.digest, intervals, currency, origin, sketch, products, invented)
 
-    @property
+    @cached_property
     def columns(self) -> Columns:
         """The columns that the model reads, with those that only features read."""
         return columns_read([member.preprocessor for member in self.members])

@@ -279,6 +279,11 @@ def text_array(cells: Sequence[str]) -> pa.Array:
         return pa.array(whole, pa.large_string())
 
 
+def as_pandas(cells: pa.Array) -> pd.arrays.ArrowStringArray:
+    """Return an Arrow column of text, (N,), as pandas `str`; pandas' own conversion looks at each value."""
+    return pd.arrays.ArrowStringArray(cells, dtype=pd.StringDtype("pyarrow", na_value=np.nan))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a column of this Arrow type contains text."""
     types = pa.types

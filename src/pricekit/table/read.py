@@ -26,6 +26,7 @@ from pricekit.table.columns import (
     ReadWarnings,
     as_frame,
     as_ids,
+    as_pandas,
     clean,
     flat,
     is_text,
@@ -465,10 +466,9 @@ def table_of_texts(texts: Sequence[str] | np.ndarray | pd.Series, name: str = "t
     column = clean(text_array(cells), read_warnings)
     for sentence in read_warnings.sentences("the texts"):
         logger.warning(sentence)
-    text = pd.Series(pd.array(join_text([name], [column], {}, read_warnings), dtype="str"), name="text")
+    text = pd.Series(as_pandas(join_text([name], [column], {}, read_warnings)), name="text")
     rows = np.arange(len(text), dtype=np.int64)
-    written = pd.Series(pd.array(column, dtype="str"), name=name)
-    return Table(pd.Series(rows, name="row"), text, None, written.to_frame(), rows=rows)
+    return Table(pd.Series(rows, name="row"), text, None, pd.DataFrame({name: as_pandas(column)}), rows=rows)
 
 
 def _cells(texts: Any) -> list[Any]:

@@ -110,10 +110,10 @@ def shared(texts: pd.Series, key: object, compute: Callable[[], Result]) -> Resu
     Several features read the same texts in the same way. The results of the latest texts are kept as long as their
     series exists, or a copy of it, for each thread. Nobody may change them. A copy that was changed has other texts.
     """
-    if texts.nbytes > SHARED_BYTES:
-        return compute()
     data = data_of(texts)
     if _latest.texts() is not data:
+        if texts.nbytes > SHARED_BYTES:
+            return compute()
         results: list[tuple[object, Any]] = []
         _latest.results = results
         _latest.texts = weakref.ref(data, lambda _: results.clear())
