@@ -12,7 +12,7 @@ nox.options.sessions = ["tests", "sources", "runtime", "packages", "scaffold"]
 nox.options.reuse_existing_virtualenvs = True
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
-EXTRAS = "train,cpu,excel,plots,report,tune"
+EXTRAS = "train,cpu,excel,plots,report,sklearn,tune"
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 # Without bytecode, each process compiles all that it imports, which takes 9 to 26 s.

@@ -185,3 +185,10 @@ def test_a_series_with_a_missing_text_is_texts(catalog):
 def test_a_frame_without_columns_is_refused(catalog, raises):
     with raises(ValueError):
         small().fit(catalog[[]], catalog["price"])
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "pricekit.estimator")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pricekit\[sklearn\]'"):
+        _ = pk.PriceRegressor

@@ -11,9 +11,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_array, check_consistent_length, column_or_1d
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "PriceRegressor needs scikit-learn, which is not installed: pip install 'pricekit[sklearn]'",
+        name=error.name,
+    ) from None
 
 from pricekit.api import train
 from pricekit.options import (

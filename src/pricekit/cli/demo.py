@@ -23,7 +23,7 @@ TRAINING: tuple[str, ...] = ()
 @click.option(
     "--rows",
     type=click.IntRange(min=1000),
-    default=4000,
+    default=2000,
     show_default=True,
     help="Number of generated products.",
 )

@@ -75,7 +75,7 @@ GROUPS = {
     "Prepare": {
         "check": "Show how pricekit reads a table, and its problems.",
         "pretrain": "Adapt a backbone to the texts of tables, with or without prices.",
-        "demo": "Generate a catalogue, train, export and predict, in two minutes.",
+        "demo": "Generate a catalogue, train, export and predict, in a minute.",
     },
     "Train": {
         "train": "Train a model on a table of texts and prices.",
