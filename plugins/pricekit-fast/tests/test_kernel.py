@@ -1,6 +1,7 @@
 """The compiled functions have the results of Python, and refuse arguments that contradict each other."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pricekit.features.trees import CrossTerms, WordTerms
 from pricekit.plugin import KERNEL, PluginError
 from pricekit.testing import check_kernel
 from pricekit.text.kernel import using
-from pricekit.text.labelled_lines import join_texts
+from pricekit.text.labelled_lines import bytes_of, join_texts
 from pricekit.text.normal import normal_texts
 from pricekit.text.tokens import WordCache, encode, encode_compiled, train_bpe
 from pricekit.text.words import Words
@@ -73,6 +74,45 @@ def test_tokens_and_normal_forms_of_any_unicode_are_those_of_python(texts, lengt
         assert normal_texts(strings).equals(normal)
     assert np.array_equal(actual.ids, expected.ids)
     assert np.array_equal(actual.offsets, expected.offsets)
+
+
+SPACES = re.compile(
+    "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+)  # Unicode, White_Space
+LINES = st.text(st.sampled_from("ab \n\n\r\x85\xa0\u1680\u2003\u200b\u2028\u205f\u3000é\x1cßΣ𝒜"), max_size=40)
+
+
+def moved(text, short):
+    """Return a text with its short lines behind the first one."""
+    first, *lines = text.split("\n")
+    return "\n".join([first, *sorted(lines, key=lambda line: len(line) > short)])
+
+
+@settings(max_examples=500)
+@given(st.lists(LINES, max_size=5), st.integers(0, 30), st.integers(-1, 5), st.integers(0, 12))
+def test_the_first_characters_of_texts_are_read_short_lines_first(texts, characters, short, most):
+    known = {}
+
+    def tokenize(words):
+        numbers = [known.setdefault(word, len(known)) for word in words]
+        assert numbers == list(range(len(known) - len(words), len(known)))  # each word is asked for once
+        return np.array(numbers, np.int32), np.arange(len(words) + 1)
+
+    cut = [(text if short < 0 else moved(text, short))[:characters] for text in texts]
+    expected = [[word for word in SPACES.split(text) if word][:most] for text in cut]
+    offset, data = bytes_of(pa.array(texts, pa.large_string()))
+    ids, lengths = FastKernel().word_ids(1000, 1000)(data, offset, most, characters, short, tokenize)
+    assert lengths.tolist() == [len(words) for words in expected]
+    names = list(known)
+    assert [names[number] for number in ids] == [word for words in expected for word in words]
+
+
+def test_hashes_of_long_words_are_those_of_python():
+    texts = [f"{'x' * length}{end}" for length in range(80) for end in "Yz"]
+    with using(None):
+        expected = Words(join_texts(pa.array(texts, pa.large_string()))).hashes
+    with using(FastKernel()):
+        assert np.array_equal(Words(join_texts(pa.array(texts, pa.large_string()))).hashes, expected)
 
 
 def test_words_that_were_seen_are_forgotten_when_they_are_too_many():

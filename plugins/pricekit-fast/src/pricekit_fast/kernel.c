@@ -348,9 +348,9 @@ EXPORT int64_t pricekit_leaves(const Cut *cut, const int64_t *first_cut, int64_t
 /* The ids of words between spaces, each tokenised once (pricekit.text.tokens) */
 
 typedef struct {
-    uint64_t hash;
-    int64_t start, bytes;    /* the word, in `text` of the cache */
-    int64_t first, ids;      /* its ids, in `id` of the cache; WAITING before they are known */
+    uint64_t hash, beginning; /* of the word: its first eight bytes */
+    int64_t start, bytes;     /* the word, in `text` of the cache */
+    int64_t first, ids;       /* its ids, in `id` of the cache; WAITING before they are known */
 } Word;
 
 typedef struct {
@@ -395,13 +395,21 @@ EXPORT Cache *pricekit_cache_new(uint64_t seed) {
     return cache;
 }
 
-static int32_t *slot_of(const Cache *cache, uint64_t hash, const uint8_t *data, int64_t bytes) {
+/* A word of a text that is looked up. */
+typedef struct {
+    uint64_t hash, beginning;
+    const uint8_t *data;
+    int64_t bytes;
+} Seen;
+
+static int32_t *slot_of(const Cache *cache, const Seen *seen) {
     const uint64_t mask = (uint64_t)cache->slots - 1;
-    for (uint64_t at = hash & mask;; at = (at + 1) & mask) {
+    for (uint64_t at = seen->hash & mask;; at = (at + 1) & mask) {
         const int32_t number = cache->slot[at];
         if (number < 0) return &cache->slot[at];
         const Word *word = &cache->word[number];
-        if (word->hash == hash && word->bytes == bytes && !memcmp(cache->text + word->start, data, (size_t)bytes))
+        if (word->hash == seen->hash && word->bytes == seen->bytes && word->beginning == seen->beginning &&
+            (seen->bytes <= 8 || !memcmp(cache->text + word->start, seen->data, (size_t)seen->bytes)))
             return &cache->slot[at];
     }
 }
@@ -434,8 +442,42 @@ static inline int64_t space(const uint8_t *data, int64_t left) {
     return spaces ? 3 : 0;
 }
 
+enum { SEEN = 32 };
+
+/* Appends words to those of the last batch. The cache may be larger than that of the processor, so all are fetched before
+ * the first one is looked up. */
+static int look_up(Cache *cache, const Seen *seen, int64_t words) {
+    while (2 * (cache->words + words) > cache->slots)
+        if (!resize(cache, cache->slots ? 2 * cache->slots : 1024)) return 0;
+    if (!make_room((void **)&cache->word, &cache->word_room, cache->words + words, sizeof *cache->word) ||
+        !make_room((void **)&cache->place, &cache->place_room, cache->places + words, sizeof *cache->place) ||
+        cache->words > INT32_MAX - words)
+        return 0;
+    const uint64_t mask = (uint64_t)cache->slots - 1;
+    for (int64_t i = 0; i < words; i++) __builtin_prefetch(&cache->slot[seen[i].hash & mask]);
+    for (int64_t i = 0; i < words; i++) {
+        const int32_t number = cache->slot[seen[i].hash & mask];
+        if (number >= 0) __builtin_prefetch(&cache->word[number]);
+    }
+    for (int64_t i = 0; i < words; i++) {
+        int32_t *slot = slot_of(cache, &seen[i]);
+        if (*slot < 0) {
+            const int64_t start = cache->text_size;
+            if (!make_room((void **)&cache->text, &cache->text_room, start + seen[i].bytes, 1)) return 0;
+            memcpy(cache->text + start, seen[i].data, (size_t)seen[i].bytes);
+            cache->text_size += seen[i].bytes;
+            cache->word[cache->words] = (Word){seen[i].hash, seen[i].beginning, start, seen[i].bytes, 0, WAITING};
+            *slot = (int32_t)cache->words++;
+        }
+        cache->place[cache->places++] = *slot;
+    }
+    return 1;
+}
+
 /* Appends the words of some bytes to those of the last batch. */
 static int read_words(Cache *cache, const uint8_t *data, int64_t bytes, int64_t start, int64_t end) {
+    Seen seen[SEEN];
+    int64_t words = 0;
     for (int64_t i = start; i < end;) {
         const int64_t blank = space(data + i, end - i);
         if (blank) {
@@ -445,31 +487,23 @@ static int read_words(Cache *cache, const uint8_t *data, int64_t bytes, int64_t 
         const int64_t first = i;
         do i++;
         while (i < end && !space(data + i, end - i));
-        uint64_t hash = cache->seed;
+        Seen *word = &seen[words++];
+        *word = (Seen){cache->seed, 0, data + first, i - first};
         for (int64_t k = first; k < i; k += 8) {
             uint64_t some = eight(data + k, bytes - k);
             if (i - k < 8) some &= ((uint64_t)1 << 8 * (i - k)) - 1;
-            hash = mixed(hash ^ some);
-            hash ^= hash >> 29;
+            if (k == first) word->beginning = some;
+            word->hash = (word->hash ^ some) * ODD;
+            word->hash ^= word->hash >> 32;
         }
-        hash = mixed(hash + (uint64_t)(i - first));
-        hash ^= hash >> 32;
-        if (2 * (cache->words + 1) > cache->slots && !resize(cache, cache->slots ? 2 * cache->slots : 1024)) return 0;
-        int32_t *slot = slot_of(cache, hash, data + first, i - first);
-        if (*slot < 0) {
-            if (cache->words == INT32_MAX ||
-                !make_room((void **)&cache->word, &cache->word_room, cache->words + 1, sizeof *cache->word) ||
-                !make_room((void **)&cache->text, &cache->text_room, cache->text_size + i - first, 1))
-                return 0;
-            cache->word[cache->words] = (Word){hash, cache->text_size, i - first, 0, WAITING};
-            memcpy(cache->text + cache->text_size, data + first, (size_t)(i - first));
-            cache->text_size += i - first;
-            *slot = (int32_t)cache->words++;
+        word->hash = (word->hash + (uint64_t)word->bytes) * ODD;
+        word->hash ^= word->hash >> 32;
+        if (words == SEEN) {
+            if (!look_up(cache, seen, words)) return 0;
+            words = 0;
         }
-        if (!make_room((void **)&cache->place, &cache->place_room, cache->places + 1, sizeof *cache->place)) return 0;
-        cache->place[cache->places++] = *slot;
     }
-    return 1;
+    return look_up(cache, seen, words);
 }
 
 static inline int begins(uint8_t sign) { return (sign & 0xC0) != 0x80; }
@@ -661,8 +695,12 @@ EXPORT int64_t pricekit_bag(const int64_t *id, const int64_t *mask, int64_t rows
                 const float shown = (float)(kind ? (int64_t)((uint64_t)mask[i] * (uint64_t)has_next) : mask[i]);
                 if (shown == 0.0f) continue;
                 const int64_t at = kind ? (id[i] * first + next * second) % prime % buckets + begin : id[i];
+                const float some = idf[at] * shown * lead[i];
+                if (some == 0.0f) continue;
                 term[terms] = at;
-                weight[terms++] = idf[at] * shown * lead[i];
+                weight[terms++] = some;
+                for (int64_t k = 0; k < width; k += LINE / (int64_t)sizeof(float))
+                    __builtin_prefetch(table + at * width + k, 0, 2);
             }
         }
         float square = 0.0f;
