@@ -210,7 +210,9 @@ def release(session: nox.Session) -> None:
         session.run("python", "-m", "venv", folder)
         python = f"{folder}/bin/python"
         addresses = [
-            f"{Path(wheel).name.split('-')[0].replace('_', '-')} @ {Path(wheel).as_uri()}" for wheel in wheels
+            f"{Path(wheel).name.split('-')[0].replace('_', '-')} @ {Path(wheel).as_uri()}"
+            for wheel in wheels
+            if wheel.endswith(("-any.whl", f"_{platform.machine()}.whl"))
         ]
         wanted = [text.replace("pricekit @", f"pricekit[{EXTRAS}] @") for text in addresses]
         session.run(

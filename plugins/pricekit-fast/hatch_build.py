@@ -1,4 +1,4 @@
-"""Compiles the library for the wheel, with `$CC` or `cc`."""
+"""Compiles the library for the wheel with `$CC` or `cc`, for this machine or `$PRICEKIT_PLATFORM`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CompiledLibrary(BuildHookInterface):
         library = package / "_kernel.so"
         compiler = shlex.split(os.environ.get("CC", "cc"))
         subprocess.run([*compiler, *FLAGS, "-o", str(library), str(package / "kernel.c")], check=True)
-        platform = os.environ.get("PRICEKIT_PLATFORM") or sysconfig.get_platform()
+        here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = f"py3-none-{os.environ.get('PRICEKIT_PLATFORM', here)}"
         build_data["artifacts"].append("src/pricekit_fast/_kernel.so")

@@ -46,6 +46,23 @@ def test_a_file_that_differs_fails(lion, monkeypatch, tmp_path, raises):
         build.main()
 
 
+def test_the_compiled_package_is_built_for_each_machine(monkeypatch, tmp_path):
+    platforms = []
+    monkeypatch.setattr(build, "PROJECTS", [build.COMPILED, build.ROOT])
+    monkeypatch.setattr(build, "commit_time", lambda: "420000000")
+    monkeypatch.setattr(
+        build.subprocess,
+        "run",
+        lambda command, env, **_: platforms.append((command[-1], env.get("PRICEKIT_PLATFORM"))),
+    )
+    assert build.build(tmp_path) == {}
+    assert platforms == [
+        (str(build.COMPILED), "manylinux_2_17_x86_64.manylinux2014_x86_64"),
+        (str(build.COMPILED), "manylinux_2_17_aarch64.manylinux2014_aarch64"),
+        (str(build.ROOT), None),
+    ]
+
+
 def test_files_of_an_earlier_release_stay(monkeypatch, tmp_path, raises):
     (tmp_path / "old.whl").write_text("x")
     monkeypatch.setattr("sys.argv", ["build.py", str(tmp_path)])
