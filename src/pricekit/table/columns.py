@@ -279,9 +279,9 @@ def text_array(cells: Sequence[str]) -> pa.Array:
         return pa.array(whole, pa.large_string())
 
 
-def as_pandas(cells: pa.Array) -> pd.arrays.ArrowStringArray:
+def as_pandas(cells: pa.Array) -> Any:
     """Return an Arrow column of text, (N,), as pandas `str`; pandas' own conversion looks at each value."""
-    return pd.arrays.ArrowStringArray(cells, dtype=pd.StringDtype("pyarrow", na_value=np.nan))
+    return pd.StringDtype("pyarrow", na_value=np.nan).__from_arrow__(cells)
 
 
 def is_text(kind: pa.DataType) -> bool:

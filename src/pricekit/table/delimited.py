@@ -7,10 +7,12 @@ that they cannot parse, or mishandle quotes.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from io import TextIOWrapper
@@ -38,7 +40,7 @@ from pricekit.table.columns import (
     text_array,
     too_many_columns,
 )
-from pricekit.table.encoding import Charset, bytes_of, open_text
+from pricekit.table.encoding import BYTES, Charset, bytes_of, open_text
 from pricekit.table.table import Notices
 from pricekit.wording import shorten
 
@@ -51,6 +53,7 @@ _BLOCK_CHARS = 1 << 20
 """Characters that are read at once at most."""
 _CLEAN_COLUMNS = 1000
 """Rows with more fields are divided by `csv`."""
+_MARK = codecs.BOM_UTF8.decode(BYTES)
 _QUOTE, _BREAK, _RETURN = map(ord, '"\n\r')
 _SAMPLE_CHARS = 1 << 18
 _SAMPLE_ROWS = 200
@@ -142,8 +145,7 @@ def read_delimited(
         DataError: too many columns, no header, data instead of a header, more names than fields, a different encoding,
             a row of more than `MAX_ROW_BYTES`, or a quote that is never closed and so encloses the rows after it.
     """
-    with open_text(path, layout.charset, newline="") as stream:
-        opened = _Rows(path, stream, layout.delimiter, read_warnings)
+    with _opened(path, layout, read_warnings) as opened:
         first = opened.first()
         if first is None:
             raise NoRowsError(
@@ -164,9 +166,17 @@ def read_delimited(
 
 def first_row(path: Path, layout: Layout) -> list[str]:
     """Return the fields of the first row of a file, [] for an empty file."""
-    with open_text(path, layout.charset, newline="") as stream:
-        first = _Rows(path, stream, layout.delimiter, ReadWarnings()).first()
+    with _opened(path, layout, ReadWarnings()) as opened:
+        first = opened.first()
         return [] if first is None else first[1]
+
+
+@contextmanager
+def _opened(path: Path, layout: Layout, read_warnings: ReadWarnings) -> Iterator[_Rows]:
+    """Open a file; UTF-8 is not decoded before its rows are divided, because Arrow reads it."""
+    is_utf8 = layout.charset.name in ("utf-8", "utf-8-sig") and layout.delimiter.isascii()
+    with open_text(path, layout.charset, newline="", undecoded=is_utf8) as stream:
+        yield _Rows(path, stream, layout.delimiter, read_warnings, layout.charset if is_utf8 else None)
 
 
 @dataclass
@@ -178,6 +188,7 @@ class _Rows:
         stream: the text behind the rows that were read.
         delimiter: between the fields.
         read_warnings: counts repairs.
+        undecoded: the encoding of the text, whose characters are bytes; None if it is decoded.
         line: the line on which the next row begins.
         width: fields of the first row; 0 before it is read.
     """
@@ -186,6 +197,7 @@ class _Rows:
     stream: TextIOWrapper
     delimiter: str
     read_warnings: ReadWarnings
+    undecoded: Charset | None
     line: int = 1
     width: int = 0
 
@@ -197,6 +209,8 @@ class _Rows:
     def first(self) -> Record | None:
         """Return the first row that is not blank and does not declare the delimiter, None if there is none."""
         while line := self._next_lines(0):
+            if self.line == 1 and self.undecoded is not None:
+                line = line.removeprefix(_MARK)
             for record in self._records(line):
                 return record
         return None
@@ -221,7 +235,7 @@ class _Rows:
         while text := rest + (more := self._next_lines(size, rest)):
             end = _end_of_rows(text) if more else len(text)
             block, rest = text[:end], text[end:]
-            columns = parser.columns(block)
+            columns = parser.columns(self._bytes(block))
             if columns is not None:
                 self.line += block.count("\n")
                 columns = columns if waiting is None else pa.concat_tables([waiting, columns])
@@ -281,9 +295,21 @@ class _Rows:
                 self.width = self.width or len(fields)
                 if self.line > first_line + 1 and self.width > 2:
                     self._count_quoted_lines(fields, first_line)
-                yield first_line, fields
+                yield first_line, list(map(self._decoded, fields))
             elif not fields:
                 begin_chunk(self.stream, self.delimiter)
+
+    def _bytes(self, text: str) -> bytes:
+        """Return a part of the text in UTF-8; b"" if that is impossible, because of lone surrogates."""
+        try:
+            return text.encode("utf-8" if self.undecoded is None else BYTES)
+        except UnicodeEncodeError:
+            return b""
+
+    def _decoded(self, text: str) -> str:
+        if self.undecoded is None or text.isascii():
+            return text
+        return text.encode(BYTES).decode("utf-8", self.undecoded.errors)
 
     def _too_large(self, line: int) -> DataError:
         return DataError(
@@ -374,25 +400,17 @@ class _Parser:
             csv_of_arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True) if self._mark else None
         )
         types = dict.fromkeys(names, pa.large_string())
-        self._convert = csv_of_arrow.ConvertOptions(
-            check_utf8=False, column_types=types, strings_can_be_null=False
-        )
+        self._convert = csv_of_arrow.ConvertOptions(column_types=types, strings_can_be_null=False)
 
-    def columns(self, text: str) -> pa.Table | None:
-        """Return the fields to keep of whole rows; None if `csv` has to divide them."""
-        if self._mark is None or not text:
-            return None
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:  # lone surrogates
-            return None
-        if b"\0" in data or data.count(b"\r") != data.count(b"\r\n"):
+    def columns(self, data: bytes) -> pa.Table | None:
+        """Return the fields to keep of whole rows, in UTF-8; None if `csv` has to divide them."""
+        if self._mark is None or not data or b"\0" in data or data.count(b"\r") != data.count(b"\r\n"):
             return None
         if b'"' in data and not self._quotes_only_cells(np.frombuffer(data, np.uint8)):
             return None
         try:
             table = csv_of_arrow.read_csv(pa.BufferReader(data), self._read, self._parse, self._convert)
-        except pa.ArrowInvalid:  # such as a row with more fields
+        except pa.ArrowInvalid:  # such as a row with more fields, or another encoding
             return None
         if any((pc.max(pc.binary_length(cells)).as_py() or 0) > RAW_TEXT_CHARS for cells in table.columns):
             return None

@@ -91,6 +91,10 @@ _NOT_TEXT = (
 )
 
 
+BYTES = "latin-1"
+"""The encoding in which each byte is a character."""
+
+
 @dataclass(frozen=True)
 class Charset:
     """An encoding, and how to handle bytes that are invalid in it, as the `errors` argument of `open`."""
@@ -165,15 +169,24 @@ def check_readable(path: Path) -> None:
 
 
 @contextmanager
-def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrapper]:
+def open_text(
+    path: Path, charset: Charset, newline: str, *, undecoded: bool = False
+) -> Iterator[TextIOWrapper]:
     """Open a text file.
+
+    Args:
+        path: the file.
+        charset: its encoding.
+        newline: as of `open`.
+        undecoded: each byte is a character, and the caller decodes.
 
     Raises:
         DataError: the file is not in this encoding, or the encoding is unknown.
     """
     file = open_bytes(path)
+    name, errors = (BYTES, "strict") if undecoded else (charset.name, charset.errors)
     try:
-        stream = TextIOWrapper(file, charset.name, charset.errors, newline)
+        stream = TextIOWrapper(file, name, errors, newline)
     except (LookupError, ValueError):  # ValueError: the name contains a NUL
         file.close()
         raise DataError(
@@ -185,13 +198,14 @@ def open_text(path: Path, charset: Charset, newline: str) -> Iterator[TextIOWrap
         try:
             yield stream
         except UnicodeError as error:
-            offset, _ = _first_bad_byte(path, stream.encoding) or (None, "")
+            encoding = charset.name if undecoded else stream.encoding
+            offset, _ = _first_bad_byte(path, encoding) or (None, "")
             where = "" if offset is None else f" (byte {offset:,} of the file)"
             raise DataError(
-                f"{path} is not {stream.encoding.removesuffix('-sig')} text: {getattr(error, 'reason', error)}{where}. "
+                f"{path} is not {encoding.removesuffix('-sig')} text: {getattr(error, 'reason', error)}{where}. "
                 "Name the encoding that it was saved in, for example latin-1 or cp1252.",
                 parameters=("encoding",),
-                encoding=stream.encoding,
+                encoding=encoding,
                 position=offset,
             ) from None
 
