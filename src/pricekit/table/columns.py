@@ -281,7 +281,8 @@ def text_array(cells: Sequence[str]) -> pa.Array:
 
 def as_pandas(cells: pa.Array) -> Any:
     """Return an Arrow column of text, (N,), as pandas `str`; pandas' own conversion looks at each value."""
-    return pd.StringDtype("pyarrow", na_value=np.nan).__from_arrow__(cells)
+    kind: Any = pd.StringDtype("pyarrow", na_value=np.nan)
+    return kind.__from_arrow__(cells)
 
 
 def is_text(kind: pa.DataType) -> bool:
