@@ -1,11 +1,16 @@
 """CPU seconds of `train`, `export` and `predict` of two source trees alternately, in separate processes.
 
     python benchmarks/before_after.py OLD/src NEW/src [TABLE] [--rounds 11] [--rows 4000] [--epochs 4]
+    python benchmarks/before_after.py OLD/src NEW/src TABLE --bundle BUNDLE --rows 40000
 
 A round runs the three commands with each tree; the next round begins with the other tree. The table shows the median
 CPU seconds of each command, start of the process included, the median of the ratios new to old of the same round, and
 its 95% interval, by order statistics. Without TABLE, the script generates a catalogue. Both trees use the packages of
-this Python, and write bytecode in a first round that does not count.
+this Python, without plugins, and write bytecode in a first round that does not count.
+
+With `--bundle`, only `predict` runs, with that bundle. The rows of the table are repeated with a number in front of the
+text, and a third way is the new tree with the installed plugins, such as pricekit-fast. The last column is the largest
+relative difference of a price from that of the old tree.
 """
 
 import argparse
@@ -36,7 +41,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--bundle", type=Path)
     options = parser.parse_args()
+    if options.bundle:
+        predict_only(options)
+        return
     trees = {"old": options.old, "new": options.new}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
     with tempfile.TemporaryDirectory() as folder:
@@ -52,6 +61,43 @@ def main() -> None:
     show(found, f"{options.rows:,} rows, {options.epochs} epochs, {options.rounds} rounds")
 
 
+def predict_only(options: argparse.Namespace) -> None:
+    """Price a table with a bundle in three ways, and print the table."""
+    ways = {"old": (options.old, ""), "new": (options.new, ""), "new, with plugins": (options.new, None)}
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = Path(folder) / "table.csv", {way: Path(folder) / f"{way}.csv" for way in ways}
+        rows = pd.read_csv(options.table)
+        rows = rows.iloc[[number % len(rows) for number in range(options.rows)]]
+        text = "catalog_content" if "catalog_content" in rows else rows.columns[0]
+        numbers = pd.Series(range(len(rows)), rows.index).astype(str)
+        rows.assign(**{text: numbers + " " + rows[text].fillna("")}).to_csv(table, index=False)
+        for number in range(-1, options.rounds):
+            for way in list(ways)[:: 1 if number % 2 == 0 else -1]:
+                out[way].unlink(missing_ok=True)
+                tree, plugins = ways[way]
+                arguments = ["predict", str(options.bundle), str(table), "--out", str(out[way]), "--quiet"]
+                spent = time_command(tree, arguments, plugins, Path(folder) / f"cache of {way}")
+                if number >= 0:
+                    seconds[way].append(spent)
+        prices = {way: pd.read_csv(path)["price"] for way, path in out.items()}
+    lines = []
+    for way, spent in seconds.items():
+        ratios = [new / old for new, old in zip(spent, seconds["old"], strict=True)]
+        low, high = interval(ratios)
+        each = 1e6 * statistics.median(spent) / options.rows
+        differs = (prices[way] / prices["old"] - 1).abs().max()
+        shown = [
+            f"{each:.0f}",
+            f"{statistics.median(ratios):.2f}",
+            f"{low:.2f} to {high:.2f}",
+            f"{differs:.1e}",
+        ]
+        lines.append([way, *shown])
+    headers = ["predict", "CPU us per row", "to old", "95% interval", "largest difference"]
+    show_table(f"{options.rows:,} rows, {options.rounds} rounds", headers, lines, stderr=False)
+
+
 def time_tree(tree: Path, table: Path, out: Path, epochs: int) -> dict[str, float]:
     """Return the CPU seconds of each command with one source tree."""
     run, bundle, prices = (str(out / name) for name in ("run", "bundle", "prices.csv"))
@@ -65,12 +111,14 @@ def time_tree(tree: Path, table: Path, out: Path, epochs: int) -> dict[str, floa
     return {name: time_command(tree, [name, *arguments[name]]) for name in COMMANDS}
 
 
-def time_command(tree: Path, arguments: list[str]) -> float:
-    """Return the CPU seconds of a command and the processes that it starts."""
+def time_command(tree: Path, arguments: list[str], plugins: str | None = "", cache: Path | None = None) -> float:
+    """Return the CPU seconds of a command and the processes that it starts; `plugins`: only these; None: all."""
     before = sum(os.times()[2:4])
+    chosen = {} if plugins is None else {"PRICEKIT_LOAD_PLUGINS": plugins}
+    chosen |= {} if cache is None else {"PRICEKIT_CACHE": str(cache)}
     done = subprocess.run(
         [sys.executable, "-m", "pricekit", *arguments],
-        env=os.environ | {"PYTHONPATH": str(tree.resolve()), "PYTHONDONTWRITEBYTECODE": ""},
+        env=os.environ | {"PYTHONPATH": str(tree.resolve()), "PYTHONDONTWRITEBYTECODE": ""} | chosen,
         capture_output=True,
         text=True,
         check=False,
