@@ -111,7 +111,9 @@ def time_tree(tree: Path, table: Path, out: Path, epochs: int) -> dict[str, floa
     return {name: time_command(tree, [name, *arguments[name]]) for name in COMMANDS}
 
 
-def time_command(tree: Path, arguments: list[str], plugins: str | None = "", cache: Path | None = None) -> float:
+def time_command(
+    tree: Path, arguments: list[str], plugins: str | None = "", cache: Path | None = None
+) -> float:
     """Return the CPU seconds of a command and the processes that it starts; `plugins`: only these; None: all."""
     before = sum(os.times()[2:4])
     chosen = {} if plugins is None else {"PRICEKIT_LOAD_PLUGINS": plugins}

@@ -69,8 +69,10 @@ static void words(void) {
         uint64_t *key = some((int64_t)1 << bits, 8);
         int32_t *place = some((int64_t)1 << bits, 4);
         int64_t *numbers = some(found, 8);
-        if (!pricekit_index(hash, found, bits, key, place)) pricekit_find(hash, found, key, place, bits, numbers);
-        free(table), free(category), free(key), free(place), free(numbers);
+        int64_t *row = some(found, 8);
+        if (!pricekit_index(hash, found, bits, key, place))
+            pricekit_find(hash, found, each[0], texts, key, place, bits, row, numbers);
+        free(table), free(category), free(key), free(place), free(numbers), free(row);
     }
     for (int i = 0; i < 6; i++) free(each[i]);
     free(data), free(offset), free(edge), free(hash);
@@ -131,7 +133,12 @@ static void tokens(void) {
             if (texts && !below(10)) length[below(texts)] = near(30);
             int32_t *id = some(ids, 4);
             pricekit_cache_ids(cache, some_texts, length, ids, id);
-            free(id);
+            const int64_t rows = below(5), long_ = below(40);
+            int64_t *row = some(rows, 8), *padded = some(rows * long_, 8), *mask = some(rows * long_, 8);
+            int64_t *begin = offsets(some_texts, ids);
+            for (int64_t i = 0; i < rows; i++) row[i] = near(some_texts);
+            pricekit_pad(id, ids, begin, some_texts, row, rows, 7, long_, padded, mask);
+            free(id), free(row), free(padded), free(mask), free(begin);
         }
     }
     free(data), free(offset), free(length);

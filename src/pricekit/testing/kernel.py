@@ -18,7 +18,7 @@ from pricekit.testing.runner import Checks, Make, fail, require_import_without_t
 from pricekit.text.kernel import KERNEL, Kernel, using
 from pricekit.text.labelled_lines import Ints, Strings, Texts, as_strings, bytes_of, join_texts
 from pricekit.text.normal import normal_texts
-from pricekit.text.tokens import WordCache, encode, encode_compiled, train_bpe
+from pricekit.text.tokens import WordCache, encode, encode_compiled, pad_rows, train_bpe
 from pricekit.text.words import Words, WordTable
 from pricekit.wording import shorten
 
@@ -49,7 +49,17 @@ _PIECES = [
     "\u3000",
 ]
 
-FUNCTIONS = ("words", "distinct", "sum_words", "sum_crosses", "odd_texts", "word_ids", "finder", "trees")
+FUNCTIONS = (
+    "words",
+    "distinct",
+    "sum_words",
+    "sum_crosses",
+    "odd_texts",
+    "word_ids",
+    "pad",
+    "finder",
+    "trees",
+)
 
 
 def checks() -> Checks:
@@ -149,14 +159,15 @@ def _tokens(random: np.random.Generator) -> list[Any]:
         if tokens is None:
             moved = [text if short < 0 else short_lines_first(text) for text in texts.to_pylist()]
             tokens = encode(tokenizer, moved, length, 0, cache)
-        results += [tokens.ids, tokens.offsets]
+        rows = random.permutation(len(texts))[: random.integers(1, 20)]
+        results += [tokens.ids, tokens.offsets, *pad_rows(tokens, rows, 3, int(random.integers(1, 9)), 40)]
     return results
 
 
 def _known(random: np.random.Generator) -> list[Any]:
     words = Words(invented_texts(random))
     table = WordTable([f"tea{number}" for number in range(random.integers(0, 400))] + ["tea", "green"])
-    return [table.find(words.hashes)]
+    return [*table.find(words)]
 
 
 def _trees(random: np.random.Generator) -> list[Any]:

@@ -142,8 +142,25 @@ class Kernel:
         """
         raise NotImplementedError
 
-    def finder(self, known: _Hashes) -> Callable[[_Hashes], Ints]:
-        """Return a function from hashes, uint64 (W,), to their places among known ones, int64 (W,); -1 for others.
+    def pad(
+        self, ids: np.ndarray, offset: Ints, rows: Ints, pad_id: int, length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the padded ids and the mask of some texts, both int64 (B, length): `pricekit.text.tokens.pad_rows`.
+
+        Args:
+            ids: of N texts, int32 (T,).
+            offset: where those of each begin and end, int64 (N + 1,).
+            rows: the texts, int64 (B,); none has more ids than `length`.
+            pad_id: fills the rows.
+            length: of each row.
+        """
+        raise NotImplementedError
+
+    def finder(self, known: _Hashes) -> Callable[[_Hashes, Ints], tuple[Ints, Ints]]:
+        """Return a function that finds known words: `pricekit.text.words.WordTable`.
+
+        Its arguments are the hashes of all words, text after text, uint64 (W,), and the words of each text, int64 (N,).
+        It returns the text and the place among the known words of each occurrence, int64 (K,) each.
 
         Args:
             known: different hashes, uint64 (V,).

@@ -320,7 +320,10 @@ def pad_rows(
     """
     starts = tokens.offsets[rows]
     lengths = tokens.offsets[rows + 1] - starts
-    position = np.arange(round_up(lengths, multiple_of, max_length).max())
+    length = int(round_up(lengths, multiple_of, max_length).max())
+    if (compiled := kernel()) is not None:
+        return compiled.pad(tokens.ids, tokens.offsets, rows, pad_id, length)
+    position = np.arange(length)
     mask = position < lengths[:, None]
     input_ids = tokens.ids.take(starts[:, None] + position, mode="clip").astype(np.int64)
     input_ids[~mask] = pad_id

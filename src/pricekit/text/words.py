@@ -237,23 +237,26 @@ class WordTable:
         index = pd.Index(hashes)
         if not index.is_unique:
             raise ValueError("expected different words")
+        self._index = index
+        self._index.get_indexer(np.zeros(1, np.uint64))  # builds the hash table, before threads share it
         compiled = kernel()
-        self._find = index.get_indexer if compiled is None else compiled.finder(hashes)
-        self.find(np.zeros(1, np.uint64))  # builds the hash table, before threads share it
+        self._compiled = None if compiled is None else compiled.finder(hashes)
 
-    def find(self, hashes: Hashes) -> Ints:
-        """Return the number of each word from 0, -1 for unknown words, int64 (W,)."""
-        numbers: Ints = self._find(hashes)
-        return numbers
+    def find(self, words: Words) -> tuple[Ints, Ints]:
+        """Return the text, ascending, and the number of each occurrence of a known word, int64 (K,) each."""
+        if self._compiled is not None:
+            return self._compiled(words.hashes, words.count)
+        number = self._index.get_indexer(words.hashes)
+        known = np.flatnonzero(number >= 0)
+        return words.row()[known], number[known]
 
 
 def find_words(parts: Sequence[Words], table: WordTable) -> tuple[Ints, Ints]:
     """Find the known words of N texts: the text, ascending, and the number of each occurrence, int64 (K,) each."""
     rows, numbers, start = [], [], 0
     for part in parts:
-        number = table.find(part.hashes)
-        known = np.flatnonzero(number >= 0)
-        rows.append(start + part.row()[known])
-        numbers.append(number[known])
+        row, number = table.find(part)
+        rows.append(start + row)
+        numbers.append(number)
         start += len(part.count)
     return np.concatenate(rows), np.concatenate(numbers)

@@ -239,11 +239,19 @@ static inline int32_t number_of(uint64_t hash, const uint64_t *key, const int32_
     return number[at];
 }
 
-EXPORT int64_t pricekit_find(const uint64_t *hash, int64_t words, const uint64_t *key, const int32_t *number,
-                             int64_t bits, int64_t *place) {
-    if (bits < 1 || bits > 30) return DAMAGED;
-    for (int64_t i = 0; i < words; i++) place[i] = number_of(hash[i], key, number, bits);
-    return 0;
+/* The texts and the numbers of the known ones among the words of texts; returns how many they are. */
+EXPORT int64_t pricekit_find(const uint64_t *hash, int64_t words, const int64_t *count, int64_t texts,
+                             const uint64_t *key, const int32_t *number, int64_t bits, int64_t *row, int64_t *place) {
+    if (bits < 1 || bits > 30 || !counts_fit(count, texts, words)) return DAMAGED;
+    int64_t found = 0;
+    for (int64_t text = 0; text < texts; text++)
+        for (int64_t i = 0; i < count[text]; i++) {
+            const int32_t known = number_of(*hash++, key, number, bits);
+            row[found] = text;
+            place[found] = known;
+            found += known >= 0;
+        }
+    return found;
 }
 
 /* Trees in preorder (pricekit.features.forest), column by column (Lucchese et al. 2015, QuickScorer).
@@ -621,6 +629,22 @@ EXPORT int64_t pricekit_cache_ids(const Cache *cache, int64_t texts, const int64
             filled += some;
         }
         if (filled < length[text]) return DAMAGED;
+    }
+    return 0;
+}
+
+/* The ids of some texts in rows of one length, and which of them are theirs. */
+EXPORT int64_t pricekit_pad(const int32_t *id, int64_t ids, const int64_t *offset, int64_t texts, const int64_t *row,
+                            int64_t rows, int64_t pad, int64_t length, int64_t *padded, int64_t *mask) {
+    for (int64_t r = 0; r < rows; r++, padded += length, mask += length) {
+        if (row[r] < 0 || row[r] >= texts) return DAMAGED;
+        const int64_t start = offset[row[r]], end = offset[row[r] + 1];
+        if (start < 0 || end < start || end > ids || end - start > length) return DAMAGED;
+        const int64_t filled = end - start;
+        for (int64_t i = 0; i < filled; i++) padded[i] = id[start + i];
+        for (int64_t i = 0; i < filled; i++) mask[i] = 1;
+        for (int64_t i = filled; i < length; i++) padded[i] = pad;
+        for (int64_t i = filled; i < length; i++) mask[i] = 0;
     }
     return 0;
 }

@@ -155,18 +155,39 @@ class FastKernel(Kernel):
         """Return what keeps the ids of words."""
         return WordIds(most_words, most_bytes)
 
-    def finder(self, known: Array) -> Callable[[Array], Array]:
-        """Return a function from hashes to their places among known ones."""
+    def pad(self, ids: Array, offset: Array, rows: Array, pad_id: int, length: int) -> tuple[Array, Array]:
+        """Return the padded ids and the mask of some texts."""
+        ids, offset, rows = np.ascontiguousarray(ids, np.int32), ints(offset), ints(rows)
+        padded, mask = (np.empty((len(rows), length), np.int64) for _ in range(2))
+        call(
+            "pricekit_pad",
+            ids,
+            len(ids),
+            offset,
+            len(offset) - 1,
+            rows,
+            len(rows),
+            pad_id,
+            length,
+            padded,
+            mask,
+        )
+        return padded, mask
+
+    def finder(self, known: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
+        """Return a function that finds known words."""
         known = np.ascontiguousarray(known, np.uint64)
         bits = max(4, (4 * len(known)).bit_length())
         key, number = np.empty(1 << bits, np.uint64), np.empty(1 << bits, np.int32)
         call("pricekit_index", known, len(known), bits, key, number)
 
-        def find(hashes: Array) -> Array:
-            hashes = np.ascontiguousarray(hashes, np.uint64)
-            places = np.empty(len(hashes), np.int64)
-            call("pricekit_find", hashes, len(hashes), key, number, bits, places)
-            return places
+        def find(hashes: Array, count: Array) -> tuple[Array, Array]:
+            hashes, count = np.ascontiguousarray(hashes, np.uint64), ints(count)
+            row, place = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
+            found = call(
+                "pricekit_find", hashes, len(hashes), count, len(count), key, number, bits, row, place
+            )
+            return row[:found], place[:found]
 
         return find
 
