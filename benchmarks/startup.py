@@ -76,9 +76,10 @@ def main() -> None:
     parser.add_argument("--sources", nargs="+", type=Path, default=[])
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--bundle", type=Path)
+    parser.add_argument("--without-training", action="store_true", help="leave out the first step")
     options = parser.parse_args()
     if options.sources:
-        measure_sources(options.sources, options.rows, options.runs, options.bundle)
+        measure_sources(options)
         return
     with tempfile.TemporaryDirectory() as folder:
         good, broken = Path(folder) / "good", Path(folder) / "broken"
@@ -103,11 +104,12 @@ def main() -> None:
     show_table("start", ["what", "ms"], rows, stderr=False)
 
 
-def measure_sources(sources: list[Path], rows: int, runs: int, bundle: Path | None) -> None:
+def measure_sources(options: argparse.Namespace) -> None:
     """Print the CPU seconds of each source folder, and how they compare with the imports that are needed."""
+    sources, bundle = options.sources, options.bundle
     with tempfile.TemporaryDirectory() as folder:
         table, few, run = Path(folder) / "table.csv", Path(folder) / "few.csv", str(Path(folder) / "run")
-        make_catalog(rows).to_csv(table, index=False)
+        make_catalog(options.rows).to_csv(table, index=False)
         make_catalog(10, seed=1).to_csv(few, index=False)
         own = str(bundle or Path(folder) / "bundle")
         if bundle is None:
@@ -127,8 +129,10 @@ def measure_sources(sources: list[Path], rows: int, runs: int, bundle: Path | No
             "import torch": ("import torch", ("-c", "import torch")),
             "until the first step": ("import torch", ("-c", FIRST_STEP, str(table), run)),
         }
+        if options.without_training:
+            del ways["import torch"], ways["until the first step"]
         seconds: dict[tuple[str, Path], list[float]] = {(way, path): [] for way in ways for path in sources}
-        for number in range(runs + 1):
+        for number in range(options.runs + 1):
             for (way, path), found in seconds.items():
                 cpu = cpu_seconds(ways[way][1], path)
                 found += (

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pricekit.datasets import make_catalog
 from pricekit.errors import BundleError, first_invalid_field
 from pricekit.features.preprocess import LONGEST_NAME, MOST_TEXT_COLUMNS
 from pricekit.insight.sketch import MOST_OTHER_COLUMNS
@@ -201,6 +200,8 @@ def require_self_test(self_test: SelfTest | None) -> SelfTest:
 
 def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str], list[list[str | float]]]:
     """Return the columns and the rows. One row is empty, and one is longer than most models read."""
+    from pricekit.datasets import make_catalog
+
     numeric = [*(False for _ in text[1:]), *others.values()]
     rows: list[list[str | float]] = []
     for number, first in enumerate((*make_catalog(4)["catalog_content"], *_TEXTS)):
