@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -31,6 +32,10 @@ class CompiledLibrary(BuildHookInterface):
         package = Path(self.root, "src", "pricekit_fast")
         library = package / "_kernel.so"
         compiler = shlex.split(os.environ.get("CC", "cc"))
+        if shutil.which(compiler[0]) is None:
+            raise SystemExit(
+                f"pricekit-fast needs a C compiler, and there is no {compiler[0]}: install gcc or clang"
+            )
         subprocess.run([*compiler, *FLAGS, "-o", str(library), str(package / "kernel.c")], check=True)
         here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False

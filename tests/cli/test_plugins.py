@@ -214,6 +214,30 @@ def test_help_is_quick_because_it_imports_no_plugin(broken):
     assert done.stdout.splitlines()[-1] == "heavy: set() []"
 
 
+KERNEL_OF_ANOTHER_VERSION = """
+from pricekit import plugin
+
+class Mine(plugin.Kernel):
+    version = plugin.KERNEL + 1
+
+@plugin.hookimpl
+def pricekit_register_kernels(register):
+    register("mine", f"{__name__}:Mine", "a toy")
+"""
+
+
+def test_doctor_shows_why_a_kernel_cannot_be_used(pricekit, bundle, catalog, tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNEL_OF_ANOTHER_VERSION)
+    code, out, _ = pricekit("plugins", "doctor", "--plugin", file)
+    assert code == 3
+    assert "cannot be used" in out
+    assert "Upgrade pricekit" in " ".join(out.split())
+    prices = tmp_path / "prices.csv"
+    code, _, err = pricekit("predict", bundle, catalog, "--out", prices, "--plugin", file)
+    assert (code, err.count("Python computes what kernels.py would")) == (0, 1)
+
+
 def test_a_changed_feature_in_a_bundle_is_reported(pricekit, catalog, tmp_path):
     file = tmp_path / "features.py"
     file.write_text(FEATURE)

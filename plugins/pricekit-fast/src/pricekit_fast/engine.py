@@ -20,7 +20,7 @@ class Fast(Engine):
     another order than in ONNX Runtime, so prices may differ by some 1e-7 of their value.
     """
 
-    batch_tokens = 8192
+    batch_tokens = 32768
     backbone = "bag"
 
     def __init__(self) -> None:
