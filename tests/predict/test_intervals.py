@@ -446,13 +446,19 @@ def test_damaged_numbers_are_reported(text):
 
 # Models
 
+SMALL = {"backbone.vocab_size": 1000, "backbone.buckets": 512, "backbone.width": 8, "backbone.members": 2}
+
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     """A model whose features estimate prices, the rows that it was trained on, and its bundle."""
     table = pk.make_catalog(700, seed=5)
     model = pk.train(
-        table, epochs=1, features=["optimized22", "trees"], out=tmp_path_factory.mktemp("x") / "run"
+        table,
+        epochs=1,
+        features=["optimized22", "trees"],
+        settings={**SMALL, "feature_options.trees.rounds": 60, "training.folds": 1},
+        out=tmp_path_factory.mktemp("x") / "run",
     )
     model.export(tmp_path_factory.mktemp("y") / "bundle")
     return model, table
