@@ -112,9 +112,10 @@ def measure_sources(options: argparse.Namespace) -> None:
         make_catalog(options.rows).to_csv(table, index=False)
         make_catalog(10, seed=1).to_csv(few, index=False)
         own = str(bundle or Path(folder) / "bundle")
+        caches = [Path(folder) / f"cache-{number}" for number in range(len(sources))]
         if bundle is None:
-            cpu_seconds(("-m", "pricekit", "train", str(table), "--out", run), sources[0])
-            cpu_seconds(("-m", "pricekit", "export", run, "--out", own), sources[0])
+            cpu_seconds(("-m", "pricekit", "train", str(table), "--out", run), sources[0], caches[0])
+            cpu_seconds(("-m", "pricekit", "export", run, "--out", own), sources[0], caches[0])
             shutil.rmtree(run)
         train = ("-m", "pricekit", "train", str(table), "--out", run)
         price = ("-m", "pricekit", "predict", own, str(few), "--out", str(Path(folder) / "prices.csv"))
@@ -134,7 +135,7 @@ def measure_sources(options: argparse.Namespace) -> None:
         seconds: dict[tuple[str, Path], list[float]] = {(way, path): [] for way in ways for path in sources}
         for number in range(options.runs + 1):
             for (way, path), found in seconds.items():
-                cpu = cpu_seconds(ways[way][1], path)
+                cpu = cpu_seconds(ways[way][1], path, caches[sources.index(path)])
                 found += (
                     [cpu] if number else []
                 )  # the first time, bytecode is written and engines are measured
@@ -148,9 +149,9 @@ def measure_sources(options: argparse.Namespace) -> None:
     show_table("CPU time", ["until", *headers], lines, stderr=False)
 
 
-def cpu_seconds(arguments: tuple[str, ...], source: Path) -> float:
-    """Return the CPU seconds of a process that imports pricekit from a folder."""
-    environment = os.environ | {"PYTHONPATH": str(source.absolute())}
+def cpu_seconds(arguments: tuple[str, ...], source: Path, cache: Path) -> float:
+    """Return the CPU seconds of a process that imports pricekit from a folder, with a cache of its own."""
+    environment = os.environ | {"PYTHONPATH": str(source.absolute()), "XDG_CACHE_HOME": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], capture_output=True, env=environment)
