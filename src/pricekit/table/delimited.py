@@ -159,9 +159,8 @@ def read_delimited(
         else:
             names = named_columns(path, layout.names, first[1])
         is_header = not layout.names or column_names_of(first[1]) == names
-        yield from opened.chunks(
-            names, places_of(str(path), names, wanted), rows, [] if is_header else [first]
-        )
+        known = [] if is_header else [first]
+        yield from opened.chunks(names, places_of(str(path), names, wanted), rows, known)
 
 
 def first_row(path: Path, layout: Layout) -> list[str]:
@@ -216,7 +215,7 @@ class _Rows:
         return None
 
     def chunks(
-        self, names: Sequence[str], places: Sequence[int], rows: int, known: Iterable[Record]
+        self, names: Sequence[str], places: Sequence[int], rows: int, known: Sequence[Record]
     ) -> Iterator[RawChunk]:
         """Yield chunks as `read_delimited` does.
 
@@ -224,37 +223,38 @@ class _Rows:
             names: of all columns.
             places: of the columns to keep.
             rows: the maximum number of rows in a chunk.
-            known: rows that were read already.
+            known: the first row, if it was read already.
         """
         rows = max(1, min(rows, MAX_CHUNK_CELLS // len(places)))
         size = min(_BLOCK_CHARS, MAX_CHUNK_CHARS, rows * _ROW_CHARS)
         parser = _Parser(self.delimiter, len(names), places)
         kept = [names[place] for place in places]
-        yield from self._divided(names, places, rows, known)
         rest, waiting = "", None
+        for chunk in self._divided(names, places, rows, known):
+            waiting = chunk.columns
         while text := rest + (more := self._next_lines(size, rest)):
             end = _end_of_rows(text) if more else len(text)
             block, rest = text[:end], text[end:]
             columns = parser.columns(self._bytes(block))
             if columns is not None:
                 self.line += block.count("\n")
+                columns = columns.rename_columns(kept)
                 columns = columns if waiting is None else pa.concat_tables([waiting, columns])
                 full = len(columns) // rows * rows
                 waiting = columns.slice(full)
                 if waiting.nbytes >= MAX_CHUNK_CHARS:
                     full, waiting = len(columns), None
-                yield from self._cut(kept, columns.slice(0, full), rows)
+                yield from self._cut(columns.slice(0, full), rows)
             else:
                 rest = ""
                 if waiting is not None:
-                    yield from self._cut(kept, waiting, rows)
+                    yield from self._cut(waiting, rows)
                     waiting = None
                 yield from self._divided(names, places, rows, self._records(text))
         if waiting is not None:
-            yield from self._cut(kept, waiting, rows)
+            yield from self._cut(waiting, rows)
 
-    def _cut(self, names: Sequence[str], columns: pa.Table, rows: int) -> Iterator[RawChunk]:
-        columns = columns.rename_columns(names)
+    def _cut(self, columns: pa.Table, rows: int) -> Iterator[RawChunk]:
         for start in range(0, len(columns), rows):
             part = columns.slice(start, rows)
             yield RawChunk(part, np.zeros(len(part), bool), bytes_of(self.stream).position)
