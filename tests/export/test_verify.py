@@ -84,7 +84,7 @@ def test_a_price_that_depends_on_other_rows_is_rejected(run, bundle, monkeypatch
     monkeypatch.setattr(
         verify,
         "load_cpu",
-        lambda graph: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
+        lambda graph, threads: lambda batch: honest(batch) * (1 + 1e-3 * (len(batch["features"]) > 32)),
     )
     with raises(ExportError, precision="fp32"):
         verify_graph(torch_engine(opened.model), graph, Sample(inputs, 64))
@@ -103,7 +103,7 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch, r
 
     monkeypatch.setattr(verify, "BATCH_SIZES", (1, 7))
     monkeypatch.setattr(verify, "SINGLE_ROWS", 7)
-    monkeypatch.setattr(verify, "load_cpu", lambda graph: careless)
+    monkeypatch.setattr(verify, "load_cpu", lambda graph, threads: careless)
     with raises(ExportError, "precision", precision="fp16"):
         verify_graph(torch_engine(opened.model), b"", Sample(inputs, 64, sample.price), "fp16")
 

@@ -22,7 +22,7 @@ from pricekit.export.graph import OPSET, export_graph
 from pricekit.export.inventory import INVENTORY, make_inventory
 from pricekit.export.precision import convert
 from pricekit.export.priced_once import PricedOnce, RowPrices
-from pricekit.export.tensors import in_file, token_count
+from pricekit.export.tensors import in_file, read_graph, token_count
 from pricekit.export.verify import (
     Sample,
     VerificationReport,
@@ -38,6 +38,7 @@ from pricekit.insight.sketch import SKETCH
 from pricekit.io.files import RECORD, temporary_folder
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
+from pricekit.io.mapped import release_heap
 from pricekit.io.progress import progress, tracked
 from pricekit.io.record import check_apart, check_output, kind_of, record_of
 from pricekit.nets.inference import torch_engine
@@ -195,10 +196,8 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
             advance(1)
         reference = _reference(run.model, batches, precision)
         _free_weights(run.model)
+        release_heap()
         converted = convert(float32, precision, batches)
-        texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
-        files = {"model.onnx": converted.model, **texts, **run.preprocessor.features.assets()}
-        _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
         rows = Sample(inputs, run.config.max_length, sample.price)
         before = None if precision == "fp32" else float32
         # The report is that of the simulation of the target hardware.
@@ -207,8 +206,13 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         if engine is not None:
             engine.close()
         if converted.model != converted.simulated:
+            release_heap()
             graph = in_file(converted.model, folder / "converted.onnx")
             verify_graph(reference, graph, rows, precision, float32=before)
+        release_heap()
+        texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
+        files = {"model.onnx": read_graph(converted.model), **texts, **run.preprocessor.features.assets()}
+        _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
     return ExportedModel(files, converted.float32_nodes, report)
 
 

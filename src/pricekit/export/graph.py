@@ -138,16 +138,21 @@ def export_graph(
                 dynamic_shapes=shapes,
                 opset_version=OPSET,
                 dynamo=True,
+                optimize=False,
                 verbose=False,
                 custom_translation_table=dict(translations),
             )
             assert program is not None
+            weights = list(program.model.graph.initializers.values())
+            program.optimize()
             # Forget the lines of Python code behind each node, with the paths of their files.
             for node in ir.traversal.RecursiveGraphIterator(program.model.graph):
                 node.metadata_props.clear()
                 for value in node.outputs:
                     value.metadata_props.clear()
             program.save(path, external_data=separate_weights)
+            for weight in (*weights, *program.model.graph.initializers.values()):
+                weight.const_value = None  # onnxscript keeps the graph
     except Exception as error:
         raise_outside_cause(error)
         cause = error.__cause__ or error

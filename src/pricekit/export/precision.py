@@ -23,6 +23,7 @@ from pricekit.export.tensors import (
     first_difference,
     in_file,
     largest_magnitude,
+    move_weights,
     open_graph,
     peaks,
     read_graph,
@@ -34,8 +35,10 @@ from pricekit.export.tensors import (
     worst_piece,
 )
 from pricekit.io.causes import raise_outside_cause
+from pricekit.io.cpus import usable_cpus
 from pricekit.io.files import temporary_folder
 from pricekit.io.log import logger
+from pricekit.io.mapped import release_heap
 from pricekit.io.progress import tracked
 from pricekit.predict.ort import load_cpu
 from pricekit.wording import shorten
@@ -64,13 +67,13 @@ class Converted:
     """A graph in another precision.
 
     Attributes:
-        model: the graph.
+        model: the graph, or its file.
         simulated: a graph that computes on a CPU what `model` computes on its target hardware, or its file.
         float32_nodes: names of the nodes that stay in float32 because float16 would overflow or underflow.
         engine: prices batches with `simulated`, and knows the prices of the conversion; None: it is not loaded.
     """
 
-    model: bytes
+    model: Stored
     simulated: Stored
     float32_nodes: list[str]
     engine: PricedOnce | None = None
@@ -88,8 +91,7 @@ def convert(model: Stored, precision: str, batches: Sequence[Batch]) -> Converte
         ExportError: the converter fails.
     """
     if precision == "fp32":
-        whole = read_graph(model)
-        return Converted(whole, whole, [])
+        return Converted(model, model, [])
     try:
         if precision == "fp16":
             return _to_fp16(model, batches)
@@ -114,6 +116,7 @@ def convert(model: Stored, precision: str, batches: Sequence[Batch]) -> Converte
 def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
     """Convert the nodes that neither overflow nor underflow on the batches."""
     magnitudes, expected = peaks(model, batches)
+    release_heap()
     graph = open_graph(model)
     large = {name for name, value in magnitudes.items() if SAFE < value < MASKING}
     large |= {
@@ -126,11 +129,9 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
     graph = without_weights(graph)
     waiting = list(batches)
     for left in reversed(range(MAX_REPAIRS + 1)):
-        half = to_float16(model, kept)
-        simulated: Stored = simulate_float16(half).SerializeToString()
-        if isinstance(model, Path):
-            simulated = in_file(simulated, model.with_name("simulated.onnx"))
-        engine = PricedOnce(partial(load_cpu, simulated))
+        converted, simulated = _stored(to_float16(model, kept), model)
+        release_heap()
+        engine = PricedOnce(partial(load_cpu, simulated, usable_cpus()))
         difference = _first_wrong(model, simulated, engine, expected, waiting) if left else None
         if difference is None:
             break
@@ -138,7 +139,16 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
         kept |= _nodes_to_keep(graph, wrong, kept)
         waiting = waiting[at:] + waiting[:at]  # the repaired batch first
     names = [node.name for node in graph.graph.node if node.name in kept]
-    return Converted(half.SerializeToString(), simulated, names, engine)
+    return Converted(converted, simulated, names, engine)
+
+
+def _stored(half: onnx.ModelProto, model: Stored) -> tuple[Stored, Stored]:
+    """Return a graph of `to_float16` and its simulation; beside a graph in a file, in files that share their weights."""
+    if isinstance(model, bytes):
+        return half.SerializeToString(), simulate_float16(half).SerializeToString()
+    move_weights(half, model.with_name("float16.weights"))
+    converted = in_file(half.SerializeToString(), model.with_name("float16.onnx"))
+    return converted, in_file(simulate_float16(half).SerializeToString(), model.with_name("simulated.onnx"))
 
 
 def _range_critical(graph: onnx.ModelProto) -> set[str]:

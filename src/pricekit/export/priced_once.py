@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from pricekit.core.contracts import Batch, PriceBatch
-from pricekit.io.cpus import in_threads
 from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
 from pricekit.text.tokens import batches_by_length
 
@@ -60,18 +59,12 @@ class PricedOnce:
         return next(self.each([batch]))
 
     def each(self, batches: Sequence[Batch]) -> Iterator[np.ndarray]:
-        """Yield the prices of each batch, in order; new batches are priced side by side, one on each CPU."""
-        keys = [_digest(batch) for batch in batches]
-        new = {key: batch for key, batch in zip(keys, batches, strict=True) if key not in self._known}
-        computed: Iterator[np.ndarray] = iter(())
-        if new:
-            self._engine = self._engine or self._load()
-            # A single batch stays in the caller's thread: a model in torch starts threads of its own for each thread.
-            compute = map if len(new) == 1 else in_threads
-            computed = compute(self._engine, list(new.values()))
-        for key in keys:
+        """Yield the prices of each batch, in order; one after the other, because batches take much memory."""
+        for batch in batches:
+            key = _digest(batch)
             if key not in self._known:
-                self._known[key] = next(computed)
+                self._engine = self._engine or self._load()
+                self._known[key] = self._engine(batch).copy()  # ONNX Runtime's own would keep all its memory
             yield self._known[key]
 
     def close(self) -> None:

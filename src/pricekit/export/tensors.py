@@ -10,7 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
+from onnx.external_data_helper import (
+    convert_model_to_external_data,
+    load_external_data_for_tensor,
+    uses_external_data,
+    write_external_data_tensors,
+)
 
 from pricekit.core.contracts import Batch
 from pricekit.export.priced_once import RowPrices, longest_forms
@@ -66,6 +71,13 @@ def in_file(content: Stored, file: Path) -> Path:
         return content
     file.write_bytes(content)
     return file
+
+
+def move_weights(model: onnx.ModelProto, file: Path) -> None:
+    """Move the large weights of a graph into a file, where copies of the graph find them, too."""
+    file.unlink(missing_ok=True)
+    convert_model_to_external_data(model, location=file.name, size_threshold=SMALL * np.float32().nbytes)
+    write_external_data_tensors(model, str(file.parent))
 
 
 def read_graph(stored: Stored) -> bytes:
@@ -214,6 +226,7 @@ def _open(model: Stored, kinds: Mapping[str, int]) -> Callable[[Batch], dict[str
     options.log_severity_level = RUNTIME_SEVERITY
     options.intra_op_num_threads = usable_cpus()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")  # which frees them
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     graph = open_graph(model)
     del graph.graph.value_info[:]

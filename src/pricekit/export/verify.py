@@ -14,6 +14,7 @@ from pricekit.export.priced_once import PricedOnce
 from pricekit.export.tensors import Stored, first_difference, token_count, worst_piece
 from pricekit.features.preprocess import Inputs
 from pricekit.io.causes import raise_outside_cause
+from pricekit.io.cpus import usable_cpus
 from pricekit.io.progress import tracked
 from pricekit.metrics import smape
 from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
@@ -165,7 +166,7 @@ def verify_graph(
         ExportError: a difference exceeds its limit, a price is not finite or not positive, or the graph fails for a
             batch shape.
     """
-    engine = engine or PricedOnce(lambda: load_cpu(graph))
+    engine = engine or PricedOnce(lambda: load_cpu(graph, usable_cpus()))
     pair = _Pair(reference, engine, precision, sample.inputs, sample.max_length)
     checks = _check_shapes(pair, graph, float32)
     expected, actual = _check_rows(pair)

@@ -358,12 +358,12 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
     }
 
 
-def load_cpu(model: bytes | Path) -> PriceBatch:
-    """Open a graph on one thread of the CPU; raises PluginError, BundleError.
+def load_cpu(model: bytes | Path, threads: int = 1) -> PriceBatch:
+    """Open a graph on some threads of the CPU; raises PluginError, BundleError.
 
     A file needs less memory than its content. It must be the caller's own, because it may refer to other files.
     """
-    return _prices(_session(model, "CPUExecutionProvider", {}))
+    return _prices(_session(model, "CPUExecutionProvider", {}, threads=threads))
 
 
 def _prices(session: Any) -> PriceBatch:
@@ -382,7 +382,13 @@ def _prices(session: Any) -> PriceBatch:
     return run
 
 
-def _session(model: bytes | Path, provider: str, settings: Mapping[str, str], device: Any = None) -> Any:
+def _session(
+    model: bytes | Path,
+    provider: str,
+    settings: Mapping[str, str],
+    device: Any = None,
+    threads: int | None = None,
+) -> Any:
     """Open a graph on one provider.
 
     Loaded from bytes, a graph cannot refer to weights in other files.
@@ -392,6 +398,7 @@ def _session(model: bytes | Path, provider: str, settings: Mapping[str, str], de
         provider: the name of the provider.
         settings: its options.
         device: of a `PluginProvider`.
+        threads: of a batch; None: one for each usable CPU.
 
     Raises:
         PluginError: onnxruntime or the provider is missing or cannot be loaded, or it supports no part of the graph.
@@ -399,9 +406,11 @@ def _session(model: bytes | Path, provider: str, settings: Mapping[str, str], de
     """
     ort = _check_provider(provider if device is None else "CPUExecutionProvider")
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1 if provider == "CPUExecutionProvider" else usable_cpus()
+    options.intra_op_num_threads = threads or usable_cpus()
     # Spinning threads would take CPU time from the tokenizer and from other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if isinstance(model, Path):
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     providers: list[Any] | None = None
     if device is None:
         providers = [(provider, dict(settings)), *_FALLBACKS.get(provider, [])]
