@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -143,7 +142,7 @@ def _to_fp16(model: Stored, batches: Sequence[Batch]) -> Converted:
 
 
 def _stored(half: onnx.ModelProto, model: Stored) -> tuple[Stored, Stored]:
-    """Return a graph of `to_float16` and its simulation; beside a graph in a file, in files that share their weights."""
+    """Return a graph of `to_float16` and its simulation: as bytes, or beside a file in files that share weights."""
     if isinstance(model, bytes):
         return half.SerializeToString(), simulate_float16(half).SerializeToString()
     move_weights(half, model.with_name("float16.weights"))
