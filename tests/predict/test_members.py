@@ -1,4 +1,4 @@
-"""The reader of a bundle, without an engine."""
+"""The reader of a bundle, without an engine, and the engines of its members."""
 
 import shutil
 
@@ -9,6 +9,11 @@ import pytest
 
 import pricekit as pk
 from pricekit.errors import BundleError, DataError
+from pricekit.export.export import export_run
+from pricekit.predict.ort import load_cpu
+from pricekit.predict.predictor import Predictor
+from pricekit.runs.ensemble import make_ensemble
+from pricekit.runs.opened import open_run
 from tests.predict.hostile import change
 
 
@@ -42,3 +47,16 @@ def test_a_bundle_with_options_that_its_feature_does_not_take_is_damaged(bundle,
     change(copy, "preprocess.json", lambda record: record["features"][0].update(options=options))
     with raises(BundleError):
         pk.bundles.read(copy)
+
+
+def test_only_one_of_several_similar_members_is_measured(run, engines, tmp_path, monkeypatch, logged, texts):
+    engines(other=lambda graph: load_cpu(graph.model))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
+    twin = shutil.copytree(run, tmp_path / "twin")
+    make_ensemble([run, twin], tmp_path / "both")
+    export_run(tmp_path / "both", tmp_path / "bundle")
+    logged()
+    predictor = Predictor.load(tmp_path / "bundle")
+    assert len(predictor.members) == 2
+    assert logged().count("fastest") == 1
+    assert predictor.predict(texts) == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)

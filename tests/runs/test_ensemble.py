@@ -150,18 +150,6 @@ def test_a_bundle_of_several_members_has_a_card_and_can_be_inspected(pricekit, b
     assert "1-model.onnx" in out
 
 
-def test_only_one_of_several_similar_members_is_measured(run, tmp_path, monkeypatch, logged, texts):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is known of this machine
-    twin = shutil.copytree(run, tmp_path / "twin")
-    make_ensemble([run, twin], tmp_path / "both")
-    export_run(tmp_path / "both", tmp_path / "bundle")
-    logged()
-    predictor = Predictor.load(tmp_path / "bundle")
-    assert len(predictor.members) == 2
-    assert logged().count("fastest") == 1
-    assert predictor.predict(texts) == pytest.approx(open_run(run).predictor().predict(texts), rel=1e-4)
-
-
 def test_triton_serves_an_ensemble(both, tmp_path):
     pk.load(both).export(tmp_path / "b", triton=tmp_path / "t")
     assert len(read_bundle(tmp_path / "t" / "b" / "1" / "bundle").preprocessors) == 2
