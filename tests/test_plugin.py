@@ -62,5 +62,7 @@ def internals_in(code: str) -> list[str]:
 def test_the_packages_of_this_project_import_only_public_names(package):
     sources = sorted((ROOT / "plugins" / package).rglob("*.py"))
     assert {"src", "tests"} <= {part for source in sources for part in source.parts}
+    if package == "pricekit-fast":  # its tests compare its functions with those of Python
+        sources = [source for source in sources if "tests" not in source.parts]
     internals = {source: internals_in(source.read_text("utf-8")) for source in sources}
     assert not {source: names for source, names in internals.items() if names}

@@ -345,6 +345,12 @@ def check_output(
         resumable: a folder of this kind can be resumed.
     """
     state = state_of(out)
+    if mode == "new" and resumable and state.replacement:
+        raise error(
+            f"there is an unfinished replacement of {out} in {staging_of(out)}; resume it, or overwrite it",
+            parameters=("resume", "overwrite", "out"),
+            path=str(out),
+        )
     if state.name == "absent":
         return state
     if state.name == "foreign":

@@ -221,17 +221,10 @@ def folder_to_write(out: Path, kind: str, mode: Mode) -> Folder:
     Raises:
         TrainingError: it may not be written.
     """
-    state = state_of(out)
     if mode == "resume":
         path = continued(out)
         state = check_output(path, kind, mode, resumable=True)
         return Folder(path, kind, state)
-    if mode == "new" and state.replacement:
-        raise TrainingError(
-            f"there is an unfinished replacement of {out} in {staging_of(out)}; resume it, or overwrite it",
-            parameters=("resume", "overwrite", "out"),
-            path=str(out),
-        )
     state = check_output(out, kind, mode, resumable=True)
     return Folder(staging_of(out) if state.name == "finished" and can_stage(out) else out, kind)
 
