@@ -32,17 +32,10 @@ def build(session: nox.Session, project: Path, folder: str) -> str:
     return wheel.as_uri()
 
 
-def install_chromium(session: nox.Session) -> None:
-    """Install Chromium if a Debian system lacks it; without it, the tests of pages are skipped."""
-    if shutil.which("chromium") is None and shutil.which("apt-get"):
-        for words in (["update", "-q"], ["install", "-y", "-q", "chromium"]):
-            session.run("apt-get", *words, external=True, success_codes=[0, 100])
-
-
-def install_java(session: nox.Session) -> None:
-    """Install Java if a Debian system lacks it; without it, the tests of pricekit-spark are skipped."""
-    if shutil.which("java") is None and shutil.which("apt-get"):
-        for words in (["update", "-q"], ["install", "-y", "-q", "default-jre-headless"]):
+def install_program(session: nox.Session, program: str, package: str) -> None:
+    """Install a program if a Debian system lacks it. Tests of pages need Chromium, pricekit-spark Java."""
+    if shutil.which(program) is None and shutil.which("apt-get"):
+        for words in (["update", "-q"], ["install", "-y", "-q", *package.split()]):
             session.run("apt-get", *words, external=True, success_codes=[0, 100])
 
 
@@ -92,12 +85,12 @@ def check_faults(session: nox.Session) -> None:
 
 
 def check_pages(session: nox.Session) -> None:
-    install_chromium(session)
+    install_program(session, "chromium", "chromium")
     session.run("pytest", *(session.posargs or ["tests/report/test_page_browser.py"]))
 
 
 def check_site(session: nox.Session) -> None:
-    install_chromium(session)
+    install_program(session, "chromium", "chromium")
     site = ROOT / "build" / "site"
     shutil.rmtree(site, ignore_errors=True)
     strict = ("-W", "--keep-going", "-n", "-q")
@@ -181,15 +174,17 @@ def deploy(session: nox.Session) -> None:
 def packages(session: nox.Session) -> None:
     """Run the tests of each package in plugins/ beside all others, from their wheels; `-- NAME` runs those of one."""
     names = [name for name in PACKAGES if name in session.posargs] or PACKAGES
+    if "pricekit-fast" in names:
+        install_program(session, "cc", "gcc libc6-dev")
     with tempfile.TemporaryDirectory() as folder:
         core = build(session, ROOT, folder)
         wheels = [f"{name} @ {build(session, ROOT / 'plugins' / name, folder)}" for name in names]
         groups = nox.project.dependency_groups(PYPROJECT, "test", "pages", "traces")
         install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
     if "pricekit-spark" in names:
-        install_java(session)
+        install_program(session, "java", "default-jre-headless")
     if "pricekit-serve" in names:
-        install_chromium(session)
+        install_program(session, "chromium", "chromium")
     run_tests(session, "", "--dist", "loadfile", *(f"plugins/{name}/tests" for name in names))
 
 
