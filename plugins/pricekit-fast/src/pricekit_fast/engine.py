@@ -151,7 +151,7 @@ def split(model: bytes) -> tuple[Bag, bytes]:
     pattern = _pattern()
     for node in read.nodes:
         written = read.expression(node.outputs[0]) if node.operator == "Gather" and node.outputs else ""
-        if found := pattern.fullmatch(_RESHAPED.sub(r"\1", written)):
+        if match := pattern.fullmatch(_RESHAPED.sub(r"\1", written)):
             break
     else:
         raise PluginError(
@@ -159,15 +159,15 @@ def split(model: bytes) -> tuple[Bag, bytes]:
             "the engine ort-cpu",
             parameters=("engine",),
         )
-    table, idf = (read.weight(found[name][1:]) for name in ("table", "idf"))
+    table, idf = (read.weight(match[name][1:]) for name in ("table", "idf"))
     whole = np.array(
-        [int(found[name]) for name in ("first", "second", "prime", "buckets", "begin")], np.int64
+        [int(match[name]) for name in ("first", "second", "prime", "buckets", "begin")], np.int64
     )
     if table.ndim != 2 or table.dtype != np.float32 or idf.dtype != np.float32 or idf.size != len(table):
         raise ValueError(
             f"the encoding has weights of {table.dtype} {table.shape} and {idf.dtype} {idf.shape}"
         )
-    lead, lead_tokens = (np.float32(found[name]) for name in ("lead", "lead_tokens"))
+    lead, lead_tokens = (np.float32(match[name]) for name in ("lead", "lead_tokens"))
     bag = Bag(node.outputs[0], _aligned(table), _aligned(idf.ravel()), whole, lead, lead_tokens)
     head = read.without(bag.name, table.shape[1])
     others = b"".join(_written(number, value) for number, value in _fields(model) if number != _GRAPH)
@@ -315,7 +315,7 @@ def _attribute(content: Value) -> str:
 
 
 def _text(content: Value, number: int) -> str:
-    return next((_string(value) for found, value in _fields(content) if found == number), "")
+    return next((_string(value) for field, value in _fields(content) if field == number), "")
 
 
 def _string(value: Value) -> str:

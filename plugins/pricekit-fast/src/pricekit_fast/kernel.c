@@ -243,15 +243,15 @@ static inline int32_t number_of(uint64_t hash, const uint64_t *key, const int32_
 EXPORT int64_t pricekit_find(const uint64_t *hash, int64_t words, const int64_t *count, int64_t texts,
                              const uint64_t *key, const int32_t *number, int64_t bits, int64_t *row, int64_t *place) {
     if (bits < 1 || bits > 30 || !counts_fit(count, texts, words)) return DAMAGED;
-    int64_t found = 0;
+    int64_t matches = 0;
     for (int64_t text = 0; text < texts; text++)
         for (int64_t i = 0; i < count[text]; i++) {
             const int32_t known = number_of(*hash++, key, number, bits);
-            row[found] = text;
-            place[found] = known;
-            found += known >= 0;
+            row[matches] = text;
+            place[matches] = known;
+            matches += known >= 0;
         }
-    return found;
+    return matches;
 }
 
 /* Trees in preorder (pricekit.features.forest), column by column (Lucchese et al. 2015, QuickScorer).
@@ -342,9 +342,9 @@ EXPORT int64_t pricekit_leaves(const Cut *cut, const int64_t *first_cut, int64_t
             int64_t place = first_word[tree];
             while (place < first_word[tree + 1] && !left[place]) place++;
             if (place == first_word[tree + 1]) return free(none), free(count), DAMAGED;
-            const int64_t found = first_leaf[tree] + 64 * (place - first_word[tree]) + __builtin_ctzll(left[place]);
-            if (found >= first_leaf[tree + 1]) return free(none), free(count), DAMAGED;
-            total += leaf[found];
+            const int64_t reached = first_leaf[tree] + 64 * (place - first_word[tree]) + __builtin_ctzll(left[place]);
+            if (reached >= first_leaf[tree + 1]) return free(none), free(count), DAMAGED;
+            total += leaf[reached];
         }
         sum[r] = total;
     }
@@ -531,8 +531,8 @@ static int64_t after(const uint8_t *data, int64_t start, int64_t end, int64_t ch
 }
 
 static int64_t line_end(const uint8_t *data, int64_t start, int64_t end) {
-    const uint8_t *found = start < end ? memchr(data + start, '\n', (size_t)(end - start)) : NULL;
-    return found ? found - data : end;
+    const uint8_t *line_break = start < end ? memchr(data + start, '\n', (size_t)(end - start)) : NULL;
+    return line_break ? line_break - data : end;
 }
 
 /* Reads the first characters of a text, the short lines directly behind the first line. */
@@ -661,18 +661,18 @@ EXPORT int64_t pricekit_odd_texts(const uint8_t *data, int64_t bytes, const int6
     int64_t new = 0;
     for (int64_t text = 0; text < texts; text++) {
         const int64_t start = offset[text], end = offset[text + 1];
-        uint8_t found = 0, before = 'x';
-        if (end > start && (data[start] == ' ' || data[end - 1] == ' ')) found = ODD_BLANK;
+        uint8_t reasons = 0, before = 'x';
+        if (end > start && (data[start] == ' ' || data[end - 1] == ' ')) reasons = ODD_BLANK;
         for (int64_t i = start; i < end; i++) {
             const uint8_t sign = data[i];
             if (sign <= ' ') {
                 if ((before <= ' ' && (before != '\n' || sign != '\n')) || (sign >= '\t' && sign < ' ' && sign != '\n'))
-                    found |= ODD_BLANK;
+                    reasons |= ODD_BLANK;
             } else if (sign >= 0xC0) {
                 const int more = sign >= 0xF0 ? 3 : sign >= 0xE0 ? 2 : 1;
                 int32_t code = sign & (0x3F >> more);
                 for (int k = 1; k <= more; k++) code = code << 6 | (i + k < end ? data[i + k] & 0x3F : 0);
-                if (code >= CHARACTERS || kind[code] & CHANGES) found |= ODD_CHARACTER;
+                if (code >= CHARACTERS || kind[code] & CHANGES) reasons |= ODD_CHARACTER;
                 else if (!(kind[code] & KNOWN)) {
                     if (new < most) unknown[new] = code;
                     new++;
@@ -680,7 +680,7 @@ EXPORT int64_t pricekit_odd_texts(const uint8_t *data, int64_t bytes, const int6
             }
             before = sign;
         }
-        odd[text] = found;
+        odd[text] = reasons;
     }
     return new;
 }

@@ -47,9 +47,9 @@ def library() -> Any:
             f"the library of pricekit-fast cannot be loaded: {error}. Install the package again"
         ) from error
     version.restype = ctypes.c_int64
-    if (found := version()) != ABI:
+    if (abi := version()) != ABI:
         raise PluginError(
-            f"the library of pricekit-fast has version {found}, expected {ABI}. Install the package again"
+            f"the library of pricekit-fast has version {abi}, expected {ABI}. Install the package again"
         )
     return loaded
 
@@ -148,8 +148,8 @@ class FastKernel(Kernel):
             raise ValueError(f"expected the kinds of {CHARACTERS:,} characters, found {len(kind):,}")
         rows, unknown = len(offset) - 1, np.empty(MOST_UNKNOWN, np.int32)
         odd = np.empty(rows, np.uint8)
-        found = call("pricekit_odd_texts", data, len(data), offset, rows, kind, len(unknown), unknown, odd)
-        return odd, unknown[: min(found, len(unknown))]
+        unknowns = call("pricekit_odd_texts", data, len(data), offset, rows, kind, len(unknown), unknown, odd)
+        return odd, unknown[: min(unknowns, len(unknown))]
 
     def word_ids(self, most_words: int, most_bytes: int) -> WordIds:
         """Return what keeps the ids of words."""
@@ -184,10 +184,10 @@ class FastKernel(Kernel):
         def find(hashes: Array, count: Array) -> tuple[Array, Array]:
             hashes, count = np.ascontiguousarray(hashes, np.uint64), ints(count)
             row, place = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
-            found = call(
+            matches = call(
                 "pricekit_find", hashes, len(hashes), count, len(count), key, number, bits, row, place
             )
-            return row[:found], place[:found]
+            return row[:matches], place[:matches]
 
         return find
 
