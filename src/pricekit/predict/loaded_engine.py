@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, PriceBatch
+from pricekit.core.contracts import Batch, Engine, PriceBatch
 from pricekit.core.registry import Entry
 from pricekit.errors import BundleError, PluginError
 from pricekit.features.preprocess import Inputs
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 BATCH_SIZE = 256
 """Maximum number of rows per batch."""
 
-BATCH_TOKENS = 2048
+BATCH_TOKENS = Engine.batch_tokens
 """Maximum number of tokens per batch, padding included, for engines without their own default."""
 
 

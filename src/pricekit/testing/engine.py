@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pricekit.core.contracts import Batch, Graph, PriceBatch
+from pricekit.core.contracts import Batch, Engine, Graph, PriceBatch
 from pricekit.errors import BundleError, PluginError, PricekitError
 from pricekit.predict.loaded_engine import MAX_CHANGE, MAX_DIFFERENCE, is_price, relative_differences
 from pricekit.predict.ort import load_cpu
@@ -138,10 +138,10 @@ def _members(make: Make) -> None:
 
 def _numbers(make: Make) -> None:
     engine = make()
-    for name, default in (("length_multiple", 1), ("streams", 1), ("batch_tokens", 2048)):
+    for name in ("length_multiple", "streams", "batch_tokens"):
         number = getattr(engine, name)
         if not is_count(number):
-            fail(f"{name} is {number!r}", "an int of at least 1", f"set {name} = {default}")
+            fail(f"{name} is {number!r}", "an int of at least 1", f"set {name} = {getattr(Engine, name)}")
 
 
 def _prices(make: Make) -> None:
