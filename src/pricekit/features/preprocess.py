@@ -130,13 +130,13 @@ class Preprocessor:
 
     def _tokens(self, table: Table) -> Tokens:
         length, pad_id, cache = self.max_length, self.pad_id, self.word_cache
-        short = SHORT_LINE_CHARACTERS if self.facts_first else -1
-        compiled = encode_compiled(self.tokenizer, whole_strings(table.text), length, pad_id, cache, short)
-        return (
-            compiled
-            if compiled is not None
-            else encode(self.tokenizer, self.texts(table), length, pad_id, cache)
-        )
+        if cache.compiled is not None:
+            short = SHORT_LINE_CHARACTERS if self.facts_first else -1
+            texts = whole_strings(table.text)
+            tokens = encode_compiled(self.tokenizer, texts, length, pad_id, cache, short)
+            if tokens is not None:
+                return tokens
+        return encode(self.tokenizer, self.texts(table), length, pad_id, cache)
 
     def texts(self, table: Table) -> list[str]:
         """Return the texts in the form in which they are tokenised."""

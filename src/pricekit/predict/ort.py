@@ -320,9 +320,8 @@ class PluginProvider:
 def _reasons(provider: str) -> str:
     """Return what a provider says against each GPU of this machine, in parentheses."""
     notes: list[str] = []
-    with suppress(
-        Exception
-    ):  # ONNX Runtime has no public name for this, older versions lack it, and providers may
+    # ONNX Runtime has no public name for this; older versions, and some providers, lack it.
+    with suppress(Exception):
         from onnxruntime.capi import _pybind_state as state
 
         gpus = [each for each in state.get_hardware_devices() if each.type == state.OrtHardwareDeviceType.GPU]
