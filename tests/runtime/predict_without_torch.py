@@ -34,12 +34,8 @@ def main() -> None:
         subprocess.run([pricekit, "drift", GOLDEN / "bundle", priced], check=True)
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        products = Path(folder) / "products.csv"
-        with products.open("w", newline="", encoding="utf-8") as file:
-            rows_to_train = [[n, f"Green tea {n}", n] for n in range(1, 21)]
-            csv.writer(file).writerows([["sample_id", "catalog_content", "price"], *rows_to_train])
         refused = subprocess.run(
-            [pricekit, "train", products, "--out", Path(folder) / "run"], capture_output=True, text=True
+            [pricekit, "train", priced, "--out", Path(folder) / "run"], capture_output=True, text=True
         )
     for number, (row, price) in enumerate(zip(rows, known["prices"], strict=True)):
         assert row["sample_id"] == str(number), row
