@@ -1,4 +1,4 @@
-"""Create a new package of every kind. Runs in an environment with the wheel and its extras train and cpu.
+"""Create a new package of every kind that `plugins new` knows. Runs in an environment with the wheel and its extras train and cpu.
 
 Each is written by `plugins new`, installed, checked, and passes its own tests; a model trained with it exports and
 prices a table where torch cannot be imported.
@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pricekit.core.registry import KINDS
 from pricekit.datasets import make_catalog
 
 USE = {
@@ -31,9 +30,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "products.csv"
         make_catalog(300, seed=2).to_csv(table, index=False)
-        for kind in KINDS:
+        for kind in USE:
             new_plugin(Path(folder), kind, f"my-{kind}", table)
-    print(f"a new plugin of each kind works: {', '.join(KINDS)}")
+    print(f"a new plugin of each kind works: {', '.join(USE)}")
 
 
 def new_plugin(folder: Path, kind: str, name: str, table: Path) -> None:
