@@ -6,7 +6,8 @@ One description serves all readers of numbers, amounts and categories, among the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ from pricekit.text.labelled_lines import (
     LastOpened,
     Strings,
     Texts,
+    as_list,
     as_strings,
     batches,
     concatenated,
@@ -38,12 +40,13 @@ from pricekit.text.labelled_lines import (
     join_texts,
     joined_texts,
     lines_and_colons,
+    lower_case,
     numpy_of,
     shared,
     slices,
 )
-from pricekit.text.numbers import marks_code, plain_bytes, read_numbers
-from pricekit.text.units import NONE, Totals, measure, totals
+from pricekit.text.numbers import marks_code, numbers_of_cell, plain_bytes, plain_text, read_numbers
+from pricekit.text.units import NONE, NOTHING, Totals, measure, measures_of_cell, total_of_cell, totals
 from pricekit.text.words import in_words
 from pricekit.wording import counted
 
@@ -59,6 +62,14 @@ FIRST_BYTES = 64
 """The rest of a longer first word is not read."""
 
 _IN_WORD = in_words(np.arange(256, dtype=np.uint8))
+
+FEW_TEXTS = 8
+"""Texts up to which reading one by one is faster."""
+
+_LABELLED = re.compile(rb"^([^\n:]{1,%d}):" % (LABEL_BYTES - 1), re.MULTILINE)
+_WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
+"""The bytes of `_IN_WORD`."""
+_TRIMMED_BLANKS = 4
 
 
 @dataclass(frozen=True)
@@ -176,10 +187,38 @@ def _trimmed(data: Bytes, start: Ints, end: Ints) -> Cells:
     """Remove a few blanks at both ends of the cells."""
     blank: Bools = np.append(data, np.uint8(0)) <= ord(" ")
     blank[-1] = False
-    for _ in range(4):
+    for _ in range(_TRIMMED_BLANKS):
         start = start + ((start < end) & blank[start])
         end = end - ((start < end) & blank[end - 1])
     return Cells(data, start, end)
+
+
+def cut_text(data: bytes, places: Mapping[bytes, int]) -> dict[int, tuple[int, int]]:
+    """Return where the cells of one text begin and end, by the place of their labels, as `cut` finds them.
+
+    Args:
+        data: the bytes of the text, and a newline.
+        places: of the labels.
+    """
+    lines = [
+        (match.start(), match.end(), place)
+        for match in _LABELLED.finditer(data)
+        if (place := places.get(match[1])) is not None
+    ]
+    follows = [line for line, _, _ in lines] + [len(data)]
+    before = places.get(b"")
+    cells = {} if before is None else {before: _trimmed_cell(data, 0, max(follows[0] - 1, 0))}
+    for (_, start, place), end in zip(lines, follows[1:], strict=True):
+        if place not in cells:
+            cells[place] = _trimmed_cell(data, start, end - 1)
+    return cells
+
+
+def _trimmed_cell(data: bytes, start: int, end: int) -> tuple[int, int]:
+    for _ in range(_TRIMMED_BLANKS):
+        start += start < end and data[start] <= ord(" ")
+        end -= start < end and data[end - 1] <= ord(" ")
+    return start, end
 
 
 FIT_ROWS = 20_000
@@ -372,7 +411,8 @@ def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     marks = [marks_code(dot=column.dot_groups, comma=column.comma_groups) for column in columns]
 
     def read() -> Values:
-        values = _read(joined_texts(texts), labels, marks)
+        few = len(texts) <= FEW_TEXTS
+        values = _read_few(as_list(texts), labels, marks) if few else _read(joined_texts(texts), labels, marks)
         dates = {
             place: column.dates.values(values.cells.column(place, DATE_BYTES + 1))
             for place, column in enumerate(columns)
@@ -397,6 +437,7 @@ class Categories:
         number: dict[str, int] = {}
         for name in itertools.chain.from_iterable(lists):
             number.setdefault(name, len(number))
+        self._places = [{"": 0} | {name: place for place, name in enumerate(known, 1)} for known in lists]
         self._names = pa.array(list(number), pa.large_string())
         self._place = np.repeat(np.array(self.counts, np.int64)[:, None], len(number) + 1, axis=1)
         for of, known in zip(self._place, lists, strict=True):
@@ -408,8 +449,11 @@ class Categories:
 
         A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. All
         columns are looked up together, because each call of Arrow takes a while; of many texts, one after the other.
+        The cells of a few texts are looked up in Python.
         """
         which = [position for position, count in enumerate(self.counts) if count]
+        if len(cells) <= FEW_TEXTS:
+            return self._codes_of_few(cells, which)
         words, at_once = cells.first_words(), max(1, CELLS_AT_ONCE // max(1, len(cells)))
         codes: dict[int, Ints] = {}
         for begin in range(0, len(which), at_once):
@@ -423,6 +467,25 @@ class Categories:
             place[numpy_of(pc.binary_length(lower)) == 0] = 0
             codes |= zip(some, np.split(place, len(some)), strict=True)
         return codes
+
+
+    def _codes_of_few(self, cells: Cells, which: Sequence[int]) -> dict[int, Ints]:
+        data, start, end = cells.data.tobytes(), cells.start.T.tolist(), cells.end.T.tolist()
+        codes: dict[int, Ints] = {}
+        for position in which:
+            places = self._places[position]
+            ranges_of_label = zip(start[position // 2], end[position // 2], strict=True)
+            names = (_category(data, *each, first_word=position % 2 == 1) for each in ranges_of_label)
+            codes[position] = np.array([places.get(name, len(places)) for name in names], np.int64)
+        return codes
+
+
+def _category(data: bytes, start: int, end: int, *, first_word: bool) -> str:
+    """Return a cell as of `whole`, or its first word."""
+    if first_word:
+        word = _WORD.search(data, start, end)
+        start, end = word.span() if word else (start, start)
+    return lower_case(data[start : min(end, start + CATEGORY_BYTES + 1)].decode("utf-8", "ignore"))
 
 
 def whole(cells: Cells, label: int) -> Strings:
@@ -464,6 +527,33 @@ def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Val
     at = numbers.cell[kept], place[kept]
     number[at], unit[at] = (numbers.value * measures.size)[kept], measures.kind[kept]
     return Values(cells, number.reshape(shape), unit.reshape(shape), totals(numbers, measures, len(start)))
+
+
+def _read_few(texts: Sequence[str], labels: Sequence[str], marks: Sequence[int]) -> Values:
+    """Read the cells of a few texts one by one."""
+    places = {label.encode(): place for place, label in enumerate(labels)}
+    shape = len(texts), len(labels)
+    start, end = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    number, unit = np.full((*shape, PLACES), np.nan), np.zeros((*shape, PLACES), np.int8)
+    total = [NOTHING] * (len(texts) * len(labels))
+    begin, parts = 0, []
+    for row, text in enumerate(texts):
+        plain = plain_text(text)
+        parts.append(data := text.encode() + b"\n")
+        for place, (first, last) in cut_text(data, places).items():
+            start[row, place], end[row, place] = begin + first, begin + last
+            numbers = numbers_of_cell(plain, first, last, marks[place]) if last > first else []
+            if not numbers:
+                continue
+            measures = measures_of_cell(plain, numbers, first, last)
+            total[row * len(labels) + place] = total_of_cell(numbers, measures)
+            for nth, (read, measured) in enumerate(zip(numbers[:PLACES], measures, strict=False)):
+                number[row, place, nth] = read.value * measured.size
+                unit[row, place, nth] = measured.kind
+        begin += len(data)
+    cells = Cells(np.frombuffer(b"".join(parts), np.uint8), start, end)
+    kind, amount, pack = zip(*total, strict=True) if total else ((), (), ())
+    return Values(cells, number, unit, Totals(np.array(kind, np.int8), np.array(amount, float), np.array(pack, float)))
 
 
 def _column(label: str, values: Values, place: int, dots: bool, commas: bool) -> Column:

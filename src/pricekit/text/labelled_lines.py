@@ -93,6 +93,22 @@ def as_list(values: pd.Series) -> list[str]:
     return [text[:TEXT_CHARACTERS] if isinstance(text, str) else "" for text in values.tolist()]
 
 
+class _LowerCharacters(dict[int, str]):
+    """A table for `str.translate`, filled as characters come: Arrow's lower case, which Python's is not everywhere."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = lower = str(pc.utf8_lower(pa.scalar(chr(code), pa.large_string())).as_py())
+        return lower
+
+
+_LOWER = _LowerCharacters()
+
+
+def lower_case(text: str) -> str:
+    """Return what `pyarrow.compute.utf8_lower` returns of one text."""
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
 class _Latest(threading.local):
     """The texts that a thread used last, and what was computed from them."""
 

@@ -1,13 +1,18 @@
 """Units of measure in several languages, and the amount that a cell states: "750 ml", "3 x 200 g", "Pack of 6".
 
 The sizes are exact by definition (NIST SP 811, appendix B.8), except those of containers, which count pieces.
+
+`measure` and `totals` read many cells together; `measures_of_cell` and `total_of_cell` read one cell by the same rules,
+in the same order, which is faster for a few cells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +26,11 @@ from pricekit.text.labelled_lines import (
     Ints,
     Strings,
     byte_table,
+    lower_case,
     numpy_of,
     slices,
 )
-from pricekit.text.numbers import Numbers, power_named
+from pricekit.text.numbers import Number, Numbers, power_named
 
 COMMON = {
     "none": "",
@@ -166,7 +172,10 @@ _BLANKS = byte_table(b"\x01 ")
 
 _RANK = np.ones(len(KINDS), np.int8)
 _RANK[[NONE, COUNT, LENGTH, AREA, WEIGHT, VOLUME]] = 0, 2, 4, 4, 5, 5
+_RANK_OF = _RANK.tolist()
 _PACK_RANK = 3
+_WORD = re.compile(rb"[%\"A-Za-z\x80-\xff]*")
+"""The letters of `_LETTERS`."""
 
 
 @dataclass(frozen=True)
@@ -342,3 +351,142 @@ def totals(numbers: Numbers, measures: Measures, cells: int) -> Totals:
     total.pack[of] = np.where(factors > 1, np.minimum(factors, MOST_TOTAL), total.pack[of])
     np.minimum(total.amount, MOST_TOTAL, out=total.amount)
     return total
+
+
+class Measure(NamedTuple):
+    """The unit of a number of a cell, as of `Measures`."""
+
+    kind: int
+    size: float
+    times: bool
+    pack: bool
+
+
+class Total(NamedTuple):
+    """The amount that a cell states, as of `Totals`."""
+
+    kind: int
+    amount: float
+    pack: float
+
+
+NOTHING = Total(NONE, 0.0, 1.0)
+"""The amount of a cell that states none."""
+
+
+def measures_of_cell(plain: bytes, numbers: Sequence[Number], start: int, end: int) -> list[Measure]:
+    """Return the units of the numbers of one cell, as `measure` reads them.
+
+    Args:
+        plain: of `numbers.plain_text`.
+        numbers: of `numbers.numbers_of_cell`.
+        start: where the cell begins.
+        end: where it ends.
+    """
+    units = [_unit_behind(plain, number, start, end) for number in numbers]
+    times = [
+        _is_times(plain, behind, after.start)
+        for (_, _, behind), after in zip(units, numbers[1:], strict=False)
+    ]
+    for _ in range(2):
+        for place, (before, after) in enumerate(pairwise(units)):
+            if times[place] and before[0] == NONE and after[0] == LENGTH:
+                units[place] = LENGTH, after[1], before[2]
+    packs = [
+        plain[max(begin - 2, 0)] in b"fF" and _PACK.search(plain[max(0, begin - _PACK_BYTES) : begin]) is not None
+        for begin, _, _ in numbers
+    ]
+    return [
+        Measure(kind, size, follows, pack)
+        for (kind, size, _), follows, pack in zip(units, [*times, False], packs, strict=True)
+    ]
+
+
+def _unit_behind(plain: bytes, number: Number, begin: int, limit: int) -> tuple[int, float, int]:
+    """Return class and size of the word behind a number, and where it ends, as `_units` does."""
+    behind = number.end
+    word, end = _word_at(plain, behind, limit)
+    kind, size = SPELLINGS.get(word, (NONE, 1.0))
+    if word in FIRST_WORDS:
+        second, stop = _word_at(plain, end + (plain[end] == ord(".")), limit)
+        both = SPELLINGS.get(("" if word == "us" else word) + second)
+        if both:
+            (kind, size), end = both, stop
+    if kind == LENGTH and word == "in" and plain[end] == ord(" ") and plain[end + 1] in b"0123456789":
+        kind, size = NONE, 1.0
+    sign = 1 if plain[behind] == ord("'") else 3 * (plain[behind] == 1)
+    if sign and plain[behind + sign] in b"sS" and not _LETTERS[plain[behind + sign + 1]]:
+        return COUNT, 1.0, behind + sign + 1
+    if kind == NONE and number.start == begin and end == limit and end > behind:
+        size = 10.0 ** power_named(word)
+    return kind, size, behind if kind == NONE else end
+
+
+def _word_at(plain: bytes, position: int, limit: int) -> tuple[str, int]:
+    start = _skipped(plain, position, b"\x01 -")
+    match = _WORD.match(plain, start, limit) if start <= limit else None
+    end = match.end() if match else start
+    return ("", start) if end - start > _WORD_BYTES else (lower_case(plain[start:end].decode()), end)
+
+
+def _skipped(plain: bytes, position: int, signs: bytes) -> int:
+    """Return a position behind at most three of some bytes."""
+    for _ in range(3):
+        position += plain[position] in signs
+    return position
+
+
+def _is_times(plain: bytes, behind: int, start: int) -> bool:
+    sign = _skipped(plain, behind, b"\x01 ")
+    return plain[sign] in b"xX*" and _skipped(plain, sign + 1, b"\x01 ") == start
+
+
+def total_of_cell(numbers: Sequence[Number], measures: Sequence[Measure]) -> Total:
+    """Return the amount of one cell, as `totals` does.
+
+    Args:
+        numbers: of the cell.
+        measures: their units.
+    """
+    values = [abs(number.value) for number in numbers]
+    rank = [
+        (_PACK_RANK if unit.pack else _RANK_OF[unit.kind]) * (value > 0)
+        for value, unit in zip(values, measures, strict=True)
+    ]
+    stated = [value for value, unit in zip(values, measures, strict=True) if unit.pack and value >= 1]
+    pieces = [value for value, unit in zip(values, measures, strict=True) if unit.kind == COUNT and value >= 1]
+    pack = (stated or pieces or [1.0])[0]
+    if not any(rank):
+        return Total(NONE, 0.0, pack)
+    chosen = rank.index(max(rank))
+    kind = COUNT if measures[chosen].pack else measures[chosen].kind
+    amount = values[chosen] * measures[chosen].size
+    if kind == COUNT:
+        return Total(kind, min(amount, MOST_TOTAL), pack)
+    first, last = measures[chosen], len(values) - 1
+    if first.kind == LENGTH:
+        for step, product, factor in ((1, AREA, 1e-6), (2, BOX, 1e6)):
+            after = chosen + step
+            if after > last or not measures[after - 1].times or measures[after].kind != LENGTH:
+                break
+            amount *= values[after] * measures[after].size * factor
+            kind = product
+    if chosen < last:
+        after = measures[chosen + 1]
+        smaller = after.kind == first.kind and after.size < first.size and not first.times
+        if smaller and numbers[chosen + 1].start - numbers[chosen].end <= _PACK_BYTES:
+            amount += values[chosen + 1] * after.size
+    factors = pack if stated else 1.0
+    for step in (-1, 1):
+        at = chosen
+        for _ in range(2):
+            further = at + step
+            if not 0 <= further <= last or not measures[min(at, further)].times:
+                break
+            unit = measures[further]
+            if unit.kind not in (NONE, COUNT) or values[further] < 1 or unit.pack:
+                break
+            factors *= values[further]
+            at = further
+    amount *= factors
+    return Total(kind, min(amount, MOST_TOTAL), min(factors, MOST_TOTAL) if factors > 1 else pack)
