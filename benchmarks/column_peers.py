@@ -161,9 +161,8 @@ def lightgbm_prices(rows: HeldOut, train: np.ndarray, held: np.ndarray) -> np.nd
 
 def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarray, list[int]]:
     """Return the numbers and the categories of the cells, (N, D), and the places of the categories."""
-    found = list(inputs_of(values_of(texts, columns), columns))
-    block = np.column_stack([values for values, _ in found]).astype(np.float64)
-    return block, [place for place, (_, count) in enumerate(found) if count]
+    block, counts = inputs_of(values_of(texts, columns), columns)
+    return block, [place for place, count in enumerate(counts) if count]
 
 
 def settings(objective: str) -> dict[str, Any]:

@@ -115,9 +115,8 @@ def _matrix(inputs: Inputs, table: Table, dense: np.ndarray) -> csr_matrix:
 
 def _codes(inputs: Inputs, table: Table) -> np.ndarray:
     """Return the categories of the rows, int64 (N, C)."""
-    found = inputs_of(values_of(table.text, inputs.columns), inputs.columns)
-    columns = [values.astype(np.int64) for values, count in found if count]
-    return np.column_stack(columns) if columns else np.zeros((len(table), 0), np.int64)
+    block, counts = inputs_of(values_of(table.text, inputs.columns), inputs.columns)
+    return block[:, np.flatnonzero(counts)].astype(np.int64)
 
 
 def grown(matrix: Any, log_price: np.ndarray, rounds: int = 300, **changes: Any) -> lightgbm.Booster:

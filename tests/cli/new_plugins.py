@@ -1,4 +1,6 @@
-"""Create a new package of every kind that `plugins new` knows. Runs in an environment with the wheel and its extras train and cpu.
+"""Create a new package of every kind that `plugins new` knows.
+
+Runs in an environment with the wheel and its extras train and cpu.
 
 Each is written by `plugins new`, installed, checked, and passes its own tests; a model trained with it exports and
 prices a table where torch cannot be imported.

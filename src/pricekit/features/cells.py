@@ -23,6 +23,7 @@ from pricekit.io.packing import Strict
 from pricekit.table import Table
 from pricekit.text.dates import WINDOW_START, DateFormat, date_format, parse_dates
 from pricekit.text.labelled_lines import (
+    FEW_TEXTS,
     Block,
     Bools,
     Bytes,
@@ -62,9 +63,6 @@ FIRST_BYTES = 64
 """The rest of a longer first word is not read."""
 
 _IN_WORD = in_words(np.arange(256, dtype=np.uint8))
-
-FEW_TEXTS = 8
-"""Texts up to which reading one by one is faster."""
 
 _LABELLED = re.compile(rb"^([^\n:]{1,%d}):" % (LABEL_BYTES - 1), re.MULTILINE)
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
@@ -412,7 +410,8 @@ def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
 
     def read() -> Values:
         few = len(texts) <= FEW_TEXTS
-        values = _read_few(as_list(texts), labels, marks) if few else _read(joined_texts(texts), labels, marks)
+        joined = joined_texts(texts)
+        values = _read_few(as_list(texts), joined, labels, marks) if few else _read(joined, labels, marks)
         dates = {
             place: column.dates.values(values.cells.column(place, DATE_BYTES + 1))
             for place, column in enumerate(columns)
@@ -444,10 +443,11 @@ class Categories:
             for place, name in reversed(list(enumerate(known))):
                 of[number[name]] = place
 
-    def codes(self, cells: Cells) -> dict[int, Ints]:
-        """Return the places of cells among the known ones, int64 (N,) each, by the position in `counts`.
+    def codes(self, cells: Cells) -> Ints:
+        """Return the places of cells among the known ones, int64 (N, positions in `counts`).
 
-        A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. All
+        A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. It is
+        also 0 where none are known. All
         columns are looked up together, because each call of Arrow takes a while; of many texts, one after the other.
         The cells of a few texts are looked up in Python.
         """
@@ -455,7 +455,7 @@ class Categories:
         if len(cells) <= FEW_TEXTS:
             return self._codes_of_few(cells, which)
         words, at_once = cells.first_words(), max(1, CELLS_AT_ONCE // max(1, len(cells)))
-        codes: dict[int, Ints] = {}
+        codes = np.zeros((len(cells), len(self.counts)), np.int64)
         for begin in range(0, len(which), at_once):
             some = which[begin : begin + at_once]
             chosen = [((words if position % 2 else cells), position // 2) for position in some]
@@ -465,19 +465,19 @@ class Categories:
             number = numpy_of(pc.fill_null(pc.index_in(lower, self._names), len(self._names)))
             place = self._place[np.repeat(some, len(cells)), number] + 1
             place[numpy_of(pc.binary_length(lower)) == 0] = 0
-            codes |= zip(some, np.split(place, len(some)), strict=True)
+            codes[:, some] = place.reshape(len(some), -1).T
         return codes
 
-
-    def _codes_of_few(self, cells: Cells, which: Sequence[int]) -> dict[int, Ints]:
-        data, start, end = cells.data.tobytes(), cells.start.T.tolist(), cells.end.T.tolist()
-        codes: dict[int, Ints] = {}
-        for position in which:
-            places = self._places[position]
-            ranges_of_label = zip(start[position // 2], end[position // 2], strict=True)
-            names = (_category(data, *each, first_word=position % 2 == 1) for each in ranges_of_label)
-            codes[position] = np.array([places.get(name, len(places)) for name in names], np.int64)
-        return codes
+    def _codes_of_few(self, cells: Cells, which: Sequence[int]) -> Ints:
+        data, codes = cells.data.tobytes(), []
+        for start, end in zip(cells.start.tolist(), cells.end.tolist(), strict=True):
+            row = [0] * len(self.counts)
+            for position in which:
+                label, of = position // 2, self._places[position]
+                name = _category(data, start[label], end[label], first_word=position % 2 == 1)
+                row[position] = of.get(name, len(of))
+            codes.append(row)
+        return np.array(codes, np.int64).reshape(len(cells), len(self.counts))
 
 
 def _category(data: bytes, start: int, end: int, *, first_word: bool) -> str:
@@ -529,18 +529,16 @@ def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Val
     return Values(cells, number.reshape(shape), unit.reshape(shape), totals(numbers, measures, len(start)))
 
 
-def _read_few(texts: Sequence[str], labels: Sequence[str], marks: Sequence[int]) -> Values:
-    """Read the cells of a few texts one by one."""
+def _read_few(texts: Sequence[str], joined: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
+    """Read the cells of a few texts, which are also given end to end, one by one."""
     places = {label.encode(): place for place, label in enumerate(labels)}
     shape = len(texts), len(labels)
     start, end = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     number, unit = np.full((*shape, PLACES), np.nan), np.zeros((*shape, PLACES), np.int8)
     total = [NOTHING] * (len(texts) * len(labels))
-    begin, parts = 0, []
-    for row, text in enumerate(texts):
+    for row, (text, begin) in enumerate(zip(texts, joined.offset.tolist(), strict=False)):
         plain = plain_text(text)
-        parts.append(data := text.encode() + b"\n")
-        for place, (first, last) in cut_text(data, places).items():
+        for place, (first, last) in cut_text(text.encode() + b"\n", places).items():
             start[row, place], end[row, place] = begin + first, begin + last
             numbers = numbers_of_cell(plain, first, last, marks[place]) if last > first else []
             if not numbers:
@@ -550,10 +548,11 @@ def _read_few(texts: Sequence[str], labels: Sequence[str], marks: Sequence[int])
             for nth, (read, measured) in enumerate(zip(numbers[:PLACES], measures, strict=False)):
                 number[row, place, nth] = read.value * measured.size
                 unit[row, place, nth] = measured.kind
-        begin += len(data)
-    cells = Cells(np.frombuffer(b"".join(parts), np.uint8), start, end)
+    cells = Cells(joined.data, start, end)
     kind, amount, pack = zip(*total, strict=True) if total else ((), (), ())
-    return Values(cells, number, unit, Totals(np.array(kind, np.int8), np.array(amount, float), np.array(pack, float)))
+    return Values(
+        cells, number, unit, Totals(np.array(kind, np.int8), np.array(amount, float), np.array(pack, float))
+    )
 
 
 def _column(label: str, values: Values, place: int, dots: bool, commas: bool) -> Column:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
 from pricekit.config import Search, Section
@@ -34,7 +34,7 @@ from pricekit.io.locks import renewed_in_child
 from pricekit.io.packing import Strict, pack, unpack
 from pricekit.table import Table
 from pricekit.text.kernel import kernel
-from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly
+from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly, offsets_of
 from pricekit.text.units import KINDS
 from pricekit.text.words import (
     MOST_WORDS,
@@ -354,15 +354,16 @@ class Inputs:
         columns, log_price, words_of_texts = columns_of(table.text), np.log(price), words_of(table.text)
         values, known = values_of(table.text, columns), Categories(columns)
         codes = known.codes(values.cells)
-        categories = _crossed(codes, known, len(table))
+        categories = _crossed(codes, known)
+        inputs, counts = inputs_of(values, columns)
         crossed = len(table) >= CROSSED_ROWS and categories.shape[1]
         crosses = count_terms(_crosses(words_of_texts, categories)) if crossed else None
         return cls(
             columns=columns,
             catalog=CATALOG.fit(table),
             ranks=[
-                _ranks(code, log_price, count, table.weight)
-                for code, count in inputs_of(values, columns, known, codes)
+                _ranks(inputs[:, place].astype(np.int64), log_price, count, table.weight)
+                for place, count in enumerate(counts)
                 if count
             ],
             linear=Linear.fit(count_terms(map(WordTerms, words_of_texts)), log_price, table.weight),
@@ -403,7 +404,7 @@ class Inputs:
         if inputs.neighbours is not None:
             inputs._neighbours.check_state(inputs.neighbours)
         _ = inputs._table  # checks the words
-        if [len(ranks) for ranks in inputs.ranks] != [count for count in inputs._categories if count]:
+        if [len(ranks) for ranks in inputs.ranks] != [count for _, count in inputs._layout if count]:
             raise ValueError("the ranks do not fit the categories of the columns")
         return inputs
 
@@ -411,11 +412,19 @@ class Inputs:
     def width(self) -> int:
         """The number D of dense inputs."""
         neighbours = 0 if self.neighbours is None else len(Neighbours.names)
-        return 1 + (self.crosses is not None) + neighbours + len(self._categories) + len(CATALOG.names)
+        return 1 + (self.crosses is not None) + neighbours + len(self._layout) + len(CATALOG.names)
 
     @cached_property
-    def _categories(self) -> list[int]:
-        return list(categories_of(self.columns, self._known))
+    def _layout(self) -> list[tuple[int, int]]:
+        return list(layout_of(self.columns, self._known))
+
+    @cached_property
+    def _places(self) -> tuple[Ints, Ints, Ints, Block]:
+        """Where inputs are among the values, which of them are categories, the first rank of each, and all ranks."""
+        place, count = np.array(self._layout, np.int64).reshape(-1, 2).T
+        category = np.flatnonzero(count)
+        ranks = np.array([rank for each in self.ranks for rank in each], np.float32)
+        return place, category, offsets_of(count[category])[:-1], ranks
 
     def dense(self, table: Table, price: Floats | None = None) -> Block:
         """Return learned inputs, numbers, ranks of categories and catalogue features, float32 (N, D), finite.
@@ -425,17 +434,14 @@ class Inputs:
         values = values_of(table.text, self.columns)
         codes = self._known.codes(values.cells)
         learned = self._learned(table, codes) if price is None else self._out_of_fold(table, price, codes)
-        ranks = iter(self._rank_of_code)
-        cells = [
-            next(ranks)[each] if count else each
-            for each, count in inputs_of(values, self.columns, self._known, codes)
-        ]
-        block = np.column_stack([np.zeros((len(table), 0)), *cells])
+        place, category, first, ranks = self._places
+        block = values_by_place(values, codes)[:, place]
+        block[:, category] = ranks[first + block[:, category].astype(np.int64)]
         block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
         catalog = CATALOG.transform(table, self.catalog)
         return np.column_stack([*learned, block, catalog]).astype(np.float32)
 
-    def _learned(self, table: Table, codes: dict[int, Ints]) -> list[Block]:
+    def _learned(self, table: Table, codes: Ints) -> list[Block]:
         """Return the inputs that are learned from prices, float32 (N,) each and, with neighbours, (N, 3).
 
         Args:
@@ -447,7 +453,7 @@ class Inputs:
             learned.append(self._neighbours.transform(table, self.neighbours))
         return learned
 
-    def _out_of_fold(self, table: Table, price: Floats, codes: dict[int, Ints]) -> list[Block]:
+    def _out_of_fold(self, table: Table, price: Floats, codes: Ints) -> list[Block]:
         """Return these inputs for the training rows, each learned from the rows of other folds."""
         fold, log_price = folds_of(table), np.log(price)
         learned = [
@@ -463,12 +469,12 @@ class Inputs:
             near[rows] = plugin.transform(table.take(rows), plugin.fit(table.take(others), price[others]))
         return [*learned, near]
 
-    def _linears(self, table: Table, codes: dict[int, Ints]) -> Iterator[tuple[Linear, Sequence[TextTerms]]]:
+    def _linears(self, table: Table, codes: Ints) -> Iterator[tuple[Linear, Sequence[TextTerms]]]:
         """Yield the linear models, each with the terms of the texts that it reads."""
         words = words_of(table.text)
         yield self.linear, list(map(WordTerms, words))
         if self.crosses is not None:
-            yield self.crosses, _crosses(words, _crossed(codes, self._known, len(table)))
+            yield self.crosses, _crosses(words, _crossed(codes, self._known))
 
     @cached_property
     def _neighbours(self) -> Neighbours:
@@ -477,10 +483,6 @@ class Inputs:
     @cached_property
     def _known(self) -> Categories:
         return Categories(self.columns)
-
-    @cached_property
-    def _rank_of_code(self) -> list[Block]:
-        return [np.array(ranks, np.float32) for ranks in self.ranks]
 
     def word_counts(self, table: Table) -> tuple[Ints, Ints]:
         """Return the row and the word of each occurrence of a known word, int64 (K,) each."""
@@ -495,14 +497,14 @@ def _neighbours() -> Neighbours:
     return Neighbours(Neighbours.Options())
 
 
-def _crossed(codes: dict[int, Ints], known: Categories, rows: int) -> Ints:
+def _crossed(codes: Ints, known: Categories) -> Ints:
     """Return the codes of the categories that are crossed with words, int64 (N, C); 0 for empty and rare cells.
 
     They are whole cells of the first columns that have categories, behind the one whose words they are crossed with.
     """
-    chosen = [place for place in sorted(codes) if place % 2 == 0 and place > 0][:MOST_CROSSED]
-    columns = [np.where(codes[place] > known.counts[place], 0, codes[place]) for place in chosen]
-    return np.column_stack([np.zeros((rows, 0), np.int64), *columns])
+    chosen = [place for place in range(2, len(known.counts), 2) if known.counts[place]][:MOST_CROSSED]
+    most = np.array(known.counts, np.int64)[chosen]
+    return np.where(codes[:, chosen] > most, 0, codes[:, chosen])
 
 
 def _crosses(words: Sequence[Words], categories: Ints) -> list[CrossTerms]:
@@ -521,56 +523,66 @@ def _ranks(codes: Ints, log_price: Floats, count: int, weight: Floats | None = N
     return ranks
 
 
-def categories_of(columns: Sequence[Column], known: Categories) -> Iterator[int]:
-    """Yield the number of categories of each input, 0 for numbers, in the order of `inputs_of`."""
-    for place, column in enumerate(columns):
-        yield from (0, len(KINDS)) * min(column.places, PLACES)
+def layout_of(columns: Sequence[Column], known: Categories) -> Iterator[tuple[int, int]]:
+    """Yield the place of each of the D inputs among the `values_by_place`, and its categories, 0 for a number.
+
+    Args:
+        columns: of the texts.
+        known: their categories.
+    """
+    labels = len(columns)
+    unit, amount, pack, kind, length, code, date = (
+        each * labels for each in itertools.accumulate((PLACES, PLACES, 1, 1, 1, 1, 2))
+    )
+    for label, column in enumerate(columns):
+        for nth in range(PLACES * label, PLACES * label + min(column.places, PLACES)):
+            yield nth, 0
+            yield unit + nth, len(KINDS)
         if column.measured:
-            yield from (0, 0, len(KINDS))
-        yield from (0,) * (len(DATE_VALUES) if column.dates else 0)
-        yield from (count + 2 for count in known.counts[2 * place : 2 * place + 2] if count)
+            yield from ((amount + label, 0), (pack + label, 0), (kind + label, len(KINDS)))
+        if column.dates:
+            yield from ((date + len(DATE_VALUES) * label + nth, 0) for nth in range(len(DATE_VALUES)))
+        for position in (2 * label, 2 * label + 1):  # whole cells, and first words
+            if count := known.counts[position]:
+                yield code + position, count + 2
         if column.long:
-            yield 0
+            yield length + label, 0
 
 
-def inputs_of(
-    values: Values,
-    columns: Sequence[Column],
-    known: Categories | None = None,
-    codes: dict[int, Ints] | None = None,
-) -> Iterator[tuple[npt.NDArray[Any], int]]:
-    """Yield the values of each input, (N,), and its number of categories, 0 for numbers.
+def values_by_place(values: Values, codes: Ints) -> Floats:
+    """Return everything that cells yield, one after the other, float64 (N, places).
+
+    Args:
+        values: of N texts.
+        codes: of their categories, as of `Categories.codes`.
+    """
+    cells, total = values.cells, values.total
+    rows, labels = cells.start.shape
+    parts = [
+        values.number.reshape(rows, PLACES * labels),
+        values.unit.reshape(rows, PLACES * labels),
+        *(each.reshape(rows, labels) for each in (total.amount, total.pack, total.kind)),
+        cells.end - cells.start,
+        codes,
+    ]
+    if values.dates:
+        dates = np.full((rows, labels, len(DATE_VALUES)), np.nan)
+        for label, read in values.dates.items():
+            dates[:, label] = read
+        parts.append(dates.reshape(rows, labels * len(DATE_VALUES)))
+    return np.concatenate(parts, axis=1)
+
+
+def inputs_of(values: Values, columns: Sequence[Column]) -> tuple[Floats, list[int]]:
+    """Return the values of the inputs, float64 (N, D), and the number of categories of each, 0 for a number.
 
     Args:
         values: of N texts.
         columns: of the texts.
-        known: the categories of the columns; None: they are made here.
-        codes: of the categories of the texts, as of `Categories.codes`; None: they are found here.
     """
-    known = known or Categories(columns)
-    codes = known.codes(values.cells) if codes is None else codes
-    return zip(_inputs_of(values, columns, codes), categories_of(columns, known), strict=True)
-
-
-def _inputs_of(
-    values: Values, columns: Sequence[Column], codes: dict[int, Ints]
-) -> Iterator[npt.NDArray[Any]]:
-    labels, total = len(columns), values.total
-    for place, column in enumerate(columns):
-        for nth in range(min(column.places, PLACES)):
-            yield values.number[:, place, nth]
-            yield values.unit[:, place, nth]
-        if column.measured:
-            yield total.amount[place::labels]
-            yield total.pack[place::labels]
-            yield total.kind[place::labels]
-        if column.dates:
-            yield from values.dates[place].T
-        for position in (2 * place, 2 * place + 1):  # whole cells, and first words
-            if position in codes:
-                yield codes[position]
-        if column.long:
-            yield values.cells.end[:, place] - values.cells.start[:, place]
+    known = Categories(columns)
+    places, counts = np.array(list(layout_of(columns, known)), np.int64).reshape(-1, 2).T
+    return values_by_place(values, known.codes(values.cells))[:, places], counts.tolist()
 
 
 HUBER = 0.5

@@ -30,7 +30,7 @@ class ScannedWords:
     """The W words of N texts, see `pricekit.text.words.Words`.
 
     Attributes:
-        edges: where words begin and end, alternately, int64 (2W,).
+        edges: where words begin and end, alternately, int64 (2W,); a kernel returns them.
         hashes: uint64 (W,).
         count: the words of each text, int64 (N,).
         letters: the bytes of its words.
@@ -39,7 +39,7 @@ class ScannedWords:
         first_line: the words of its first line.
     """
 
-    edges: Ints
+    edges: Ints | None
     hashes: _Hashes
     count: Ints
     letters: Ints

@@ -34,6 +34,8 @@ BATCH_BYTES = 8 << 20  # large, because regular expressions are compiled again f
 LABEL_BYTES = 40  # a colon further into the line does not end a label
 TITLE_CHARACTERS = 300  # item names, and plain text without lines, are cut here
 TEXT_CHARACTERS = 32_768  # longer texts are cut, so that one huge cell cannot exhaust the memory
+FEW_TEXTS = 8
+"""Texts up to which Python, one by one, is faster than numpy and Arrow for all together."""
 SHARED_BYTES = 64 << 20
 """Of larger series of texts, nothing is kept."""
 
@@ -218,7 +220,16 @@ def join_texts(array: Strings) -> Texts:
 
 def joined_texts(texts: pd.Series) -> Texts:
     """Return `join_texts` of a table's texts, which several features share."""
-    return shared(texts, joined_texts, lambda: join_texts(as_strings(texts)))
+    few = len(texts) <= FEW_TEXTS
+    return shared(
+        texts, joined_texts, lambda: _join_few(as_list(texts)) if few else join_texts(as_strings(texts))
+    )
+
+
+def _join_few(texts: Sequence[str]) -> Texts:
+    parts = [text.encode() + b"\n" for text in texts]
+    offset = np.array([0, *itertools.accumulate(map(len, parts))], np.int64)
+    return Texts(np.frombuffer(b"".join(parts), np.uint8), offset, np.array([*map(len, texts)], np.int64))
 
 
 def bytes_of(array: Strings) -> tuple[Ints, Bytes]:

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from pricekit.text.kernel import Kernel, kernel
 from pricekit.text.labelled_lines import (
+    FEW_TEXTS,
     Bools,
     Bytes,
     Ints,
@@ -38,9 +39,6 @@ from pricekit.text.labelled_lines import (
     numpy_of,
     offsets_of,
 )
-
-_FEW = 8
-"""Texts up to which Python is faster than numpy."""
 
 _PART_BYTES = 1 << 18
 """Of the texts that are searched together; the work arrays fit into the processor's cache."""
@@ -105,7 +103,7 @@ def normal_texts(texts: Strings) -> Strings:
 
     Only texts with characters that may change are looked at one by one.
     """
-    if len(texts) <= _FEW:
+    if len(texts) <= FEW_TEXTS:
         written = texts.to_pylist()
         plain = list(map(normal_text, written))
         return texts if plain == written else pa.array(plain, pa.large_string())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 
 from pricekit.errors import BundleError, is_panic
 from pricekit.text.kernel import kernel
-from pricekit.text.labelled_lines import Strings, bytes_of, in_parts, offsets_of, ranges
+from pricekit.text.labelled_lines import FEW_TEXTS, Strings, bytes_of, in_parts, offsets_of, ranges
 from pricekit.wording import shorten
 
 CHARS_PER_TOKEN = 6
@@ -38,11 +38,8 @@ if hasattr(os, "register_at_fork"):
         before=lambda: _LOCK.acquire(), after_in_parent=lambda: _LOCK.release(), after_in_child=_renew_lock
     )
 
-_FEW_TEXTS = 8
-"""Texts up to which tokenising whole texts is faster than tokenising their distinct words."""
-
-_ARROW_ONLY_SPACES = "\x1c\x1d\x1e\x1f"
-"""Characters that pyarrow splits at and the tokenizer does not."""
+_OTHER_SPACES = "\x1c\x1d\x1e\x1f"
+"""Characters that pyarrow and Python split at and the tokenizer does not."""
 
 _BATCH_CHARS = 1 << 26
 """Characters that are tokenised in one batch, which takes about five times as many bytes."""
@@ -125,10 +122,12 @@ def encode(
         cache: words of earlier calls with this tokenizer; new words are added. It is used only if the tokenizer
             processes each word separately.
     """
+    cache = cache or WordCache()
+    if len(texts) <= FEW_TEXTS:
+        return _encode_few(tokenizer, texts, max_length, pad_id, cache)
     distinct: dict[str, int] = {}
     index = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64, len(texts))
     cut = [text[: CHARS_PER_TOKEN * max_length] for text in distinct]
-    cache = cache or WordCache()
     sizes = np.fromiter(map(len, cut), np.int64, len(cut))
     parts = [
         _tokenize(tokenizer, cut[first:last], max_length, cache)
@@ -137,6 +136,28 @@ def encode(
     offsets = offsets_of(np.concatenate([part.lengths for part in parts]))
     filled = _fill_empty_rows(Tokens(np.concatenate([part.ids for part in parts]), offsets), pad_id)
     return filled if len(distinct) == len(texts) else filled.take(index)
+
+
+def _encode_few(
+    tokenizer: Tokenizer, texts: Sequence[str], max_length: int, pad_id: int, cache: WordCache
+) -> Tokens:
+    """Return what `encode` returns of a few texts."""
+    texts = [text[: CHARS_PER_TOKEN * max_length] for text in texts]
+    with _LOCK:
+        if cache.splits(tokenizer) and not _has_other_spaces(texts):
+            rows = [ids[:max_length] for ids in cache.ids_of(tokenizer, [text.split() for text in texts])]
+        else:
+            rows = _ids_of_texts(tokenizer, texts, max_length)
+    return _tokens_of([row or [pad_id] for row in rows])
+
+
+def _tokens_of(rows: Sequence[list[int]]) -> Tokens:
+    offsets = np.fromiter(accumulate(map(len, rows), initial=0), np.int64, len(rows) + 1)
+    return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
+
+
+def _has_other_spaces(texts: Iterable[str]) -> bool:
+    return any(space in text for text in texts for space in _OTHER_SPACES)
 
 
 def encode_compiled(
@@ -155,7 +176,7 @@ def encode_compiled(
         short: maximum number of characters of a short line; -1: lines stay where they are.
     """
     with _LOCK:
-        if cache.compiled is None or len(texts) <= _FEW_TEXTS or not splits_at_spaces(tokenizer):
+        if cache.compiled is None or len(texts) <= FEW_TEXTS or not cache.splits(tokenizer):
             return None
         offset, data = bytes_of(texts)
         tokenize, characters = partial(_ids_of_words, tokenizer), CHARS_PER_TOKEN * max_length
@@ -165,9 +186,8 @@ def encode_compiled(
 
 def _tokenize(tokenizer: Tokenizer, texts: list[str], max_length: int, cache: WordCache) -> Tokens:
     with _LOCK:
-        simple = len(texts) > _FEW_TEXTS and splits_at_spaces(tokenizer)
-        if not simple or any(space in text for text in texts for space in _ARROW_ONLY_SPACES):
-            return _tokenize_texts(tokenizer, texts, max_length)
+        if not cache.splits(tokenizer) or _has_other_spaces(texts):
+            return _tokens_of(_ids_of_texts(tokenizer, texts, max_length))
         return _tokenize_distinct_words(tokenizer, texts, max_length, cache)
 
 
@@ -199,27 +219,51 @@ def _tokenize_distinct_words(
 
 
 class WordCache:
-    """The tokens of words seen before.
+    """The tokens of words seen before; the tokenizer is the same one in every call.
 
     Attributes:
-        compiled: that of a kernel, which replaces this one; None without a kernel.
-        words: the words, (W,).
+        compiled: that of a kernel, which replaces this one for many texts; None without a kernel.
+        words: the words of many texts, (W,).
         tokens: the ids of each word, a list array of int32 (W,).
+        ids: the ids of each word of a few texts.
     """
 
     words: pa.LargeStringArray
     tokens: pa.ListArray
+    ids: dict[str, list[int]]
 
     def __init__(self) -> None:
         compiled = kernel()
         self.compiled = None if compiled is None else compiled.word_ids(_CACHED_WORDS, _CACHED_BYTES)
+        self._splits: bool | None = None
+        self.ids = {}
         self._clear()
+
+    def splits(self, tokenizer: Tokenizer) -> bool:
+        """Return `splits_at_spaces`."""
+        if self._splits is None:
+            self._splits = splits_at_spaces(tokenizer)
+        return self._splits
+
+    def ids_of(self, tokenizer: Tokenizer, texts: Sequence[list[str]]) -> list[list[int]]:
+        """Return the ids of a few texts from their words; new words are tokenised and added."""
+        if len(self.ids) > _CACHED_WORDS:
+            self.ids = {}
+        new = [*{word: None for words in texts for word in words if word not in self.ids}]
+        added = {}
+        if new:
+            with _ready(tokenizer):
+                encodings = tokenizer.encode_batch_fast([[word] for word in new], is_pretokenized=True)
+            added = {word: encoding.ids for word, encoding in zip(new, encodings, strict=True)}
+        known = self.ids | added if any(len(word) > _CACHED_WORD_BYTES for word in new) else self.ids
+        self.ids.update((word, ids) for word, ids in added.items() if len(word) <= _CACHED_WORD_BYTES)
+        return [[*chain.from_iterable([known[word] for word in words])] for words in texts]
 
     def tokens_of(self, tokenizer: Tokenizer, words: pa.LargeStringArray) -> pa.ListArray:
         """Return the tokens of each word, int32 (N,) lists; new words are tokenised and added.
 
         Args:
-            tokenizer: the same one in every call.
+            tokenizer: of the words.
             words: distinct words, (N,).
         """
         if len(words) * _CACHED_WORDS_PER_WORD < len(self.words):
@@ -262,12 +306,10 @@ def _ids_of_words(tokenizer: Tokenizer, words: list[str]) -> tuple[np.ndarray, n
     return tokens.values.to_numpy(), tokens.offsets.to_numpy().astype(np.int64)
 
 
-def _tokenize_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> Tokens:
+def _ids_of_texts(tokenizer: Tokenizer, texts: list[str], max_length: int) -> list[list[int]]:
     with _ready(tokenizer):
         tokenizer.enable_truncation(max_length)
-        rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
-    offsets = offsets_of(np.fromiter(map(len, rows), np.int64, len(rows)))
-    return Tokens(np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets)
+        return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
 
 
 @contextmanager

@@ -393,7 +393,8 @@ def measures_of_cell(plain: bytes, numbers: Sequence[Number], start: int, end: i
             if times[place] and before[0] == NONE and after[0] == LENGTH:
                 units[place] = LENGTH, after[1], before[2]
     packs = [
-        plain[max(begin - 2, 0)] in b"fF" and _PACK.search(plain[max(0, begin - _PACK_BYTES) : begin]) is not None
+        plain[max(begin - 2, 0)] in b"fF"
+        and _PACK.search(plain[max(0, begin - _PACK_BYTES) : begin]) is not None
         for begin, _, _ in numbers
     ]
     return [
@@ -454,7 +455,9 @@ def total_of_cell(numbers: Sequence[Number], measures: Sequence[Measure]) -> Tot
         for value, unit in zip(values, measures, strict=True)
     ]
     stated = [value for value, unit in zip(values, measures, strict=True) if unit.pack and value >= 1]
-    pieces = [value for value, unit in zip(values, measures, strict=True) if unit.kind == COUNT and value >= 1]
+    pieces = [
+        value for value, unit in zip(values, measures, strict=True) if unit.kind == COUNT and value >= 1
+    ]
     pack = (stated or pieces or [1.0])[0]
     if not any(rank):
         return Total(NONE, 0.0, pack)
@@ -472,10 +475,10 @@ def total_of_cell(numbers: Sequence[Number], measures: Sequence[Measure]) -> Tot
             amount *= values[after] * measures[after].size * factor
             kind = product
     if chosen < last:
-        after = measures[chosen + 1]
-        smaller = after.kind == first.kind and after.size < first.size and not first.times
+        second = measures[chosen + 1]
+        smaller = second.kind == first.kind and second.size < first.size and not first.times
         if smaller and numbers[chosen + 1].start - numbers[chosen].end <= _PACK_BYTES:
-            amount += values[chosen + 1] * after.size
+            amount += values[chosen + 1] * second.size
     factors = pack if stated else 1.0
     for step in (-1, 1):
         at = chosen

@@ -6,9 +6,11 @@ A word is a maximal run of ASCII letters, digits and non-ASCII characters: "Ken'
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ import pyarrow as pa
 from pricekit.io.locks import renewed_in_child
 from pricekit.text.kernel import ScannedWords, kernel
 from pricekit.text.labelled_lines import (
+    FEW_TEXTS,
     Bools,
     Bytes,
     Floats,
@@ -41,7 +44,11 @@ WORD_BYTES = 64
 """Words that agree in this many bytes are the same word for vocab_richness."""
 
 ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits, the multiplier of Fibonacci hashing
+_ODD, _64_BITS = int(ODD), (1 << 64) - 1
 _ROW_BITS = np.uint64(20)
+_WORD = re.compile(rb"[0-9a-z\x80-\xff]+")
+"""Of ASCII lower case, as of `in_words`."""
+_SENTENCE_END = re.compile(rb"[.!?](?=[\t-\r ])")
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -58,7 +65,10 @@ def in_words(data: Bytes) -> Bools:
 
 @renewed_in_child
 class Words:
-    """Word statistics of N texts, fewer than 2**20; shared arrays are computed on first use."""
+    """Word statistics of N texts, fewer than 2**20; shared arrays are computed on first use.
+
+    A kernel or, of a few texts, `_scan` finds all in one pass, with the results of the methods.
+    """
 
     def __init__(self, texts: Texts) -> None:
         """Store the texts."""
@@ -66,9 +76,10 @@ class Words:
 
     @cached_property
     def _scanned(self) -> ScannedWords | None:
-        """What a kernel finds in one pass; None without one."""
-        compiled = kernel()
-        return None if compiled is None else compiled.words(self._texts)
+        """What is found in one pass; None for many texts without a kernel."""
+        if (compiled := kernel()) is not None:
+            return compiled.words(self._texts)
+        return _scan(self._texts) if len(self._texts) <= FEW_TEXTS else None
 
     @cached_property
     def _lower(self) -> Bytes:
@@ -78,7 +89,8 @@ class Words:
     @cached_property
     def _edges(self) -> Ints:
         """Byte positions where words begin and end, alternating; the newline after each text ends its last word."""
-        return run_edges(in_words(self._lower)) if self._scanned is None else self._scanned.edges
+        edges = None if self._scanned is None else self._scanned.edges
+        return run_edges(in_words(self._lower)) if edges is None else edges
 
     def word(self, number: int) -> str:
         """Return one of the words, in ASCII lower case."""
@@ -129,6 +141,9 @@ class Words:
         if (compiled := kernel()) is not None:
             return compiled.distinct(self.hashes, self.count) / np.maximum(self.count, 1)
         rows = len(self._texts)
+        if rows <= FEW_TEXTS:
+            keys = np.split(self.hashes >> _ROW_BITS, np.cumsum(self.count)[:-1])
+            return np.array([len({*key.tolist()}) for key in keys]) / np.maximum(self.count, 1)
         row = np.repeat(np.arange(rows, dtype=np.uint64) << (np.uint64(64) - _ROW_BITS), self.count)
         key = self.hashes >> _ROW_BITS | row
         key.sort()
@@ -169,6 +184,39 @@ class Words:
                 break
             code[longer] = code[longer] * ODD ^ _word_mixed(eight[start[longer] + k], length[longer] - k)
         return code
+
+
+def _scan(texts: Texts) -> ScannedWords:
+    """Find the words of a few texts."""
+    found = []
+    limits = texts.offset.tolist()
+    for first, last in pairwise(limits):
+        data = texts.data[first:last].tobytes().lower()
+        words = _WORD.findall(data)
+        bytes_of_words, title = sum(map(len, words)), len(_WORD.findall(data, 0, data.index(b"\n")))
+        ends = max(len(_SENTENCE_END.findall(data)), min(len(words), 1))
+        found.append((words, len(words), bytes_of_words, ends, data.count(b","), title))
+    words_of_texts, *counts = zip(*found, strict=True) if found else ([],) * 6
+    hashes = np.frombuffer(b"".join(map(_hash_of, itertools.chain.from_iterable(words_of_texts))), "<u8")
+    count, letters, sentences, commas, first_line = (np.array(each, np.int64) for each in counts)
+    return ScannedWords(None, hashes, count, letters, sentences, commas, first_line)
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash_of(word: bytes) -> bytes:
+    """Return the hash of one word in lower case, as of `Words.hashes`, in eight bytes."""
+    code = 0
+    for begin in range(0, min(len(word), WORD_BYTES), 8):
+        piece = word[begin : begin + 8]
+        number = _mixed_number(int.from_bytes(piece, "little") << 8 * (8 - len(piece)))
+        code = code * _ODD & _64_BITS ^ number if begin else number
+    return code.to_bytes(8, "little")
+
+
+def _mixed_number(code: int) -> int:
+    """Return what `mixed` returns of one number."""
+    code = code * _ODD & _64_BITS
+    return (code ^ code >> 32) * _ODD & _64_BITS
 
 
 def words_of(texts: pd.Series) -> list[Words]:
@@ -238,6 +286,7 @@ class WordTable:
         if not index.is_unique:
             raise ValueError("expected different words")
         self._index = index
+        self._number = {code: number for number, code in enumerate(hashes.tolist())}
         self._index.get_indexer(np.zeros(1, np.uint64))  # builds the hash table, before threads share it
         compiled = kernel()
         self._compiled = None if compiled is None else compiled.finder(hashes)
@@ -246,7 +295,11 @@ class WordTable:
         """Return the text, ascending, and the number of each occurrence of a known word, int64 (K,) each."""
         if self._compiled is not None:
             return self._compiled(words.hashes, words.count)
-        number = self._index.get_indexer(words.hashes)
+        if len(words.count) <= FEW_TEXTS:
+            of = [self._number.get(code, -1) for code in words.hashes.tolist()]
+            number = np.array(of, np.int64)
+        else:
+            number = self._index.get_indexer(words.hashes)
         known = np.flatnonzero(number >= 0)
         return words.row()[known], number[known]
 
