@@ -37,9 +37,9 @@ from pricekit.core.contracts import Feature, State
 from pricekit.features import brand_category
 from pricekit.features.cells import LABEL_BYTES, MOST_LABELS, cut, find_labels, fit_texts
 from pricekit.features.parsed import FEW, ParsedTexts, RowwiseTexts, VectorizedTexts
-from pricekit.io.packing import Strict
+from pricekit.io.packing import Strict, interned
 from pricekit.table import Table
-from pricekit.text.labelled_lines import Block, Strings, as_strings, batches, kinds_of, shared
+from pricekit.text.labelled_lines import Block, LastOpened, Strings, as_strings, batches, kinds_of, shared
 from pricekit.text.quantity import states_sizes
 from pricekit.text.units import COUNT
 from pricekit.text.words import Words, words_of
@@ -174,6 +174,9 @@ class Fast15(Feature):
 
     names: tuple[str, ...] = FAST15
 
+    def __init__(self) -> None:
+        self._open = LastOpened(lambda state: interned(Names.model_validate(state)))
+
     def describe(self, state: State) -> dict[str, str]:
         """Return what the columns are."""
         return {name: WORDS[name] for name in self.names}
@@ -189,14 +192,14 @@ class Fast15(Feature):
 
     def check_state(self, state: State) -> None:
         """Raise ValueError unless a state is a `Names`."""
-        Names.model_validate(state)
+        self._open(state)
 
     def transform(self, table: Table, state: State) -> Block:
         """Return the columns of N rows in the order of `names`, float32 (N, K), finite.
 
         The state is the result of `fit`, possibly read back from JSON.
         """
-        key = compute, self.names, state
+        key = compute, self.names, self._open(state)
         return shared(table.text, key, lambda: compute(table.text, self.names, state)).copy()
 
 

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pricekit.config import Section
 from pricekit.core.contracts import Feature
-from pricekit.io.packing import Strict
+from pricekit.io.packing import Strict, interned
 from pricekit.table import Table
 from pricekit.text.dates import WINDOW_START, DateFormat, date_format, parse_dates
 from pricekit.text.labelled_lines import (
@@ -672,7 +672,7 @@ def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
 def _have_distinct_labels(columns: list[Column]) -> list[Column]:
     if len({column.label for column in columns}) < len(columns):
         raise ValueError("two columns have the same label")
-    return columns
+    return list(map(interned, columns))  # several features compare theirs for each call
 
 
 StoredColumns = Annotated[

@@ -438,7 +438,7 @@ class Inputs:
         block = values_by_place(values, codes)[:, place]
         block[:, category] = ranks[first + block[:, category].astype(np.int64)]
         block = np.clip(np.nan_to_num(block, nan=MISSING), MISSING, -MISSING)
-        catalog = CATALOG.transform(table, self.catalog)
+        catalog = self._catalog.transform(table, self.catalog)
         return np.column_stack([*learned, block, catalog]).astype(np.float32)
 
     def _learned(self, table: Table, codes: Ints) -> list[Block]:
@@ -479,6 +479,10 @@ class Inputs:
     @cached_property
     def _neighbours(self) -> Neighbours:
         return _neighbours()
+
+    @cached_property
+    def _catalog(self) -> Optimized22:
+        return Optimized22()
 
     @cached_property
     def _known(self) -> Categories:

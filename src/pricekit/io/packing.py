@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,17 @@ class Strict(BaseModel):
     """Exact types and finite numbers; names that it does not know are ignored, because later versions may add some."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_interned: WeakValueDictionary[tuple[type, bytes], BaseModel] = WeakValueDictionary()
+
+
+def interned(model: Model) -> Model:
+    """Return the first of equal frozen models that exist, so that to compare them later takes no time."""
+    key = type(model), hashlib.sha256(model.model_dump_json().encode()).digest()
+    return cast(Model, _interned.setdefault(key, model))
 
 
 def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

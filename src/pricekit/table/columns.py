@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.table import MAX_TEXT_CHARS, column_name
+from pricekit.text.labelled_lines import FEW_TEXTS
 from pricekit.wording import shorten
 
 _NULLABLE = {
@@ -437,8 +438,14 @@ def unreadable(arrays: Mapping[str, pa.Array]) -> list[str]:
     return odd
 
 
+def _is_odd(cell: str | None) -> bool:
+    return cell is not None and ("\0" in cell or len(cell) > MAX_TEXT_CHARS)
+
+
 def clean(cells: pa.Array, read_warnings: ReadWarnings) -> pa.Array:
     """Remove NUL bytes and cut to `MAX_TEXT_CHARS` characters; changed cells are counted in `read_warnings`."""
+    if len(cells) <= FEW_TEXTS and not any(_is_odd(cell) for cell in cells.to_pylist()):
+        return cells
     has_nul = pc.sum(pc.match_substring(cells, "\0")).as_py() or 0
     if has_nul:
         read_warnings.nul_cells += has_nul

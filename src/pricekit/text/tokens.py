@@ -250,11 +250,13 @@ class WordCache:
         if len(self.ids) > _CACHED_WORDS:
             self.ids = {}
         new = [*{word: None for words in texts for word in words if word not in self.ids}]
-        added = {}
+        added: dict[str, list[int]] = {word: [] for word in new}
         if new:
             with _ready(tokenizer):
-                encodings = tokenizer.encode_batch_fast([[word] for word in new], is_pretokenized=True)
-            added = {word: encoding.ids for word, encoding in zip(new, encodings, strict=True)}
+                encoding = tokenizer.encode(new, is_pretokenized=True)
+            for token, number in zip(encoding.ids, encoding.word_ids, strict=True):
+                if number is not None:
+                    added[new[number]].append(token)
         known = self.ids | added if any(len(word) > _CACHED_WORD_BYTES for word in new) else self.ids
         self.ids.update((word, ids) for word, ids in added.items() if len(word) <= _CACHED_WORD_BYTES)
         return [[*chain.from_iterable([known[word] for word in words])] for words in texts]
