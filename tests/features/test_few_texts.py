@@ -120,7 +120,7 @@ def column(label: str, cells: list[str], *, dot: bool = False) -> Column:
 
 COLUMNS = [
     column("", ["tea"]),
-    column("size", ["1 kg", "2", "tea"]),
+    column("size", ["1 kg", "2", "tea", "b" * 60]),
     column("Item Name", []),
     column("größe", [], dot=True),
 ]
@@ -132,7 +132,16 @@ def together(texts: list[str]) -> pd.Series:
 
 
 @given(TEXTS)
-@example(["size: 20 x 30 x 5 cm\nItem Name: 2 x 3 x 200 g", "2 lb 3 oz (Pack of 6)", "größe: 1.234 km"])
+@example(["size: 20 x 30 x 5 cm\nItem Name: 4 x 5 x 200 g", "2 lb 3 oz (Pack of 6)", "größe: 1.234 km"])
+@example(
+    [
+        "size: 2 lb of tea and of jam 3 oz",
+        "size: 3 million" + "n" * 30,
+        "5/1/2 kg",
+        "12\x01 345",
+        "size: " + "b" * 61,
+    ]
+)
 @example([LONG, "size:" + "1 " * 40, "size: 12 fl. oz 10's", "Item Name: \x00tea 1.5e+3 g"])
 @example(
     ["size: " + "\u00e9" * 40, "size: " + "a" * 59 + "\u00e9", "größe : 1", ":1", "size:    \t  1 kg      "]
