@@ -130,7 +130,8 @@ def read_numbers(plain: Bytes, start: Ints, end: Ints, marks: Codes) -> Numbers:
     alone = first == last
     single = runs.take(first[alone])
     dotted = _behind(_DOT, plain, single, start)
-    single.value[dotted] /= _POWERS[(single.end - single.start)[dotted]]  # ".5"
+    decimals = np.minimum(single.end - single.start, MOST_DIGITS)  # the value of more is NaN
+    single.value[dotted] /= _POWERS[decimals[dotted]]  # ".5"
     numbers = concatenated([single, _chains(plain, runs, first[~alone], last[~alone], marks)])
     numbers = numbers.take(np.argsort(numbers.start, kind="stable"))
     numbers = numbers.take(np.isfinite(numbers.value))
