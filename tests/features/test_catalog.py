@@ -272,7 +272,7 @@ def test_a_label_is_nobodys_brand() -> None:
 
 
 def test_brand_is_the_longest_known_beginning() -> None:
-    state = {"label": "", "brand": {"acme": 9, "acme tools": 3}, "category": {}}
+    state = {"label": "", "sizes": [], "brand": {"acme": 9, "acme tools": 3}, "category": {}}
     block = Fast15().transform(make_table(["Acme Tools saw", "Acme paint", "Tools Acme"]), state)
     assert block[:, FAST15.index("brand")].tolist() == pytest.approx([math.log(4), math.log(10), 0])
 

@@ -67,7 +67,7 @@ ODD = st.text(alphabet="re d[PA]\t\n\x1c\x85\xa0\u2003\u200bΣİ.,", max_size=30
 @pytest.fixture
 def word_by_word(monkeypatch):
     """Tokenise a few texts like many: word by word."""
-    monkeypatch.setattr(tokens_module, "_FEW_TEXTS", 0)
+    monkeypatch.setattr(tokens_module, "FEW_TEXTS", 0)
 
 
 @pytest.mark.parametrize("few", [0, 99])
@@ -75,7 +75,7 @@ def word_by_word(monkeypatch):
 @example(["red\x1c.\x1c.red tea"], 9)
 def test_few_and_many_texts_have_the_ids_of_the_whole_text(few, texts, max_length):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens_module, "_FEW_TEXTS", few)
+        patch.setattr(tokens_module, "FEW_TEXTS", few)
         check_ids(texts, max_length)
 
 
@@ -133,10 +133,15 @@ def test_words_as_long_as_texts_are_not_cached(word_by_word):
         assert cache.tokens.to_pylist() == [[12]]
 
 
-def test_one_text_needs_no_cache(monkeypatch):
-    """Arrow's fixed cost is several times that of tokenising one text."""
-    monkeypatch.setattr(tokens_module, "_tokenize_distinct_words", None)
-    assert encode(words_of(pre_tokenizers.Whitespace()), ["red tea"], 9, 0).ids.tolist() == [12, 4, 2, 5]
+def test_the_words_of_a_few_texts_are_kept_and_the_longest_are_not(monkeypatch):
+    made, cache = words_of(pre_tokenizers.Whitespace()), WordCache()
+    for _ in range(2):
+        assert encode(made, ["tea" * 99 + " red"], 999, 0, cache).ids.tolist() == [4, 2, 5] * 99 + [12]
+        assert cache.ids == {"red": [12]}
+    cache.ids["red"] = [3, 3]
+    assert encode(made, ["red tea"], 9, 0, cache).ids.tolist() == [3, 3, 4, 2, 5]
+    monkeypatch.setattr(tokens_module, "_CACHED_WORDS", 1)
+    assert encode(made, ["red"], 9, 0, cache).ids.tolist() == [12]
 
 
 def test_few_words_are_not_looked_up_in_a_very_large_cache(word_by_word):
@@ -153,7 +158,7 @@ def test_few_words_are_not_looked_up_in_a_very_large_cache(word_by_word):
 
 
 def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer, monkeypatch):
-    inside, most, by_texts = [], [], tokens_module._tokenize_texts
+    inside, most, by_texts = [], [], tokens_module._ids_of_texts
 
     def watched(*given):
         inside.append(1)
@@ -162,7 +167,7 @@ def test_several_threads_do_not_change_the_tokenizer_under_each_other(tokenizer,
         inside.pop()
         return by_texts(*given)
 
-    monkeypatch.setattr(tokens_module, "_tokenize_texts", watched)
+    monkeypatch.setattr(tokens_module, "_ids_of_texts", watched)
     monkeypatch.setattr(tokens_module, "splits_at_spaces", lambda _: False)
     with ThreadPoolExecutor(8) as pool:
         found = list(

@@ -436,7 +436,9 @@ class Categories:
         number: dict[str, int] = {}
         for name in itertools.chain.from_iterable(lists):
             number.setdefault(name, len(number))
-        self._places = [{"": 0} | {name: place for place, name in enumerate(known, 1)} for known in lists]
+        self._places = [
+            {name: place for place, name in reversed([*enumerate(known, 1)])} | {"": 0} for known in lists
+        ]
         self._names = pa.array(list(number), pa.large_string())
         self._place = np.repeat(np.array(self.counts, np.int64)[:, None], len(number) + 1, axis=1)
         for of, known in zip(self._place, lists, strict=True):
@@ -475,7 +477,7 @@ class Categories:
             for position in which:
                 label, of = position // 2, self._places[position]
                 name = _category(data, start[label], end[label], first_word=position % 2 == 1)
-                row[position] = of.get(name, len(of))
+                row[position] = of.get(name, self.counts[position] + 1)
             codes.append(row)
         return np.array(codes, np.int64).reshape(len(cells), len(self.counts))
 

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pricekit.features.cells import Categories, Column, values_of
 from pricekit.text.labelled_lines import FEW_TEXTS, joined_texts
-from pricekit.text.tokens import WordCache, encode
 from pricekit.text.words import WordTable, words_of
 
 NUMBERS = (
@@ -175,20 +173,6 @@ def test_words_are_the_same(texts: list[str]) -> None:
     (row, word), (row_of_many, word_of_many) = table.find(few), table.find(many)
     np.testing.assert_array_equal(row, row_of_many - FEW_TEXTS)
     np.testing.assert_array_equal(word, word_of_many)
-
-
-@given(TEXTS)
-@example(["tea\x1ctea \u2003 tea\x85g", "", "w" * 70 + " tea " * 9])
-def test_tokens_are_the_same(texts: list[str]) -> None:
-    vocabulary = {word: number for number, word in enumerate(["[UNK]", "tea", "g", "1", "kg", ":"])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    cache = WordCache()
-    many = encode(tokenizer, together(texts).tolist(), 6, 5)
-    for _ in range(2):  # with new words, and with known ones
-        few = encode(tokenizer, texts, 6, 5, cache)
-        assert few.ids.tolist() == many.ids[FEW_TEXTS:].tolist()
-        assert few.lengths.tolist() == many.lengths[FEW_TEXTS:].tolist()
 
 
 @pytest.mark.parametrize("text", ["", "tea", "Té 1 kg\n"])
