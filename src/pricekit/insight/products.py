@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pricekit.errors import BundleError, DataError
 from pricekit.features.brand_category import common_label, labelled, leading_words
@@ -209,6 +208,8 @@ def files_of(table: Table, members: Mapping[str, bytes]) -> dict[str, bytes]:
     Raises:
         DataError: the table has no row.
     """
+    import pyarrow.parquet as pq  # few bundles contain products
+
     products, state = _products(table)
     facts = products.facts
     columns = [products.ids, products.text, facts.name, facts.brand, facts.unit, facts.size, products.price]
@@ -299,6 +300,8 @@ def _follow(files: Mapping[str, bytes], way: Sequence[Any]) -> Any:
 
 def _read_rows(content: bytes, rows: int) -> pd.DataFrame:
     """Return the rows of the products; raise ValueError if they are not what `files_of` writes."""
+    import pyarrow.parquet as pq
+
     strings = [field.name for field in _SCHEMA if pa.types.is_large_string(field.type)]
     if not pq.read_schema(io.BytesIO(content)).equals(_SCHEMA):
         raise ValueError("their columns are not those of comparables")

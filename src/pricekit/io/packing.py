@@ -21,7 +21,7 @@ from pricekit.wording import shorten
 class Strict(BaseModel):
     """Exact types and finite numbers; names that it does not know are ignored, because later versions may add some."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore")
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True, extra="ignore", defer_build=True)
 
 
 Model = TypeVar("Model", bound=BaseModel)

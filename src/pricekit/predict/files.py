@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from pricekit import __version__
 from pricekit.errors import ConfigError, DataError
@@ -409,6 +408,8 @@ class PredictionCheckpoint:
 
     def __iter__(self) -> Iterator[tuple[pd.Series, Priced]]:
         """Yield ids, prices and spreads of all windows in order; ids of several types become text."""
+        import pyarrow.parquet as pq  # slow to import
+
         types = {pq.read_schema(window).field(0).type for window in self.windows}
         for window in self.windows:
             ids, values = read_predictions(window, text_ids=len(types) > 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,7 +49,6 @@ from pricekit.predict.workers import (
     Priced,
     Pricing,
     Wanted,
-    ended_early,
     in_new_processes,
     kept,
     worthwhile,
@@ -450,11 +448,8 @@ def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterato
         return
     with in_new_processes(at_a_time, job) as pool:
         waiting = [pool.submit(_price, part) for part in parts]
-        try:
-            for future in as_completed(waiting):
-                yield future.result()
-        except BrokenProcessPool:
-            raise ended_early() from None
+        for future in as_completed(waiting):
+            yield future.result()
 
 
 def _price(part: Part) -> Outcome:

@@ -6,21 +6,17 @@ processes do not wait for each other.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import wait
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple  # functions import multiprocessing, which few commands need
 
 import numpy as np
 
@@ -32,6 +28,8 @@ from pricekit.predict.predictor import Predictor
 from pricekit.table import Table
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
     from pricekit.insight.priced_rows import PricedRows
 
 
@@ -93,20 +91,8 @@ def price_in_processes(
     """
     with in_new_processes(processes, Opened(predictor)) as pool:
         submitted = ((table, pool.submit(_price, table, wanted or Wanted())) for table in tables)
-        try:
-            for table, priced in read_ahead(submitted, (AHEAD + 1) * processes):
-                yield table, priced.result()
-        except BrokenProcessPool:
-            raise ended_early() from None
-
-
-def ended_early() -> PluginError:
-    """Return the error for a worker that was killed."""
-    return PluginError(
-        "a process that priced rows ended before it returned their prices. The system may have ended it for lack of "
-        "memory: use fewer processes",
-        parameters=("processes",),
-    )
+        for table, priced in read_ahead(submitted, (AHEAD + 1) * processes):
+            yield table, priced.result()
 
 
 def _price(table: Table, wanted: Wanted) -> Priced:
@@ -202,7 +188,14 @@ def in_new_processes(processes: int, value: object) -> Iterator[ProcessPoolExecu
     Args:
         processes: their number.
         value: what can be pickled; `kept` returns it in each process.
+
+    Raises:
+        PluginError: a process ended before its task did.
     """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
     pool = ProcessPoolExecutor(processes, context, _begin, (value,))
     try:
@@ -210,6 +203,12 @@ def in_new_processes(processes: int, value: object) -> Iterator[ProcessPoolExecu
             for _ in range(processes):  # a process starts when there is work and no other one is idle
                 pool.submit(int)
         yield pool
+    except BrokenProcessPool:
+        raise PluginError(
+            "a process that priced rows ended before it returned their prices. The system may have ended it for lack "
+            "of memory: use fewer processes",
+            parameters=("processes",),
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -225,6 +224,8 @@ def kept() -> Any:
 
 def _begin(value: object) -> None:
     """Make this process a worker: it logs nothing, and ends with its parent."""
+    import multiprocessing
+
     silence()
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -233,6 +234,8 @@ def _begin(value: object) -> None:
 
 
 def _end_with(sentinel: int) -> None:
+    from multiprocessing.connection import wait
+
     wait([sentinel])
     os._exit(1)
 
