@@ -98,7 +98,7 @@ UNITS += (
 LABELS = ("size", "Item Name", "größe", "other")
 CELL = st.lists(st.sampled_from(NUMBERS + UNITS) | st.text(max_size=3), max_size=9).map("".join)
 LINE = st.builds("{}{}{}".format, st.sampled_from(LABELS), st.sampled_from([":", ": ", "", " : "]), CELL)
-TEXTS = st.lists(st.lists(LINE | CELL, max_size=4).map("\n".join), min_size=1, max_size=FEW_TEXTS)
+TEXTS = st.lists(st.lists(LINE | CELL, max_size=4).map("\n".join), min_size=1, max_size=6)
 LONG = "size: " + "tea " * 58 + "1/2 kg, Pack of 6\nsize: 2"
 
 

@@ -34,7 +34,7 @@ BATCH_BYTES = 8 << 20  # large, because regular expressions are compiled again f
 LABEL_BYTES = 40  # a colon further into the line does not end a label
 TITLE_CHARACTERS = 300  # item names, and plain text without lines, are cut here
 TEXT_CHARACTERS = 32_768  # longer texts are cut, so that one huge cell cannot exhaust the memory
-FEW_TEXTS = 8
+FEW_TEXTS = 24
 """Texts up to which Python, one by one, is faster than numpy and Arrow for all together."""
 SHARED_BYTES = 64 << 20
 """Of larger series of texts, nothing is kept."""
