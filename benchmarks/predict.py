@@ -1,11 +1,12 @@
 """Prices a table file to file with a bundle, in separate processes: rows per second and peak memory.
 
-    python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer] [--ridge TRAIN]
+    python benchmarks/predict.py BUNDLE TABLE [--rows 20000] [--runs 5] [--no-peer] [--no-plugins] [--ridge TRAIN]
 
 The table's rows are repeated up to --rows in a CSV. The peer is a plain loop over the same bundle, as in a notebook:
 the whole table in memory, batches of 64 in file order, tokenised, padded and run one after the other. With `--ridge`,
 a pickled pipeline of scikit-learn also prices the rows: TF-IDF of words and word pairs and a ridge regression of the
-log price, fitted on the table TRAIN. All alternate. The results are medians, including the start of the process.
+log price, fitted on the table TRAIN. With `--no-plugins`, pricekit also runs without installed plugins, such as
+pricekit-fast. All alternate. The results are medians, including the start of the process.
 """
 
 import argparse
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--no-plugins", action="store_true")
     parser.add_argument("--ridge", type=Path, metavar="TRAIN")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -82,6 +84,8 @@ def _commands(options: argparse.Namespace, folder: Path) -> dict[str, list[str]]
     table, out = str(folder / "table.csv"), str(folder / "prices.csv")
     pricekit = str(Path(sys.executable).with_name("pricekit"))
     commands = {"pricekit predict": [pricekit, "predict", str(options.bundle), table, "--out", out]}
+    if options.no_plugins:
+        commands["without plugins"] = ["env", "PRICEKIT_LOAD_PLUGINS=", *commands["pricekit predict"]]
     if not options.no_peer:
         commands["plain loop, file order"] = [sys.executable, "-c", PEER, str(options.bundle), table, out]
     if options.ridge:
