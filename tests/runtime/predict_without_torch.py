@@ -34,8 +34,12 @@ def main() -> None:
         subprocess.run([pricekit, "drift", GOLDEN / "bundle", priced], check=True)
         with out.open(newline="") as file:
             rows = list(csv.DictReader(file))
+        products = Path(folder) / "products.csv"
+        with products.open("w", newline="", encoding="utf-8") as file:
+            teas = [[f"Tea of {name}", 20 + 7 * n % 11] for n, name in enumerate("abcdefghijklmnopqrst")]
+            csv.writer(file).writerows([["catalog_content", "price"], *teas])
         refused = subprocess.run(
-            [pricekit, "train", priced, "--out", Path(folder) / "run"], capture_output=True, text=True
+            [pricekit, "train", products, "--out", Path(folder) / "run"], capture_output=True, text=True
         )
     for number, (row, price) in enumerate(zip(rows, known["prices"], strict=True)):
         assert row["sample_id"] == str(number), row

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +49,7 @@ def with_rows(
 
     Raises:
         PricekitError: as of `pricekit.runs.train.train`.
-        ModuleNotFoundError: torch is not installed; it would be a pity to say so after the table was read.
     """
-    if find_spec("torch") is None:
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     path = source.table
     if not isinstance(path, Path) or not path.is_file():
         return source, dict(options)
