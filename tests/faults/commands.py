@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -78,7 +79,8 @@ class Command:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if the process still lives."""
         if self._process.pid and self.running:
-            os.kill(self._process.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self._process.pid, number)
 
     def wait(self, seconds: float = SECONDS) -> Ended:
         """Wait for the end; AssertionError if it hangs."""
