@@ -27,7 +27,7 @@ from pricekit.table import (
 from tests.faults import table_sources as sources
 from tests.faults.campaign import Case
 
-TRIALS, SHORT = 20_000, 2_000
+TRIALS, SHORT = 20_000, 1_000
 REQUIREMENT = "no foreign exception, no hang, rows in = used + set aside = out"
 SECONDS = 30
 
