@@ -20,7 +20,7 @@ from pricekit.features.trees import CrossTerms, WordTerms
 from pricekit.plugin import KERNEL, PluginError
 from pricekit.testing import check_kernel
 from pricekit.text.kernel import using
-from pricekit.text.labelled_lines import bytes_of, join_texts
+from pricekit.text.labelled_lines import FEW_TEXTS, bytes_of, join_texts
 from pricekit.text.normal import normal_texts
 from pricekit.text.tokens import WordCache, encode, encode_compiled, train_bpe
 from pricekit.text.words import Words
@@ -63,7 +63,9 @@ def test_words_of_any_unicode_are_those_of_python(texts):
 @settings(max_examples=300)
 @given(TEXTS, st.integers(1, 20), st.booleans())
 def test_tokens_and_normal_forms_of_any_unicode_are_those_of_python(texts, length, facts_first):
-    texts = [f"{text}{number}" for number, text in enumerate([*texts, *["green tea\nValue: 1"] * 9])]
+    texts = [
+        f"{text}{number}" for number, text in enumerate([*texts, *["green tea\nValue: 1"] * (FEW_TEXTS + 1)])
+    ]
     strings = pa.array(texts, pa.large_string())
     moved = [short_lines_first(text) if facts_first else text for text in texts]
     with using(None):

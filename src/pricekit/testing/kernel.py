@@ -16,7 +16,7 @@ from pricekit.features.trees import CrossTerms, TextTerms, WordTerms
 from pricekit.testing.data import ordinary_texts
 from pricekit.testing.runner import Checks, Make, fail, require_import_without_torch, require_methods
 from pricekit.text.kernel import KERNEL, Kernel, using
-from pricekit.text.labelled_lines import Ints, Strings, Texts, as_strings, bytes_of, join_texts
+from pricekit.text.labelled_lines import FEW_TEXTS, Ints, Strings, Texts, as_strings, bytes_of, join_texts
 from pricekit.text.normal import normal_texts
 from pricekit.text.tokens import WordCache, encode, encode_compiled, pad_rows, train_bpe
 from pricekit.text.words import Words, WordTable
@@ -48,6 +48,9 @@ _PIECES = [
     "\x00",
     "\u3000",
 ]
+
+_MANY = FEW_TEXTS + 9
+"""Texts that are read together, not one by one."""
 
 FUNCTIONS = (
     "words",
@@ -106,7 +109,7 @@ def _equal(compute: Callable[[np.random.Generator], list[Any]], make: Make) -> N
 
 def invented_texts(random: np.random.Generator) -> Texts:
     """Return some texts of common words, odd characters and characters of all planes."""
-    return join_texts(_strings(random, int(random.integers(0, 9))))
+    return join_texts(_strings(random, int(random.integers(0, _MANY))))
 
 
 def _strings(random: np.random.Generator, rows: int) -> Strings:
@@ -141,7 +144,7 @@ def _table(random: np.random.Generator, bits: int) -> Ints:
 
 
 def _normal(random: np.random.Generator) -> list[Any]:
-    return [*bytes_of(normal_texts(_strings(random, 20)))]
+    return [*bytes_of(normal_texts(_strings(random, _MANY)))]
 
 
 @cache
@@ -153,7 +156,7 @@ def _tokens(random: np.random.Generator) -> list[Any]:
     tokenizer, cache = _tokenizer(letters_only=random.random() < 0.5), WordCache()
     results: list[Any] = []
     for _ in range(3):
-        texts, length = _strings(random, 20), int(random.integers(1, 40))
+        texts, length = _strings(random, _MANY), int(random.integers(1, 40))
         short = int(random.choice([-1, SHORT_LINE_CHARACTERS]))
         tokens = encode_compiled(tokenizer, texts, length, 0, cache, short)
         if tokens is None:
