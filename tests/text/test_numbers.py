@@ -60,6 +60,9 @@ def numbers_of(cells: list[str], *, dot: bool = False, comma: bool = True) -> li
         ("0 123", [0, 123]),
         ("no number", []),
         ("9" * 400, []),
+        ("0.00001e+5", [1]),
+        ("1,000,000,000,000,000,000e+5", [1e23]),
+        ("." + "5" * 17, []),
     ],
 )
 def test_a_number_is_read_as_people_write_it(cell: str, expected: list[float]) -> None:
