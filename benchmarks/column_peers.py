@@ -31,7 +31,7 @@ import peers
 
 from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.features.cells import Column, columns_of, cut, find_labels, values_of
+from pricekit.features.cells import Categories, Column, columns_of, cut, find_labels, values_of
 from pricekit.features.trees import inputs_of
 from pricekit.io.log import logger
 from pricekit.text.labelled_lines import as_strings, join_texts
@@ -161,7 +161,8 @@ def lightgbm_prices(rows: HeldOut, train: np.ndarray, held: np.ndarray) -> np.nd
 
 def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarray, list[int]]:
     """Return the numbers and the categories of the cells, (N, D), and the places of the categories."""
-    block, counts = inputs_of(values_of(texts, columns), columns)
+    values, known = values_of(texts, columns), Categories(columns)
+    block, counts = inputs_of(values, columns, known, known.codes(values.cells))
     return block, [place for place, count in enumerate(counts) if count]
 
 

@@ -33,7 +33,7 @@ from scipy.sparse import csr_matrix, hstack
 from pricekit.cli.terminal import show_table
 from pricekit.evaluation.comparison import compare
 from pricekit.evaluation.held_out import HeldOut, read_held_out
-from pricekit.features.cells import values_of
+from pricekit.features.cells import Categories, values_of
 from pricekit.features.trees import PRIOR_ROWS, Inputs, Trees, inputs_of
 from pricekit.table import Table, table_of_texts
 
@@ -115,7 +115,8 @@ def _matrix(inputs: Inputs, table: Table, dense: np.ndarray) -> csr_matrix:
 
 def _codes(inputs: Inputs, table: Table) -> np.ndarray:
     """Return the categories of the rows, int64 (N, C)."""
-    block, counts = inputs_of(values_of(table.text, inputs.columns), inputs.columns)
+    values, known = values_of(table.text, inputs.columns), Categories(inputs.columns)
+    block, counts = inputs_of(values, inputs.columns, known, known.codes(values.cells))
     return block[:, np.flatnonzero(counts)].astype(np.int64)
 
 

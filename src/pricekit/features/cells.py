@@ -33,7 +33,6 @@ from pricekit.text.labelled_lines import (
     LastOpened,
     Strings,
     Texts,
-    as_list,
     as_strings,
     batches,
     concatenated,
@@ -411,7 +410,7 @@ def values_of(texts: pd.Series, columns: Sequence[Column]) -> Values:
     def read() -> Values:
         few = len(texts) <= FEW_TEXTS
         joined = joined_texts(texts)
-        values = _read_few(as_list(texts), joined, labels, marks) if few else _read(joined, labels, marks)
+        values = _read_few(joined, labels, marks) if few else _read(joined, labels, marks)
         dates = {
             place: column.dates.values(values.cells.column(place, DATE_BYTES + 1))
             for place, column in enumerate(columns)
@@ -448,10 +447,9 @@ class Categories:
     def codes(self, cells: Cells) -> Ints:
         """Return the places of cells among the known ones, int64 (N, positions in `counts`).
 
-        A place counts from 1. It is 0 if the cell is empty, and the number of known ones plus 1 for other cells. It is
-        also 0 where none are known. All
-        columns are looked up together, because each call of Arrow takes a while; of many texts, one after the other.
-        The cells of a few texts are looked up in Python.
+        A place counts from 1. It is 0 if the cell is empty or no cells of the column are known, and the number of known
+        ones plus 1 for other cells. All columns are looked up together, because each call of Arrow takes a while; of
+        many texts, one after the other; those of a few texts in Python.
         """
         which = [position for position, count in enumerate(self.counts) if count]
         if len(cells) <= FEW_TEXTS:
@@ -531,16 +529,17 @@ def _read_part(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Val
     return Values(cells, number.reshape(shape), unit.reshape(shape), totals(numbers, measures, len(start)))
 
 
-def _read_few(texts: Sequence[str], joined: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
-    """Read the cells of a few texts, which are also given end to end, one by one."""
+def _read_few(texts: Texts, labels: Sequence[str], marks: Sequence[int]) -> Values:
+    """Read the cells of a few texts one by one."""
     places = {label.encode(): place for place, label in enumerate(labels)}
     shape = len(texts), len(labels)
     start, end = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     number, unit = np.full((*shape, PLACES), np.nan), np.zeros((*shape, PLACES), np.int8)
     total = [NOTHING] * (len(texts) * len(labels))
-    for row, (text, begin) in enumerate(zip(texts, joined.offset.tolist(), strict=False)):
-        plain = plain_text(text)
-        for place, (first, last) in cut_text(text.encode() + b"\n", places).items():
+    for row, (begin, behind) in enumerate(itertools.pairwise(texts.offset.tolist())):
+        data = texts.data[begin:behind].tobytes()
+        plain = plain_text(data)
+        for place, (first, last) in cut_text(data, places).items():
             start[row, place], end[row, place] = begin + first, begin + last
             numbers = numbers_of_cell(plain, first, last, marks[place]) if last > first else []
             if not numbers:
@@ -550,7 +549,7 @@ def _read_few(texts: Sequence[str], joined: Texts, labels: Sequence[str], marks:
             for nth, (read, measured) in enumerate(zip(numbers[:PLACES], measures, strict=False)):
                 number[row, place, nth] = read.value * measured.size
                 unit[row, place, nth] = measured.kind
-    cells = Cells(joined.data, start, end)
+    cells = Cells(texts.data, start, end)
     kind, amount, pack = zip(*total, strict=True) if total else ((), (), ())
     return Values(
         cells, number, unit, Totals(np.array(kind, np.int8), np.array(amount, float), np.array(pack, float))

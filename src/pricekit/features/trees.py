@@ -355,7 +355,7 @@ class Inputs:
         values, known = values_of(table.text, columns), Categories(columns)
         codes = known.codes(values.cells)
         categories = _crossed(codes, known)
-        inputs, counts = inputs_of(values, columns)
+        inputs, counts = inputs_of(values, columns, known, codes)
         crossed = len(table) >= CROSSED_ROWS and categories.shape[1]
         crosses = count_terms(_crosses(words_of_texts, categories)) if crossed else None
         return cls(
@@ -577,16 +577,19 @@ def values_by_place(values: Values, codes: Ints) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
-def inputs_of(values: Values, columns: Sequence[Column]) -> tuple[Floats, list[int]]:
+def inputs_of(
+    values: Values, columns: Sequence[Column], known: Categories, codes: Ints
+) -> tuple[Floats, list[int]]:
     """Return the values of the inputs, float64 (N, D), and the number of categories of each, 0 for a number.
 
     Args:
         values: of N texts.
         columns: of the texts.
+        known: the categories of the columns.
+        codes: of the categories of the texts, as of `Categories.codes`.
     """
-    known = Categories(columns)
     places, counts = np.array(list(layout_of(columns, known)), np.int64).reshape(-1, 2).T
-    return values_by_place(values, known.codes(values.cells))[:, places], counts.tolist()
+    return values_by_place(values, codes)[:, places], counts.tolist()
 
 
 HUBER = 0.5

@@ -30,7 +30,7 @@ class ScannedWords:
     """The W words of N texts, see `pricekit.text.words.Words`.
 
     Attributes:
-        edges: where words begin and end, alternately, int64 (2W,); a kernel returns them.
+        edges: where words begin and end, alternately, int64 (2W,); None where Python scans a few texts.
         hashes: uint64 (W,).
         count: the words of each text, int64 (N,).
         letters: the bytes of its words.

@@ -318,10 +318,9 @@ class Number(NamedTuple):
     value: float
 
 
-def plain_text(text: str) -> bytes:
-    """Return the bytes of `plain_bytes` of a text, and eight bytes 0."""
-    data = text.encode()
-    if not text.isascii():
+def plain_text(data: bytes) -> bytes:
+    """Return `plain_bytes` of the bytes of one text, and eight bytes 0."""
+    if not data.isascii():
         for sign, ascii_form in _ODD.items():
             data = data.replace(sign.encode(), ascii_form)
     return data + bytes(8)

@@ -240,7 +240,7 @@ class WordCache:
         self._clear()
 
     def splits(self, tokenizer: Tokenizer) -> bool:
-        """Return `splits_at_spaces`."""
+        """Return `splits_at_spaces` of the tokenizer, which is computed once."""
         if self._splits is None:
             self._splits = splits_at_spaces(tokenizer)
         return self._splits
@@ -249,7 +249,8 @@ class WordCache:
         """Return the ids of a few texts from their words; new words are tokenised and added."""
         if len(self.ids) > _CACHED_WORDS:
             self.ids = {}
-        new = [*{word: None for words in texts for word in words if word not in self.ids}]
+        distinct = dict.fromkeys(chain.from_iterable(texts))
+        new = [word for word in distinct if word not in self.ids]
         added: dict[str, list[int]] = {word: [] for word in new}
         if new:
             with _ready(tokenizer):
@@ -259,7 +260,7 @@ class WordCache:
                     added[new[number]].append(token)
         known = self.ids | added if any(len(word) > _CACHED_WORD_BYTES for word in new) else self.ids
         self.ids.update((word, ids) for word, ids in added.items() if len(word) <= _CACHED_WORD_BYTES)
-        return [[*chain.from_iterable([known[word] for word in words])] for words in texts]
+        return [[token for word in words for token in known[word]] for words in texts]
 
     def tokens_of(self, tokenizer: Tokenizer, words: pa.LargeStringArray) -> pa.ListArray:
         """Return the tokens of each word, int32 (N,) lists; new words are tokenised and added.

@@ -67,7 +67,7 @@ def in_words(data: Bytes) -> Bools:
 class Words:
     """Word statistics of N texts, fewer than 2**20; shared arrays are computed on first use.
 
-    A kernel or, of a few texts, `_scan` finds all in one pass, with the results of the methods.
+    A kernel, or `_scan` for a few texts, computes most of them in one pass, with the same results.
     """
 
     def __init__(self, texts: Texts) -> None:
@@ -188,15 +188,14 @@ class Words:
 
 def _scan(texts: Texts) -> ScannedWords:
     """Find the words of a few texts."""
-    found = []
-    limits = texts.offset.tolist()
-    for first, last in pairwise(limits):
+    scanned = []
+    for first, last in pairwise(texts.offset.tolist()):
         data = texts.data[first:last].tobytes().lower()
         words = _WORD.findall(data)
         bytes_of_words, title = sum(map(len, words)), len(_WORD.findall(data, 0, data.index(b"\n")))
         ends = max(len(_SENTENCE_END.findall(data)), min(len(words), 1))
-        found.append((words, len(words), bytes_of_words, ends, data.count(b","), title))
-    words_of_texts, *counts = zip(*found, strict=True) if found else ([],) * 6
+        scanned.append((words, len(words), bytes_of_words, ends, data.count(b","), title))
+    words_of_texts, *counts = zip(*scanned, strict=True) if scanned else ([],) * 6
     hashes = np.frombuffer(b"".join(map(_hash_of, itertools.chain.from_iterable(words_of_texts))), "<u8")
     count, letters, sentences, commas, first_line = (np.array(each, np.int64) for each in counts)
     return ScannedWords(None, hashes, count, letters, sentences, commas, first_line)
@@ -296,8 +295,7 @@ class WordTable:
         if self._compiled is not None:
             return self._compiled(words.hashes, words.count)
         if len(words.count) <= FEW_TEXTS:
-            of = [self._number.get(code, -1) for code in words.hashes.tolist()]
-            number = np.array(of, np.int64)
+            number = np.array([self._number.get(code, -1) for code in words.hashes.tolist()], np.int64)
         else:
             number = self._index.get_indexer(words.hashes)
         known = np.flatnonzero(number >= 0)
