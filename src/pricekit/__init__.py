@@ -8,12 +8,14 @@ from importlib import import_module
 from typing import Any
 
 from pricekit.io.cpus import limit_spinning
+from pricekit.io.sources import offer
 
 __version__ = "0.2.0"
 
 # Since 1.29, ONNX Runtime sends usage data to a server unless this is set before its import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 limit_spinning()
+offer(lambda scheme: import_module("pricekit.core.loader").registry().source(scheme))
 
 _PUBLIC = {
     "CrossValidation": "pricekit.model",

@@ -87,6 +87,12 @@ class ReadingOptions(TypedDict, total=False):
         str | None, Option(help="field separator of a text file, such as ';' or tab; default: detected")
     ]
     sheet: Annotated[str | None, Option(help="sheet of a workbook; default: the first one that has a table")]
+    sql: Annotated[
+        PathLike | None,
+        Option(
+            help="file with the query of a database; default: the table or the query that its address names"
+        ),
+    ]
     columns: Annotated[
         Sequence[str] | None, Option(help="names of all columns of a file without a header", names="column")
     ]
@@ -417,6 +423,13 @@ class PredictOptions(ReadingOptions, UncertaintyOptions, total=False):
     ]
     address: Annotated[
         str | None, Option(help="where the runner finds its cluster; default: as usual for the runner")
+    ]
+    on_conflict: Annotated[
+        Literal["update", "error"] | None,
+        Option(
+            help="of a row whose id has another price in the table of a database: `update` writes the new one, `error` "
+            "writes no row of its batch; default: update"
+        ),
     ]
     watch: Annotated[
         PathLike | None,
@@ -838,7 +851,19 @@ def read_options_of(options: Mapping[str, Any]) -> Any:
         currency=options.get("currency"),
         sheet=options.get("sheet"),
         price_unit=options.get("price_unit"),
+        sql=None if options.get("sql") is None else _query_in(path_of(options["sql"], "sql")),
     )
+
+
+def _query_in(path: Path) -> str:
+    try:
+        query = path.read_text("utf-8").strip().removesuffix(";").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path} cannot be read: {reason}", parameters=("sql",)) from None
+    if not query:
+        raise ConfigError(f"{path} contains no query", parameters=("sql",))
+    return query
 
 
 def refuse_reading_options(options: Mapping[str, Any], why: str = "no table is given") -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pricekit.errors import ConfigError, DataError
 from pricekit.io.log import logger
-from pricekit.io.storage import location_of
+from pricekit.io.storage import is_table, location_of
 from pricekit.options import PredictOptions, columns_over, read_options_of
 from pricekit.predict.files import Request, predict_file
 from pricekit.predict.folders import Job, Workers, is_folder_output, predict_folder
@@ -29,6 +29,11 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
     source, target = location_of(table, "table"), location_of(out, "out")
     folder, resume = is_folder_output(target, source), options["resume"]
     _check_options(options, folder=folder)
+    if options["on_conflict"] is not None and not is_table(target):
+        raise ConfigError(
+            f"ids are compared with those of a table of a database, but the output is {target}; leave on_conflict out",
+            parameters=("on_conflict", "out"),
+        )
     workers = Workers(options["processes"], options["runner"], options["address"])
     watch = options["watch"]
     uncertainty = Uncertainty.of_options(options)
@@ -49,7 +54,8 @@ def predict_table(reader: ModelReader, table: Any, out: Any, options: PredictOpt
 
             sketch = watch_file(watch)
         limit = options.get("limit")
-        request = Request(source, target, columns, read_options, limit, uncertainty, sketch)
+        on_conflict = options["on_conflict"] or "update"
+        request = Request(source, target, columns, read_options, limit, uncertainty, sketch, on_conflict)
         rows = predict_file(predictor, request, resume=resume, processes=workers.processes)
     speed = "" if resume else f", {rows / (time.perf_counter() - started):,.0f} rows/s"
     logger.info(f"engine {predictor.engine}{speed}")

@@ -51,6 +51,9 @@ class TableSection(Section):
     currency: str | None = None
     sheet: str | None = None
     price_unit: str | None = None
+    sql: str | None = Field(
+        None, description="file with the query of a database, relative to the project file"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Project:
     Attributes:
         table: the table's path or address; None if the file names none.
         read_options: reading options of that table by parameter name: encoding, delimiter, columns, decimal, currency,
-            price_unit, sheet.
+            price_unit, sheet, sql.
         settings: a layer of the configuration.
     """
 

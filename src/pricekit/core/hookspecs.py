@@ -159,6 +159,26 @@ def engine(name: str = "") -> Callable[[_Class], _Class]:
     return _named("engine", name)
 
 
+def source(name: str = "") -> Callable[[_Class], _Class]:
+    """Register the class below as a source, as `feature` does.
+
+    Args:
+        name: required, the scheme of its addresses.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from contextlib import contextmanager
+        >>> from pricekit import plugin
+        >>> @plugin.source("shop")
+        ... class Shop(plugin.Source):
+        ...     "the products of our shop"
+        ...     @contextmanager
+        ...     def read(self, address, columns=None, limit=None):
+        ...         yield pa.table({"title": ["Green tea"]}).slice(0, limit).to_reader()
+    """
+    return _named("source", name)
+
+
 class Register(Protocol):
     """The argument of a registering hook; registers one plugin of the hook's kind.
 
@@ -207,6 +227,11 @@ def pricekit_register_engines(register: Register) -> None:
 @hookspec
 def pricekit_register_kernels(register: Register) -> None:
     """Register compiled functions that replace those of pricekit: see `pricekit.plugin.Kernel`."""
+
+
+@hookspec
+def pricekit_register_sources(register: Register) -> None:
+    """Register sources, each with the scheme of its addresses as its name: see `pricekit.plugin.Source`."""
 
 
 @hookspec

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ValidationError
 from pricekit.errors import ConfigError, PluginError, explain_invalid
 from pricekit.io.causes import raise_outside_cause
 from pricekit.io.log import logger
+from pricekit.io.sources import Source
+from pricekit.io.storage import PROVIDERS
 from pricekit.text.kernel import KERNEL, Kernel
 from pricekit.wording import did_you_mean, shorten
 
@@ -30,6 +32,7 @@ KINDS = {
     "policy": "pricekit_register_policies",
     "engine": "pricekit_register_engines",
     "kernel": "pricekit_register_kernels",
+    "source": "pricekit_register_sources",
 }
 """The kinds of plugins, each with the hook that registers it."""
 
@@ -40,11 +43,21 @@ BASES = {
     "policy": "pricekit.training.policies:Policy",
     "engine": "pricekit.core.contracts:Engine",
     "kernel": "pricekit.text.kernel:Kernel",
+    "source": "pricekit.io.sources:Source",
 }
 """The base class of each kind, imported on first use."""
 
 PACKAGES = frozenset({"fast", "lightgbm", "lion", "minilm", "mlflow", "openvino", "tensorboard"})
 """Plugins in packages that this project publishes as pricekit-NAME."""
+
+SOURCES = {
+    "postgresql": "pricekit-sql",
+    "sqlite": "pricekit-sql",
+    "duckdb": "pricekit-sql",
+    "delta": "pricekit-lake",
+    "iceberg": "pricekit-lake",
+}
+"""The packages of this project that read and write tables at addresses, by the schemes of these."""
 
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a package (PEP 508)."""
@@ -203,6 +216,25 @@ class Registry:
                 f"the {kind} '{name}' cannot be created by {'Plugin()' if checked is None else 'Plugin(options)'}: "
                 f"{type(error).__name__}: {error}. Report it to the plugin's author"
             ) from error
+
+    def source(self, scheme: str) -> Source:
+        """Create the source of addresses; raises ConfigError for an unknown scheme, and PluginError."""
+        if ("source", scheme) in self.entries:
+            return cast(Source, self.create("source", scheme))
+        known = [*PROVIDERS, *SOURCES, *(entry.name for entry in self.of_kind("source"))]
+        start = f"the scheme {shorten(scheme)}://"
+        if package := SOURCES.get(scheme):
+            raise ConfigError(
+                f"{start} needs the package {package}: {install_command(package)}{self.selection_note}",
+                package=package,
+            )
+        schemes = ", ".join(f"{name}://" for name in dict.fromkeys(known))
+        raise ConfigError(
+            f"{start} of an address is unknown; expected a local path, or one of {schemes}."
+            f"{did_you_mean(scheme, known)}",
+            parameters=("table",),
+            candidates=known,
+        )
 
     def kernel(self, name: str) -> Kernel:
         """Create a kernel; raises PluginError if it does not fit this version of pricekit or this machine."""

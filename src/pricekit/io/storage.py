@@ -17,17 +17,18 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeGuard, TypeVar
 
 from pricekit.errors import ConfigError, DataError, PricekitError, path_of
 from pricekit.io.causes import FULL, causes
 from pricekit.io.compression import compression_of, open_bytes, suffixes_of
 from pricekit.io.files import temporary_folder, temporary_path, write_atomically
 from pricekit.io.log import logger
+from pricekit.io.sources import copy_table, parameters_of_address, refuse_credentials, source_of
 from pricekit.io.stdout import stdout
 from pricekit.wording import scheme_of, shorten
 
@@ -42,10 +43,12 @@ STREAM = "-"
 class Address:
     """A remote file or folder such as s3://bucket/new.csv, or `-`, which is standard input or output.
 
-    It has what the code uses of a path: name, suffix, `/` and `str`. No local function accepts it.
+    Or a table that is no file, such as sqlite:///shop.db?table=products (`pricekit.io.sources`). It has what the code
+    uses of a path: name, suffix, `/` and `str`. No local function accepts it.
 
     Attributes:
         text: the address.
+        copy: a local copy of a table, which is read instead of it.
 
     Example:
         >>> prices = Address("s3://shop/night") / "prices.csv"
@@ -54,6 +57,7 @@ class Address:
     """
 
     text: str
+    copy: Path | None = field(default=None, compare=False, repr=False)
 
     @property
     def scheme(self) -> str:
@@ -66,12 +70,20 @@ class Address:
         return not self.scheme
 
     @property
+    def is_table(self) -> bool:
+        """Whether it is a table of another system, such as a database, which a source reads and writes."""
+        return bool(self.scheme) and self.scheme not in PROVIDERS
+
+    @property
     def _path(self) -> PurePosixPath:
         return PurePosixPath(self.text.partition("://")[2] or self.text)
 
     @property
     def name(self) -> str:
-        """The last part: "new.csv"."""
+        """The last part: "new.csv". Of a table, its name, or that of its database."""
+        if self.is_table:
+            place, values = parameters_of_address(self.text)
+            return values.get("table") or PurePosixPath(place).name
         return self._path.name
 
     @property
@@ -79,7 +91,7 @@ class Address:
         """The suffix of the name: ".csv"; of `-`, which has none, it is ".csv", too."""
         if self.is_stream:
             return self._path.suffix or ".csv"
-        return self._path.suffix
+        return "" if self.is_table else self._path.suffix
 
     def __truediv__(self, name: str) -> Address:
         """Return the address of a file or folder below this one."""
@@ -123,22 +135,22 @@ def location_of(path: Any, parameter: str) -> Location:
         return Address(path)
     start, _, rest = path.partition("://")
     address = Address(f"{start.lower()}://{rest.rstrip('/')}")
-    if address.scheme not in PROVIDERS:
-        known = ", ".join(f"{name}://" for name in PROVIDERS)
-        raise ConfigError(
-            f"{address} begins with the unknown scheme {address.scheme}://; expected a local path, or an address with "
-            f"one of {known}",
-            parameters=(parameter,),
-            candidates=list(PROVIDERS),
-        )
+    if address.is_table:
+        refuse_credentials(address.text, parameter)
+        source_of(address.text)
     if "\0" in address.text or not rest.strip("/") or address.name == "..":
         raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))
     return address
 
 
 def is_remote(location: Any) -> bool:
-    """Return whether a location is remote: neither a local path, nor a stream, nor a frame."""
-    return isinstance(location, Address) and not location.is_stream
+    """Return whether a location is remote: neither a local path, nor a stream, nor a frame, nor a table with a copy."""
+    return isinstance(location, Address) and not location.is_stream and location.copy is None
+
+
+def is_table(location: Any) -> TypeGuard[Address]:
+    """Return whether a location is a table of another system, such as a database."""
+    return isinstance(location, Address) and location.is_table
 
 
 def _is_stream(text: str) -> bool:
@@ -167,8 +179,10 @@ def connect(address: Address) -> Any:
     """Return the fsspec file system of an address, which remembers no listings.
 
     Raises:
-        ConfigError: the package for the scheme is not installed.
+        ConfigError: the package for the scheme is not installed, or it is a table, which has no files.
     """
+    if address.is_table:
+        raise ConfigError(f"{address} is a table; a file or a folder is expected")
     package = PROVIDERS[address.scheme]
     try:
         import fsspec
@@ -286,14 +300,16 @@ def exists(location: Location) -> bool:
     """Return whether there is a file or folder; a stream exists; raises DataError if the provider refuses to tell."""
     if isinstance(location, Path):
         return location.exists()
-    return location.is_stream or facts_of(location) is not None
+    return location.is_stream or location.is_table or facts_of(location) is not None
 
 
 def is_folder(location: Location) -> bool:
     """Return whether there is a folder; on an object store, a prefix of existing files; raises DataError."""
     if isinstance(location, Path):
         return location.is_dir()
-    return not location.is_stream and (facts_of(location) or {}).get("type") == "directory"
+    if location.is_stream or location.is_table:
+        return False
+    return (facts_of(location) or {}).get("type") == "directory"
 
 
 def check_bucket(address: Address) -> None:
@@ -316,7 +332,7 @@ def files_below(folder: Location) -> list[Location]:
 
 def is_pattern(location: Location) -> bool:
     """Return whether a location contains wildcards; a file of that name may exist."""
-    return bool(WILD & set(str(location)))
+    return not is_table(location) and bool(WILD & set(str(location)))
 
 
 def split_pattern(pattern: Location) -> tuple[Location, PurePath]:
@@ -362,16 +378,19 @@ def _names_below(folder: Address, paths: Iterable[str]) -> dict[str, str]:
 
 
 def size_of(location: Location) -> int:
-    """Return the bytes of a file; 0 if it is missing or a stream; raises DataError."""
+    """Return the bytes of a file, or of a table's copy; 0 if it is missing or a stream; raises DataError."""
     if isinstance(location, Path):
         return location.stat().st_size if location.exists() else 0
+    if location.is_table:
+        return 0 if location.copy is None else location.copy.stat().st_size
     return 0 if location.is_stream else int((facts_of(location) or {}).get("size") or 0)
 
 
 def fingerprint(location: Location) -> list[object]:
     """Return values that change when a file is replaced: its name, size, and time or entity tag; [] if it is missing.
 
-    They are plain JSON. A stream has only its name. Raises DataError if the provider refuses to tell.
+    They are plain JSON. A stream, and a table that is no file, have only their name. Raises DataError if the provider
+    refuses to tell.
 
     Example:
         >>> fingerprint(Path("a missing file"))
@@ -382,7 +401,7 @@ def fingerprint(location: Location) -> list[object]:
             return []
         state = location.stat()
         return [str(location.absolute()), state.st_size, state.st_mtime_ns]
-    if location.is_stream:
+    if location.is_stream or location.is_table:
         return [location.text]
     facts = facts_of(location)
     return [] if facts is None else [location.text, *version_of(facts)]
@@ -461,8 +480,13 @@ class Part:
     last: int
 
 
-def fetch(location: Location, part: Part | None = None) -> Copy:
-    """Return a local copy of a file; a local file stands for itself.
+def fetch(
+    location: Location,
+    part: Part | None = None,
+    wanted: frozenset[str] | None = None,
+    limit: int | None = None,
+) -> Copy:
+    """Return a local copy of a file or a table; a local file stands for itself.
 
     The copy of a remote file is in the folder for temporary files, and as large as the file. Standard input is read to
     its end. It is JSON lines if it begins with "{", Parquet if it begins like that, and otherwise CSV; what its first
@@ -471,6 +495,8 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
     Args:
         location: the file.
         part: only this part of a remote file, which is not checked for changes; None: all of it.
+        wanted: the columns of a table to copy; None: all.
+        limit: at most so many rows of a table; None: all.
 
     Example:
         >>> fetch(Path(__file__)).path.name
@@ -484,6 +510,12 @@ def fetch(location: Location, part: Part | None = None) -> Copy:
         return Copy(location)
     if location.is_stream:
         return _spool(location)
+    if location.copy is not None:
+        return Copy(location.copy)
+    if location.is_table:
+        with _new_copy("table.parquet") as copy:
+            copy_table(location.text, copy.path, wanted, limit)
+        return copy
     with explained(location, "read", "table"):
         facts = facts_of(location)
         if facts is None:

@@ -1,6 +1,7 @@
 """What the author of a plugin uses: base classes, decorators and hooks, building blocks, tables and errors.
 
-A plugin is a class that derives from the base class of its kind: `Feature`, `Backbone`, `Loss`, `Policy` or `Engine`.
+A plugin is a class that derives from the base class of its kind: `Feature`, `Backbone`, `Loss`, `Policy`, `Engine` or
+`Source`.
 In a single file, the decorator of that kind registers it. In a package, a hook does, which imports nothing.
 `pricekit.plugin.commands` serves packages with a command, and `pricekit.plugin.runners` servers and clusters.
 
@@ -47,6 +48,13 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         hookimpl as hookimpl,
         loss as loss,
         policy as policy,
+        source as source,
+    )
+    from pricekit.io.sources import (
+        Output as Output,
+        Sink as Sink,
+        Source as Source,
+        parameters_of_address as parameters_of_address,
     )
 
     # options of plugins, and settings

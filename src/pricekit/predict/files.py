@@ -7,15 +7,16 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from pricekit import __version__
@@ -26,7 +27,8 @@ from pricekit.io.files import behind_link, read_json, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
-from pricekit.io.storage import Address, Location, fingerprint, for_all, working_path
+from pricekit.io.sources import OnConflict, copy_table
+from pricekit.io.storage import Address, Location, fingerprint, for_all, is_table, working_path
 from pricekit.predict.intervals import CERTAIN, Uncertainty
 from pricekit.predict.predictor import Predictor
 from pricekit.predict.workers import Priced, Pricing, Wanted, price_in_processes, worthwhile
@@ -37,13 +39,15 @@ from pricekit.table import (
     ReadOptions,
     Table,
     check_output,
+    check_table_output,
     concat_tables,
     files_size,
     iter_files,
     read_predictions,
     table_files,
 )
-from pricekit.table.many_files import warn_of_other_formats
+from pricekit.table.many_files import ids_without_rows, warn_of_other_formats
+from pricekit.table.source import queried
 from pricekit.wording import counted
 
 if TYPE_CHECKING:
@@ -55,6 +59,9 @@ WINDOW, WINDOW_BYTES = 8192, 64 << 20
 _WINDOWS = "part-" + 6 * "[0-9]" + "*.parquet"
 _NAME = re.compile(r"part-(?P<number>\d{6})-(?P<digest>[0-9a-f]{16})\.parquet")
 """The name of a finished window ends with the beginning of its SHA-256."""
+
+_COPY = "table.parquet"
+"""The copy of a table of a database."""
 
 _PREDICTION = "prediction"
 """What key.json calls the name of the prediction."""
@@ -77,6 +84,7 @@ class Request:
         limit: read only the first rows; None: all.
         uncertainty: also write how sure the prices are.
         watch: the file of a sketch, to which the rows are added.
+        on_conflict: what happens to a row of a table of a database whose id has another price.
     """
 
     source: Location
@@ -86,14 +94,16 @@ class Request:
     limit: int | None = None
     uncertainty: Uncertainty = CERTAIN
     watch: Path | None = None
+    on_conflict: OnConflict = "update"
 
 
 def predict_file(predictor: Predictor, request: Request, *, resume: bool, processes: int | None) -> int:
     """Price tables into one file; return the number of rows. See `pricekit.Model.predict_file`."""
-    source, out, columns, read_options = request.source, request.out, request.columns, request.read_options
+    out, columns, read_options = request.out, request.columns, request.read_options
+    source = queried(request.source, read_options)
     files = table_files(source)
     warn_of_other_formats(source)
-    check_output(out, files)
+    _check_out(out, files)
     check_request(predictor, columns, request.uncertainty)
     watching = None if request.watch is None else _watch(request.watch, predictor, out)
     resumable = not any(isinstance(place, Address) and place.is_stream for place in (source, out))
@@ -113,16 +123,20 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
         **({"spread of each price": True} if request.uncertainty else {}),
         **({} if watching is None else {"sketch of priced rows": True}),
     }
-    tables = _merge_small(
-        iter_files(files, columns, rows=WINDOW, limit=request.limit, read_options=read_options)
-    )
     with (
         working_path(out) as place,
         owned(place, "predictions", DataError, shown=out),
-        PredictionCheckpoint(place, key) as checkpoint,
+        PredictionCheckpoint(place, out, key) as checkpoint,
     ):
         _resume_or_start(checkpoint, resume, watching)
         try:
+            files = [checkpoint.with_copy(file, columns.wanted, request.limit) for file in files]
+            if is_table(out):
+                ids = _ids(files[0], columns, read_options)
+                check_table_output(out, ids, request.uncertainty.of_no_rows(), request.on_conflict)
+            tables = _merge_small(
+                iter_files(files, columns, rows=WINDOW, limit=request.limit, read_options=read_options)
+            )
             wanted = Wanted(spread=bool(request.uncertainty), counts=watching is not None)
             size, pricing = files_size(files), Pricing(wanted=wanted)
             windows = priced(predictor, tables, size, pricing, done=checkpoint.count, processes=processes)
@@ -132,7 +146,9 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
                 raise DataError(
                     f"{source} changed during the prediction; predict again when the file is complete."
                 )
-            with PredictionWriter(out) as writer:
+            if is_table(out):
+                checkpoint.check_ids()
+            with PredictionWriter(out, request.on_conflict, checkpoint.job(request.uncertainty)) as writer:
                 for ids, priced_rows in checkpoint:
                     write_prices(writer, ids, priced_rows, predictor, request.uncertainty)
         except BaseException:
@@ -159,6 +175,27 @@ def check_request(predictor: Predictor, columns: Columns, uncertainty: Uncertain
             parameters=("id",),
             column=columns.id,
         )
+
+
+def _check_out(out: Location, files: Sequence[Location]) -> None:
+    """Raise DataError if the output cannot be written; a table of a database is checked when the ids are known."""
+    if not is_table(out):
+        check_output(out, files)
+    elif out in files:
+        raise DataError(f"{out} is the table itself. Name another table.", parameters=("out",), path=str(out))
+
+
+def _ids(file: Location, columns: Columns, read_options: ReadOptions) -> pd.Series:
+    """Return the ids of a file, none, with their type; raises DataError if it has no id column."""
+    ids = ids_without_rows(file, columns, read_options)
+    if columns.id is None or ids.name != columns.id:
+        raise DataError(
+            f"{file} has no id column{'' if columns.id is None else f' {columns.id!r}'}, by which rows are found in a "
+            "table of a database. Name the column of its ids.",
+            parameters=("id",),
+            column=columns.id,
+        )
+    return ids
 
 
 def _watch(file: Path, predictor: Predictor, out: Location) -> Watch:
@@ -332,7 +369,8 @@ class PredictionCheckpoint:
     (`pricekit.io.locks`).
 
     Args:
-        out: the output file.
+        out: the output file, or the place of the windows of one that is not local.
+        shown: the output, for messages.
         key: everything that the windows depend on, such as model, table and columns, as JSON values by name. Windows
             with a different key are not used.
 
@@ -345,8 +383,8 @@ class PredictionCheckpoint:
         DataError: the folder cannot be written.
     """
 
-    def __init__(self, out: Path, key: dict[str, object]) -> None:
-        self.out = out
+    def __init__(self, out: Path, shown: Location, key: dict[str, object]) -> None:
+        self.out, self.shown = out, shown
         target = behind_link(out)
         self.folder = target.with_name(f".{target.name}.parts")
         self.key: dict[str, object] = json.loads(json.dumps(key))
@@ -399,6 +437,53 @@ class PredictionCheckpoint:
         except OSError as error:
             raise DataError(f"{self.out} cannot be written: {error.strerror or error}.") from None
 
+    def with_copy(self, location: Location, wanted: frozenset[str] | None, limit: int | None) -> Location:
+        """Return a table of a database with a copy of its rows in the folder; any other location as it is.
+
+        The copy stays until all is priced, so an interrupted prediction continues with the same rows.
+        """
+        if not is_table(location):
+            return location
+        copy = self.folder / _COPY
+        if not copy.exists():
+            if self.windows:
+                logger.warning(f"{copy}, the copy of the table, is missing; all rows are priced again")
+                self.start()
+            with progress(f"reading {location.name}", 0):
+                copy_table(location.text, copy, wanted, limit)
+        return replace(location, copy=copy)
+
+    def check_ids(self) -> None:
+        """Raise DataError if an id is missing, or stands for two rows."""
+        hashes = []
+        for ids, _ in self:
+            if ids.isna().any():
+                raise DataError(
+                    f"an id is missing, but {self.shown} finds its rows by their ids. Add it to the table.",
+                    parameters=("id",),
+                )
+            hashes.append(pd.util.hash_pandas_object(ids, index=False).to_numpy())
+        order = np.sort(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+        twice = np.unique(order[1:][order[1:] == order[:-1]])
+        if not len(twice):
+            return
+        same = [ids[np.isin(hashed, twice)] for (ids, _), hashed in zip(self, hashes, strict=True)]
+        counts = pd.concat(same).value_counts()
+        if (several := counts[counts > 1]).empty:  # equal hashes of different ids
+            return
+        raise DataError(
+            f"{counted(len(several), 'id')} of the table stand for several rows, such as {str(several.index[0])!r} for "
+            f"{several.iloc[0]}, but {self.shown} has one price for each id. Name a column of different ids, or remove "
+            "the repeated rows.",
+            parameters=("id",),
+            ids=len(several),
+        )
+
+    def job(self, uncertainty: Uncertainty) -> str:
+        """Return a name of the rows, with ids and prices, and of what is written of them: 64 hexadecimal digits."""
+        words = [str(self.shown), str(uncertainty), *(window.name for window in self.windows)]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
     def add(self, ids: pd.Series, rows: Priced) -> None:
         """Store a window: ids (N,), prices and spreads."""
         written = self.folder / f"part-{self.count:06d}.parquet"
@@ -417,7 +502,7 @@ class PredictionCheckpoint:
 
     def clear(self) -> None:
         """Delete all windows, their counts and the key."""
-        names = (_WINDOWS, "counts-*.json", ".*.tmp", "key.json")
+        names = (_WINDOWS, "counts-*.json", ".*.tmp", "key.json", _COPY)
         for path in [path for name in names for path in self.folder.glob(name)]:
             path.unlink(missing_ok=True)
         self.windows = []

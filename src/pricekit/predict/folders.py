@@ -109,7 +109,7 @@ def parts_of(source: Location, out: Location) -> list[Part]:
 
 def is_folder_output(out: Location, source: Location) -> bool:
     """Return whether prices go to a folder: the output has no suffix of a format, and the table is several files."""
-    if isinstance(out, Address) and out.is_stream:
+    if isinstance(out, Address) and (out.is_stream or out.is_table):
         return False
     try:
         format_of(out)

@@ -43,6 +43,7 @@ from pricekit.table.usable import count_reasons, read_usable, row_reasons, split
 from pricekit.table.write import (
     PredictionWriter,
     check_output,
+    check_table_output,
     read_predictions,
     write_frame,
     write_rejected,
@@ -62,6 +63,7 @@ __all__ = [
     "check_columns",
     "check_labelled",
     "check_output",
+    "check_table_output",
     "column_names",
     "concat_tables",
     "count_reasons",

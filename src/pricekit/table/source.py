@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from pricekit.errors import ConfigError, DataError, NoRowsError
 from pricekit.io.compression import is_larger, suffixes_of
-from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, location_of
+from pricekit.io.sources import shown_address, with_query
+from pricekit.io.storage import Address, Copy, Location, Part, fetch, is_remote, is_table, location_of
 from pricekit.table.arrow import COLUMNAR, as_arrow, is_frame, read_arrow, read_columnar, stored_bytes
 from pricekit.table.columns import MOST_READ, RawChunk, ReadWarnings, places_of, repeated, too_many_columns
 from pricekit.table.currency import is_known
@@ -39,6 +40,8 @@ _PARQUET = b"PAR1"
 """The first bytes of a Parquet file, whose columns are at the end."""
 _PART_BYTES = 1 << 20
 """As much of a file shows its columns, except in rare cases."""
+_SOME_ROWS = 64
+"""As many rows of a database are fetched for the names of its columns."""
 LARGE_BYTES = 1 << 26
 """A table of more bytes is stored. In memory, training takes about eight times the bytes of its table."""
 
@@ -55,6 +58,7 @@ class ReadOptions:
         currency: the currency of the prices, as a code or a sign; rows in other currencies are rejected.
         sheet: the name of the sheet of a workbook; by default the first one that has a table.
         price_unit: the unit of the prices, such as "m2", "month" or "100 g", or "total"; other rows are rejected.
+        sql: the query of a database whose address names neither a table nor a query.
 
     Raises:
         DataError: an invalid delimiter, decimal mark, currency or price unit, or a name that occurs twice.
@@ -71,6 +75,7 @@ class ReadOptions:
     currency: str | None = None
     sheet: str | None = None
     price_unit: str | None = None
+    sql: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -111,7 +116,8 @@ class ReadOptions:
             object.__setattr__(self, "price_unit", unit_named(self.price_unit))
 
     def beside(self, source: TableSource) -> ReadOptions:
-        """Return these options for another table than the one that they describe: only workbooks have the sheet.
+        """Return these options for another table than the one that they describe: only workbooks have the sheet, and
+        no other table is the result of the query.
 
         Example:
             >>> [ReadOptions(sheet="May").beside(name).sheet for name in ("new.csv", "new.xlsx")]
@@ -119,7 +125,7 @@ class ReadOptions:
         """
         file = location_of(source, "table") if isinstance(source, str) else source
         is_workbook = isinstance(file, Path | Address) and named_format(file) == "workbook"
-        return self if is_workbook else replace(self, sheet=None)
+        return replace(self, sheet=self.sheet if is_workbook else None, sql=None)
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()
@@ -134,7 +140,7 @@ class ArrowStream(Protocol):
 
 
 TableSource: TypeAlias = "str | Path | Address | pd.DataFrame | ArrowStream"
-"""A table: the path or address of a file, or a pandas, Arrow, polars or similar frame in memory."""
+"""A table: the path or address of a file or of a table in a database, or a pandas, Arrow, polars or similar frame."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,7 @@ def open_table(
         source: a file or a frame.
         read_options: how to read the table; options that are not set are detected.
         notices: receives sentences for the user.
-        whole: False: of a remote file, only as much is fetched as shows its columns.
+        whole: False: of a remote file or a table of a database, only as much is fetched as shows its columns.
         wanted: the columns whose cells are read; None: all.
 
     Raises:
@@ -223,7 +229,7 @@ def open_table(
         return replace(source, wanted=wanted)
     if isinstance(source, str | Path | Address):
         location = location_of(source, "table") if isinstance(source, str) else source
-        return replace(_open_file(location, read_options, notices, whole), wanted=wanted)
+        return replace(_open_file(location, read_options, notices, whole, wanted), wanted=wanted)
     if not is_frame(source):
         hint = " Call its collect() first." if hasattr(source, "collect") else ""
         described = "None" if source is None else f"an object of type {type(source).__name__}"
@@ -237,7 +243,18 @@ def open_table(
     return OpenedTable(name, "frame", as_arrow(source, name, wanted), wanted=wanted)
 
 
-def _open_file(location: Location, read_options: ReadOptions, notices: Notices, whole: bool) -> OpenedTable:
+def _open_file(
+    location: Location,
+    read_options: ReadOptions,
+    notices: Notices,
+    whole: bool,
+    wanted: frozenset[str] | None,
+) -> OpenedTable:
+    location = queried(location, read_options)
+    if is_table(location):
+        copy = fetch(location, None, wanted, None if whole else _SOME_ROWS)
+        _check_sheet(str(location), read_options)
+        return OpenedTable(shown_address(location.text), "parquet", copy.path, copy=copy)
     if isinstance(location, Path):
         check_readable(location)
         return _detected(OpenedTable(str(location), format_inside(location), location), read_options, notices)
@@ -254,6 +271,23 @@ def _open_file(location: Location, read_options: ReadOptions, notices: Notices, 
     with file.named():
         file = replace(file, kind=format_inside(copy.path))
         return _detected(file, read_options, lambda text: notices(text.replace(str(copy.path), name)))
+
+
+def queried(location: Location, read_options: ReadOptions) -> Location:
+    """Return a location, that of a database with the query of the options.
+
+    Raises:
+        ConfigError: there is a query, and the table is none of a database, or names a table itself.
+    """
+    if read_options.sql is None or (isinstance(location, Address) and location.copy is not None):
+        return location
+    if not is_table(location):
+        raise ConfigError(
+            f"a query is set, but {location} is no database. Leave the query out, or name a database such as "
+            "sqlite:///shop.db.",
+            parameters=("sql",),
+        )
+    return Address(with_query(location.text, read_options.sql))
 
 
 def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:

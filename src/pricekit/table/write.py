@@ -20,7 +20,8 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.io.compression import NAMES, open_packed, suffixes_of
 from pricekit.io.files import LONGEST_NAME, behind_link, delete_leftovers, write_atomically
-from pricekit.io.storage import Address, Location, check_bucket, is_folder, published
+from pricekit.io.sources import OnConflict, Output, Sink, check_sink, opened_sink
+from pricekit.io.storage import Address, Location, check_bucket, is_folder, is_table, published
 from pricekit.table.columns import as_frame, as_text, flat, keeps_type, repeated
 from pricekit.table.formats import WRITTEN, format_of, named_format
 
@@ -60,6 +61,8 @@ def _problem(path: Location, read: Sequence[Location]) -> str:
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a pipe or a device"
             return f"{path} is {kind}. Name a file to write."
+    if is_table(path):
+        return f"{path} is a table, into which only predictions are written. Name a file."
     if named_format(path) not in WRITTEN:
         return (
             f"{path}: the suffix {''.join(suffixes_of(path)) or '(none)'!r} names no format that can be written. Name "
@@ -106,27 +109,57 @@ def write_frame(path: Location, frame: pd.DataFrame) -> None:
         sink.write(frame)
 
 
+def check_table_output(
+    address: Address, ids: pd.Series, more: Mapping[str, np.ndarray], on_conflict: OnConflict
+) -> None:
+    """Check that predictions can be written into a table of a database, before they are computed.
+
+    Args:
+        address: of the table.
+        ids: of any rows, or none.
+        more: columns beside the price, of any rows, as of `PredictionWriter.write`.
+        on_conflict: as of `PredictionWriter`.
+
+    Raises:
+        DataError: there is no such database, or the table has other columns or types.
+        ConfigError: the address lacks something.
+    """
+    frame = _predictions(str(ids.name), ids, {"price": np.empty(len(ids)), **more})
+    check_sink(Output(str(address), _schema_of(frame), on_conflict))
+
+
 class PredictionWriter:
     """Writes a column of ids and the float column `price` in chunks, in the order given.
 
     Use it as a context manager. The suffix names the format: .csv, .tsv, .parquet, .pq, .jsonl or .ndjson; .gz, .bz2,
     .xz, .zst or .zip after that of a text compresses it. The file appears only if the block ends without an error. The
-    id column has the name of the first ids, or "id" if they have none.
+    id column has the name of the first ids, or "id" if they have none. Into a table of a database, each chunk is
+    written as a whole.
 
     Args:
-        path: the file to write; an existing one is replaced at the end. A remote one is uploaded at the end.
+        path: the file to write; an existing one is replaced at the end. A remote one is uploaded at the end. Or a
+            table.
+        on_conflict: what happens to a row of a table whose id has another price.
+        job: a name of this work for a table, as of `Output.job`.
 
     Raises:
         DataError: as for `check_output`, or the ids are named "price", or the system refuses to write.
     """
 
-    def __init__(self, path: Location) -> None:
-        self._path = path
-        check_output(path)
+    def __init__(self, path: Location, on_conflict: OnConflict = "update", job: str = "") -> None:
+        self._path, self._on_conflict, self._job = path, on_conflict, job
+        if not is_table(path):
+            check_output(path)
         self._id_name = ""
 
     def __enter__(self) -> Self:
+        self._sink: _TextSink | _ParquetSink | _TableSink
         with _explained(self._path), ExitStack() as stack:
+            if is_table(self._path):
+                sink = _TableSink(str(self._path), self._on_conflict, self._job)
+                self._sink = stack.enter_context(sink)
+                self._stack = stack.pop_all()
+                return self
             temporary = stack.enter_context(published(self._path))
             temporary.touch()  # fail now rather than after an hour of predicting
             self._sink = stack.enter_context(closing(open_sink(temporary, self._path)))
@@ -147,13 +180,12 @@ class PredictionWriter:
                 parameters=("id",),
                 column=self._id_name,
             )
-        if format_of(self._path) == "parquet":
-            prices = {
-                name: values if values.dtype == bool else values.astype(np.float64)
-                for name, values in prices.items()
-            }
+        if is_table(self._path) or format_of(self._path) == "parquet":
+            frame = _predictions(self._id_name, ids, prices)
+        else:
+            frame = pd.DataFrame({self._id_name: ids.array, **prices})
         with _explained(self._path):
-            self._sink.write(pd.DataFrame({self._id_name: ids.array, **prices}))
+            self._sink.write(frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -166,6 +198,22 @@ class PredictionWriter:
     def _without_rows(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and not self._id_name:
             self.write(_NO_IDS, np.empty(0))
+
+
+def _predictions(name: str, ids: pd.Series, prices: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return a frame of ids, of prices as float64, and of answers."""
+    typed = {
+        name: values if values.dtype == bool else values.astype(np.float64) for name, values in prices.items()
+    }
+    return pd.DataFrame({name: ids.array, **typed})
+
+
+def _schema_of(frame: pd.DataFrame) -> pa.Schema:
+    """Return the columns of predictions in a table: an id, a whole number or a text, prices and answers."""
+    ids, *others = frame.columns
+    whole = pd.api.types.is_integer_dtype(frame[ids].dtype) and frame[ids].dtype != np.uint64
+    kinds = {name: pa.bool_() if frame[name].dtype == bool else pa.float64() for name in others}
+    return pa.schema({ids: pa.int64() if whole else pa.string(), **kinds})
 
 
 def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, dict[str, np.ndarray]]:
@@ -273,6 +321,35 @@ class _TextSink:
         text = written(csv.QUOTE_MINIMAL)
         # Python below 3.13 does not quote a single carriage return, at which a reader would end the row.
         return written(csv.QUOTE_ALL) if "\r" in text else text
+
+
+class _TableSink:
+    """Writes into a table; the first frame decides columns and types."""
+
+    def __init__(self, address: str, on_conflict: OnConflict, job: str) -> None:
+        self._facts = address, on_conflict, job
+        self._sink: Sink | None = None
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack().__enter__()
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
+        if self._sink is None:
+            address, on_conflict, job = self._facts
+            self._schema = _schema_of(frame)
+            output = Output(address, self._schema, on_conflict, job)
+            self._sink = self._stack.enter_context(opened_sink(output))
+        columns = [_cells(frame[name]) for name in frame.columns]
+        if self._schema.types[0] == pa.string():
+            columns[0] = as_text(columns[0])
+        arrays = [cells.cast(kind) for cells, kind in zip(columns, self._schema.types, strict=True)]
+        self._sink.write(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 def _json_lines(frame: pd.DataFrame) -> str:

@@ -41,6 +41,7 @@ __all__ = [
     "check_kernel",
     "check_loss",
     "check_policy",
+    "check_source",
     "checks_of",
 ]
 
@@ -168,8 +169,26 @@ def check_kernel(make: Make) -> list[Check]:
     return _checks("kernel", make)
 
 
+def check_source(make: Make) -> list[Check]:
+    """Return the checks of a source: rows that it writes are read again, each once, also after repetitions.
+
+    They use the table that `Source.scratch` names.
+
+    Args:
+        make: the source's class, or a function that creates it.
+
+    Example:
+        >>> from pricekit import plugin
+        >>> class Shop(plugin.Source):
+        ...     def read(self, address, columns=None, limit=None):
+        ...         raise NotImplementedError
+        >>> check_source(Shop)[0]()
+    """
+    return _checks("source", make)
+
+
 def checks_of(kind: str, make: Make, table: Table | None = None) -> list[Check]:
-    """Return the checks of a plugin kind: feature, backbone, loss, policy, engine or kernel.
+    """Return the checks of a plugin kind: feature, backbone, loss, policy, engine, kernel or source.
 
     Args:
         kind: the kind of the plugin.
