@@ -27,15 +27,21 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="pricekit-sql-"))
         self.folder.chmod(0o777)
         self.data = self.folder / "data"
-        self._run("initdb", "-D", str(self.data), "-U", "shop", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8")
+        self._run(
+            "initdb", "-D", str(self.data), "-U", "shop", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8"
+        )
         rules = self.data / "pg_hba.conf"
         rules.write_text(f"local all guarded scram-sha-256\n{rules.read_text()}")
         self.start()
-        self.execute("CREATE ROLE guarded LOGIN PASSWORD 'open-sesame'", "GRANT ALL ON SCHEMA public TO guarded")
+        self.execute(
+            "CREATE ROLE guarded LOGIN PASSWORD 'open-sesame'", "GRANT ALL ON SCHEMA public TO guarded"
+        )
 
     def start(self) -> None:
         options = f"-k {self.folder} -c listen_addresses= -c fsync=off -c autovacuum=off"
-        self._run("pg_ctl", "-D", str(self.data), "-o", options, "-l", str(self.folder / "log"), "-w", "start")
+        self._run(
+            "pg_ctl", "-D", str(self.data), "-o", options, "-l", str(self.folder / "log"), "-w", "start"
+        )
 
     def kill(self) -> None:
         """Kill the server and all its processes, as a power failure would."""
@@ -74,7 +80,9 @@ class Server:
         words = [str(self.programs / program), *arguments]
         if os.getuid() == 0:  # which PostgreSQL refuses
             words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
-        done = subprocess.run(words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            words, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+        )
         assert done.returncode == 0, done.stderr.decode()
 
 
@@ -145,7 +153,9 @@ def started(bundle):
     running = []
 
     def start(*words: Any) -> subprocess.Popen[str]:
-        process = subprocess.Popen(command("predict", bundle, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command("predict", bundle, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         running.append(process)
         return process
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pricekit_sql.source import Duckdb, Postgresql, Sqlite
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError, Output
 from pricekit.testing import check_source
-from pricekit_sql.source import Duckdb, Postgresql, Sqlite
 
 SCHEMA = pa.schema({"sku": pa.string(), "price": pa.float64()})
 
@@ -72,13 +72,17 @@ def test_types_of_postgresql_are_kept(server, table):
 
 
 def test_a_decimal_of_three_places_is_no_thousand(server, table):
-    server.execute(f"CREATE TABLE {table} AS SELECT 'Tea ' || i title, 1.234::numeric price FROM generate_series(1, 9) i")
+    server.execute(
+        f"CREATE TABLE {table} AS SELECT 'Tea ' || i title, 1.234::numeric price FROM generate_series(1, 9) i"
+    )
     assert pk.read_table(server.address(table)).price.tolist() == [1.234] * 9
 
 
 @given(
     st.lists(
-        st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=9)),
+        st.one_of(
+            st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=9)
+        ),
         min_size=1,
         max_size=9,
     )
@@ -96,7 +100,9 @@ def test_values_of_sqlite_share_the_type_that_holds_all(tmp_path_factory, values
         assert read_values == [value if kinds == {int} or value is None else float(value) for value in texts]
     else:
         assert [value is None for value in read_values] == [value is None for value in texts]
-        assert [value for value in read_values if isinstance(value, str)] == [v for v in read_values if v is not None]
+        assert [value for value in read_values if isinstance(value, str)] == [
+            v for v in read_values if v is not None
+        ]
         assert [r for r, v in zip(read_values, texts, strict=True) if isinstance(v, str)] == [
             value for value in texts if isinstance(value, str)
         ]
@@ -157,7 +163,10 @@ def test_a_row_with_the_same_price_is_not_written_again(server, table):
         ("price double precision", "no column 'sku'"),
         ("sku text PRIMARY KEY", "no column 'price'"),
         ("sku text, price double precision", "neither its primary key nor unique"),
-        ("sku text, shop int, price double precision, PRIMARY KEY (sku, shop)", "neither its primary key nor unique"),
+        (
+            "sku text, shop int, price double precision, PRIMARY KEY (sku, shop)",
+            "neither its primary key nor unique",
+        ),
         ("sku text PRIMARY KEY, price integer", "'price' of the table .* is of the type integer"),
         ("sku text PRIMARY KEY, price text", "'price' of the table .* is of the type text"),
     ],
@@ -199,9 +208,14 @@ def test_an_address_that_says_too_little_or_too_much_is_refused(address, message
 
 
 def test_a_password_comes_from_the_environment_and_appears_nowhere(server, table, bundle, pricekit, tmp_path):
-    server.execute(f"CREATE TABLE {table} AS SELECT 1 sample_id, 'Green tea' catalog_content", f"GRANT SELECT ON {table} TO guarded")
+    server.execute(
+        f"CREATE TABLE {table} AS SELECT 1 sample_id, 'Green tea' catalog_content",
+        f"GRANT SELECT ON {table} TO guarded",
+    )
     address = server.address(table, user="guarded")
-    code, printed = pricekit("predict", bundle, address, "--out", tmp_path / "prices.csv", PGPASSWORD="open-sesame")
+    code, printed = pricekit(
+        "predict", bundle, address, "--out", tmp_path / "prices.csv", PGPASSWORD="open-sesame"
+    )
     assert code == 0, printed
     assert "open-sesame" not in printed
     passwords = tmp_path / "passwords"

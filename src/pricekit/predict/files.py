@@ -47,6 +47,7 @@ from pricekit.table import (
     table_files,
 )
 from pricekit.table.many_files import ids_without_rows, warn_of_other_formats
+from pricekit.table.read import columns_found
 from pricekit.table.source import queried
 from pricekit.wording import counted
 
@@ -187,15 +188,14 @@ def _check_out(out: Location, files: Sequence[Location]) -> None:
 
 def _ids(file: Location, columns: Columns, read_options: ReadOptions) -> pd.Series:
     """Return the ids of a file, none, with their type; raises DataError if it has no id column."""
-    ids = ids_without_rows(file, columns, read_options)
-    if columns.id is None or ids.name != columns.id:
+    if columns_found(file, columns, read_options).id is None:
         raise DataError(
             f"{file} has no id column{'' if columns.id is None else f' {columns.id!r}'}, by which rows are found in a "
             "table of a database. Name the column of its ids.",
             parameters=("id",),
             column=columns.id,
         )
-    return ids
+    return ids_without_rows(file, columns, read_options)
 
 
 def _watch(file: Path, predictor: Predictor, out: Location) -> Watch:

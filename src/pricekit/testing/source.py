@@ -16,7 +16,7 @@ from pricekit.testing.runner import Checks, Make, fail, require_import_without_t
 from pricekit.wording import shorten
 
 SCHEMA = pa.schema({"sku": pa.string(), "price": pa.float64(), "release": pa.bool_()})
-SKUS = ("a-1", "ü", "007", "O'Neill \"x\"", "7", " b")
+SKUS = ("a-1", "ü", "007", 'O\'Neill "x"', "7", " b")
 
 Written = Callable[[Source, str], None]
 
@@ -65,7 +65,9 @@ def _write(source: Source, address: str, prices: Sequence[float], on_conflict: O
     output = Output(address, SCHEMA, on_conflict, job=sha256(repr(prices).encode()).hexdigest())
     source.check(output)
     with source.write(output) as sink:
-        for start in range(0, len(prices), 2):  # a batch again: nobody may know what became of the first attempt
+        for start in range(
+            0, len(prices), 2
+        ):  # a batch again: nobody may know what became of the first attempt
             sink.write(_rows(prices).slice(start, 2))
             sink.write(_rows(prices).slice(start, 2))
 
@@ -79,7 +81,11 @@ def _read(source: Source, address: str) -> list[tuple[str, float, bool]]:
 def _expect(source: Source, address: str, prices: Sequence[float], what: str) -> None:
     expected = sorted(tuple(row.values()) for row in _rows(prices).to_pylist())
     if (actual := _read(source, address)) != expected:
-        fail(f"{what}: {shorten(repr(actual), 300)} is read", shorten(repr(expected), 300), "correct write or read")
+        fail(
+            f"{what}: {shorten(repr(actual), 300)} is read",
+            shorten(repr(expected), 300),
+            "correct write or read",
+        )
 
 
 def _reads(source: Source, address: str) -> None:
@@ -93,7 +99,11 @@ def _selects(source: Source, address: str) -> None:
     with source.read(address, ["price", "sku"], 2) as stream:
         rows = stream.read_all()
     if rows.column_names != ["price", "sku"] or len(rows) != 2:
-        fail(f"two rows of price and sku have {rows.column_names} and {len(rows)} rows", "these", "use columns and limit")
+        fail(
+            f"two rows of price and sku have {rows.column_names} and {len(rows)} rows",
+            "these",
+            "use columns and limit",
+        )
     with source.read(address, limit=0) as stream:
         names, rows = stream.schema.names, stream.read_all()
     if names != SCHEMA.names or len(rows):
@@ -120,7 +130,9 @@ def _refuses(source: Source, address: str) -> None:
     except DataError:
         _expect(source, address, [1.5, 2.5], "after a conflict")
     else:
-        fail("another price for an id was written", "DataError, with on_conflict 'error'", "compare the prices")
+        fail(
+            "another price for an id was written", "DataError, with on_conflict 'error'", "compare the prices"
+        )
 
 
 def _misses(source: Source, address: str) -> None:
@@ -138,4 +150,8 @@ def _compares(source: Source, address: str) -> None:
         source.check(Output(address, other))
     except DataError:
         return
-    fail("a table without the column of ids passed the check", "DataError", "compare the columns before rows are written")
+    fail(
+        "a table without the column of ids passed the check",
+        "DataError",
+        "compare the columns before rows are written",
+    )

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import pyarrow as pa
 
@@ -289,7 +289,7 @@ class Upsert:
         if self._output.on_conflict == "error":  # afterwards, because others may write, too
             conflicts = session.execute(
                 f"SELECT t.{quoted(row_id)} FROM {STAGED} s JOIN {table} t ON t.{quoted(row_id)} = {cast[row_id]} "
-                f"WHERE {_or(differs, cast)} ORDER BY 1 LIMIT 1"
+                f"WHERE {_or(differs, cast)} LIMIT 1"
             )
             if conflicts:
                 raise DataError(
@@ -367,7 +367,7 @@ class _PostgresSession:
             name: value for name, (variable, value) in self._defaults.items() if variable not in os.environ
         } | place.options
         with self._errors.explained(connecting=True):
-            self._connection = dbapi.connect(f"{place.address}?{urlencode(options)}")
+            self._connection = dbapi.connect(f"{place.address}?{urlencode(options, quote_via=quote)}")
             self._cursor = self._connection.cursor()
         self._staged = False
         if not writes:
@@ -435,6 +435,7 @@ class _PostgresSession:
             self._staged = True
         with self._errors.explained():
             self._cursor.adbc_ingest(STAGED, rows, mode="append", temporary=True)
+        self.execute(f"ANALYZE {STAGED}")  # otherwise joins with it are planned for a few rows
 
     def execute(self, sql: str) -> list[Any]:
         with self._errors.explained():
@@ -456,8 +457,13 @@ def _passes_in_postgresql(error: Exception, message: str, connecting: bool) -> b
     if connecting and any(words in message for words in _FINAL):
         return False
     # An error in the middle of the rows has no SQLSTATE, either.
-    lost = not state and "ERROR:" not in str(error) and ("libpq" in str(error) or "connection" in message.lower())
-    return lost or state in _PASSES or (state[:2] in ("08", "57") and state != "57014")
+    lost = (
+        not state
+        and "ERROR:" not in str(error)
+        and ("libpq" in str(error) or "connection" in message.lower())
+    )
+    created = "pg_type_typname_nsp_index" in message  # another connection has just created the table
+    return lost or created or state in _PASSES or (state[:2] in ("08", "57") and state != "57014")
 
 
 _PASSES = frozenset({"40001", "40P01", "53300", "55P03", "55006"})
