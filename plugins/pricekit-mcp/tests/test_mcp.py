@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sysconfig
 import time
@@ -362,6 +363,16 @@ def test_a_call_that_takes_too_long_ends_with_its_processes(shop):
         assert listing(shop) == before
 
 
+def test_an_error_names_no_place_of_this_machine(shop, tmp_path):
+    plugin = tmp_path / "broken.py"
+    plugin.write_text("import a_missing_module")
+    with connected(parameters(shop, "--plugin", str(plugin))) as call:
+        text = error(call, "train", PATHS["train"])
+    assert "a_missing_module" in text
+    assert "(a path outside)" in text
+    assert not (shop / "new").exists()
+
+
 SPAWNING = """
 import subprocess, sys, time
 from pathlib import Path
@@ -394,6 +405,17 @@ def test_a_call_ends_with_the_server_and_with_processes_in_other_sessions(shop, 
     while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not psutil.pid_exists(int(pid.read_text()))
+
+
+@pytest.mark.examples
+def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
+    page = Path(__file__).parents[3] / "docs" / "assistants.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.S)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(example, names)
+    assert len(names["prices"]) == 10
+    assert (tmp_path / "prices.csv").is_file()
 
 
 def test_the_folder_must_exist(tmp_path, raises):

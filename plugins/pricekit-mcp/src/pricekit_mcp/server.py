@@ -95,8 +95,8 @@ def serve(folder: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> No
 
 async def _serve(serving: Server[Any]) -> None:
     # The program `pricekit` keeps standard output for data, and has replaced sys.stdout.
-    async with stdio_server(stdout=anyio.wrap_file(stdout())) as streams:
-        await serving.run(*streams, serving.create_initialization_options())
+    async with stdio_server(stdout=anyio.wrap_file(stdout())) as (requests, answers):
+        await serving.run(requests, answers, serving.create_initialization_options())
 
 
 async def _list_tools(
