@@ -44,6 +44,6 @@ def mcp(folder: str, **limits: Any) -> None:
     starts. Its tools read and write nothing outside of FOLDER, and never replace a file.
     """
     begin(f"serving {folder} on standard input and output", "mcp.server")
-    from pricekit_mcp.server import serve
+    from pricekit_mcp.protocol import serve
 
     serve(folder, Limits(**limits))
