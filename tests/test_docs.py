@@ -16,6 +16,7 @@ from pricekit.metrics import METRICS
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
+    ROOT / "AGENTS.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "SECURITY.md",

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import shutil
 from pathlib import Path
 from types import FunctionType
@@ -106,6 +107,25 @@ def test_the_references_are_complete():
     for section, field in sections.items():
         for key in field.annotation.model_fields:
             assert key == "name" or f'id="setting-{section}.{key}"' in settings, f"{section}.{key}"
+
+
+def test_the_texts_for_assistants_have_each_page():
+    index, texts = ((SITE / name).read_text("utf-8") for name in ("llms.txt", "llms-full.txt"))
+    assert re.match(r"# pricekit\n\n> Price products .+\.\n\n## Start\n\n- ", index)
+    links = re.findall(r"^- \[[^]]+\]\((\S+)\)(?:: .+)?$", index, re.M)
+    captions = re.findall(r"^## (.+)$", index, re.M)
+    assert len(index.splitlines()) == 3 + len(links) + 3 * len(captions)
+    assert sorted(links) == sorted(
+        {*PAGES} - {"index.html", "docs/index.html", "search.html", "genindex.html"}
+    )
+    assert re.findall(rf"^{'-' * 79}\n(.+)\n{'-' * 79}$", texts, re.M) == [link[:-5] for link in links]
+    generated = (
+        "training.max_grad_norm",
+        "pricekit.cross_validate(",
+        "pricekit bundle inspect",
+        "competition.py",
+    )
+    assert [text for text in (*generated, "class pricekit.Model(") if text not in texts] == []
 
 
 def test_the_gallery_shows_each_example():

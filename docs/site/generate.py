@@ -14,6 +14,7 @@ from api_pages import errors_page, names_page, results_page
 from command_pages import commands_page
 from docutils import nodes
 from example_pages import examples_page
+from llms import write_llms
 from plugin_pages import plugins_page
 from setting_pages import settings_page
 from sphinx.application import Sphinx
@@ -38,6 +39,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-skip-member", _skip)
     app.connect("doctree-read", _replace_dashes)
     app.connect("autodoc-process-docstring", _escape, priority=400)  # before napoleon, which adds markup
+    app.connect("build-finished", write_llms)
     # The name of the object type is part of what the search matches, so "max_grad_norm default" finds the setting.
     app.add_object_type("setting", "setting", "pair: %s; setting", objname="setting, its default value")
     return {"parallel_read_safe": True}

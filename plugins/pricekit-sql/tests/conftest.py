@@ -11,6 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,9 @@ class Server:
         leader = int((self.data / "postmaster.pid").read_text().split()[0])
         children = subprocess.run(["pgrep", "-P", str(leader)], capture_output=True, text=True, check=False)
         for process in [leader, *map(int, children.stdout.split())]:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        while any(Path(f"/proc/{process}").exists() for process in [leader]):
+        while Path(f"/proc/{leader}").exists():
             time.sleep(0.01)
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 

@@ -30,6 +30,7 @@ GROUP = "pricekit.commands"
 """The entry-point group in which a package names its commands, each a `click.Command`."""
 
 PACKAGES = {
+    "mcp": "Let an assistant check, train and price in one folder.",
     "mlflow": "Register a bundle as a model of MLflow.",
     "serve": "Answer requests for prices over HTTP.",
 }

@@ -13,6 +13,7 @@ While a command runs, what `print` and `click.echo` print goes to stderr: only `
 
 from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.terminal import begin, show_data, show_result
+from pricekit.io.stdout import stdout
 from pricekit.options import OpenOptions
 
-__all__ = ["FOLDER", "OpenOptions", "begin", "options_of", "show_data", "show_result"]
+__all__ = ["FOLDER", "OpenOptions", "begin", "options_of", "show_data", "show_result", "stdout"]
