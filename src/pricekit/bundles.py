@@ -243,9 +243,16 @@ def from_transformers(
 
     Example:
         >>> import pricekit as pk
-        >>> pk.bundles.from_transformers("checkpoint-500", "bundle", target="log1p", max_length=256)    # doctest: +SKIP
-        >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"])    # doctest: +SKIP
-        array([12.3], dtype=float32)
+        >>> from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        >>> pk.make_catalog(100).to_csv("products.csv", index=False)
+        >>> tiny = {"backbone.width": 16, "backbone.layers": 1, "backbone.heads": 2}
+        >>> weights = pk.pretrain("products.csv", "weights", backbone="transformer", epochs=1, settings=tiny)
+        >>> model = AutoModelForSequenceClassification.from_pretrained(weights, num_labels=1)    # train it
+        >>> model.save_pretrained("regressor")
+        >>> files = AutoTokenizer.from_pretrained(weights).save_pretrained("regressor")
+        >>> report = pk.bundles.from_transformers("regressor", "bundle", target="log1p", max_length=64)
+        >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
     """
     from functools import partial
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -353,3 +354,13 @@ def test_the_command_names_what_does_not_fit(pricekit, tmp_path, monkeypatch, wo
     code, _, err = pricekit("export", *words, "--out", "b")
     assert code == 2
     assert hint in err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the trainer
+def test_the_example_in_the_documents_runs(folders, tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[2].joinpath("docs", "export.md").read_text("utf-8")
+    code = page.partition("## A regressor of transformers")[2].partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("distilbert/distilbert-base-uncased", str(folders("distilbert"))), {})
+    assert "SMAPE" in capsys.readouterr().out

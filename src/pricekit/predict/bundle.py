@@ -6,9 +6,9 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
-    intervals.json    what intervals and quantiles of prices are made of; none if nobody knows how good the model is
+    intervals.json    what intervals and quantiles of prices are made of; a model of transformers has none
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
-    sketch.json       what tables are compared with, see `pricekit.insight`; none if the training table is unknown
+    sketch.json       what tables are compared with, see `pricekit.insight`; likewise
     self_test.json    invented rows and their prices; none if a feature cannot price them
     README.md         the model card
     signature.json    who wrote the manifest, see `keys.py`; unsigned bundles have none
@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from pricekit.errors import BundleError, DataError, first_invalid_field
 from pricekit.features.assets import is_asset
@@ -202,6 +202,12 @@ class Manifest(BaseModel, extra="allow"):
         if members and abs(sum(member.weight for member in members) - 1) > TOLERANCE:
             raise ValueError("the weights of the members do not sum to 1")
         return members
+
+    @model_validator(mode="after")
+    def _knows_its_training(self) -> Manifest:
+        if not self.transformers and None in (self.table, self.metric, self.constant_score):
+            raise ValueError("table, metric or constant_score is null")
+        return self
 
 
 def json_schema() -> str:
@@ -387,7 +393,8 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
     parts = [name for names, _ in _members(manifest) for name in names.values()]
-    for name in (*parts, RECORD):
+    common = () if manifest.get("transformers") else ("intervals.json", "sketch.json")
+    for name in (*parts, *common, RECORD):
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
     check_listed_files(path, manifest)
