@@ -60,6 +60,11 @@ def test_a_command_has_every_parameter_of_its_function(name):
     assert {"model", "engine", "trust"} <= shown or not opens
 
 
+def test_export_also_has_every_parameter_for_a_model_of_transformers():
+    shown = {parameter.name for parameter in cli.get_command(click.Context(cli), "export").params}
+    assert set(inspect.signature(pk.bundles.from_transformers).parameters) <= shown
+
+
 @pytest.mark.parametrize("option", SETTINGS)
 def test_an_option_sets_its_setting_from_the_command_line(pricekit, option):
     setting, value = SETTINGS[option]

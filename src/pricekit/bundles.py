@@ -1,4 +1,4 @@
-"""Housekeeping of bundles, the folders that `Model.export` writes: check, sign, give to others, and read them.
+"""Bundles, the folders that `Model.export` writes: check, sign, give to others, read, and make of other weights.
 
 Example:
     >>> import pricekit as pk
@@ -18,17 +18,20 @@ from pricekit.options import (
     InspectOptions,
     PathLike,
     PushOptions,
+    TransformersOptions,
     TrustOptions,
     clear_errors,
     model_path,
+    path_or_frame,
     with_options,
 )
 
 if TYPE_CHECKING:
+    from pricekit.export.verify import VerificationReport
     from pricekit.predict.members import BundleReader
     from pricekit.predict.sandbox import Inspection
 
-__all__ = ["inspect", "pull", "push", "read", "sign"]
+__all__ = ["from_transformers", "inspect", "pull", "push", "read", "sign"]
 
 
 @with_options(InspectOptions)
@@ -209,3 +212,76 @@ def read(path: PathLike, **options: Unpack[TrustOptions]) -> BundleReader:
 
     keys = read_trust(options["trust"])
     return read_bundle(model_path(path, "path", keys), keys)
+
+
+@with_options(TransformersOptions)
+def from_transformers(
+    folder: PathLike, out: PathLike, **options: Unpack[TransformersOptions]
+) -> VerificationReport:
+    """Export a regressor that was fine-tuned with transformers, without pricekit, into a bundle.
+
+    It is an `AutoModelForSequenceClassification` with one label. The export compares its prices, from text to price,
+    with those of transformers, and the graph with the model, as `Model.export` does. The bundle reads one text
+    column; it has no price intervals, no scores and no sketch of the training table.
+
+    Only JSON, the tokenizer and safetensors are read. Code and pickles in the folder, and links out of it, are refused.
+
+    Args:
+        folder: what `save_pretrained` or `Trainer` wrote: config.json, model.safetensors and a tokenizer, which is fast
+            or can be converted.
+        out: the folder of the bundle.
+        **options: see below.
+
+    Returns:
+        The differences between graph and model.
+
+    Raises:
+        ConfigError: no `target` is given; the folder is no such model, is damaged, or needs code of its own; or fp16 or
+            int8 is wanted without `sample`.
+        ExportError: `out` is not empty, the model cannot be exported, or prices differ from those of transformers.
+        DataError: `sample` or the table of comparables cannot be used.
+
+    Example:
+        >>> import pricekit as pk
+        >>> from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        >>> pk.make_catalog(100).to_csv("products.csv", index=False)
+        >>> tiny = {"backbone.width": 16, "backbone.layers": 1, "backbone.heads": 2}
+        >>> weights = pk.pretrain("products.csv", "weights", backbone="transformer", epochs=1, settings=tiny)
+        >>> model = AutoModelForSequenceClassification.from_pretrained(weights, num_labels=1)    # train it
+        >>> model.save_pretrained("regressor")
+        >>> files = AutoTokenizer.from_pretrained(weights).save_pretrained("regressor")
+        >>> report = pk.bundles.from_transformers("regressor", "bundle", target="log1p", max_length=64)
+        >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+        (1,)
+    """
+    from functools import partial
+
+    from pricekit.io.imports import slow_import
+
+    target, bundle = options["target"], path_of(out, "out")
+    if target is None:
+        raise ConfigError(
+            "the weights do not say what the model predicts; expected the target log, log1p or price",
+            parameters=("target",),
+        )
+    slow_import("pricekit.export.from_transformers")
+    from pricekit.export.from_transformers import Link, export_transformers, interface_of
+    from pricekit.export.triton import adding_to_repository
+    from pricekit.predict.keys import read_signing_key
+    from pricekit.table import Columns
+
+    columns = Columns((options["text"],), options["price"])
+    key = None if options["sign"] is None else read_signing_key(options["sign"], "sign")
+    with adding_to_repository(options["triton"], bundle, partial(interface_of, columns)):
+        return export_transformers(
+            path_of(folder, "folder"),
+            bundle,
+            Link(target, options["mean"], options["std"]),
+            columns,
+            sample=path_or_frame(options["sample"]),
+            max_length=options["max_length"],
+            precision=options["precision"],
+            overwrite=options["overwrite"],
+            comparables=path_or_frame(options["with_comparables"]),
+            key=key,
+        )

@@ -7,10 +7,9 @@ import os
 import shutil
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
 
 from pricekit.errors import BundleError, ConfigError, ExportError, path_of
 from pricekit.insight.alarms import limits_of
@@ -26,7 +25,6 @@ from pricekit.options import (
     ImportanceOptions,
     Keys,
     PathLike,
-    Precision,
     PredictOptions,
     ReadingOptions,
     ReportOptions,
@@ -116,7 +114,8 @@ class Model:
     def metrics(self) -> dict[str, float]:
         """The metrics on the held-out rows by name: first that of the training, such as `smape` in percent.
 
-        After a refit, these are the metrics of the first pass, which was not trained on the held-out rows.
+        They are empty for a model that pricekit has not trained. After a refit, these are the metrics of the first
+        pass, which was not trained on the held-out rows.
         """
         return dict(self._facts["metrics"])
 
@@ -492,11 +491,6 @@ class Model:
         """
         from pricekit.predict.keys import read_signing_key
 
-        precision, triton = options["precision"], options["triton"]
-        if precision not in (names := get_args(Precision)):
-            raise ConfigError(
-                f"the precision is {precision!r}; expected {', '.join(names)}", parameters=("precision",)
-            )
         bundle = path_of(out, "out")
         if self._kind == "bundle":
             raise ExportError(
@@ -504,16 +498,15 @@ class Model:
                 parameters=("run",),
             )
         from pricekit.export.export import export_run
-        from pricekit.export.triton import adding_to_repository
+        from pricekit.export.triton import adding_to_repository, interface_of
 
         products = path_or_frame(options["with_comparables"])
         key = None if options["sign"] is None else read_signing_key(options["sign"], "sign")
-        repository = None if triton is None else path_of(triton, "triton")
-        with adding_to_repository(self.path, bundle, repository) if repository else nullcontext():
+        with adding_to_repository(options["triton"], bundle, partial(interface_of, self.path)):
             return export_run(
                 self.path,
                 bundle,
-                precision=precision,
+                precision=options["precision"],
                 overwrite=options["overwrite"],
                 comparables=products,
                 key=key,
@@ -864,6 +857,8 @@ def _read_facts(folder: Path, *kinds: str) -> dict[str, Any]:
 def _score(facts: Mapping[str, Any]) -> str:
     from pricekit.evaluation.scores import goal_of
 
+    if facts["metric"] is None:
+        return "accuracy unknown"
     goal = goal_of(facts)
     return f"{goal.metric.name}={goal.metric.write(goal.score)}"
 

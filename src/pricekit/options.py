@@ -579,6 +579,9 @@ class DriftOptions(PricedOptions, total=False):
 Precision = Literal["fp32", "fp16", "int8"]
 
 
+Target = Literal["log", "log1p", "price"]
+
+
 class ExportOptions(OverwriteOptions, total=False):
     """Options of `pricekit.Model.export`."""
 
@@ -606,6 +609,47 @@ class ExportOptions(OverwriteOptions, total=False):
     sign: Annotated[
         PathLike | None,
         Option(help="PEM file with a private key that signs the bundle", metavar="KEY"),
+    ]
+
+
+class TransformersOptions(ExportOptions, total=False):
+    """Options of `pricekit.bundles.from_transformers`."""
+
+    target: Annotated[
+        Target | None,
+        Option(
+            help="what the model of transformers was trained to predict: log, the natural logarithm of the price; "
+            "log1p, that of 1 + price; or price"
+        ),
+    ]
+    mean: Annotated[
+        float, Option(help="mean that was subtracted from the target, if it was standardised", default=0.0)
+    ]
+    std: Annotated[
+        float,
+        Option(
+            help="standard deviation that the target was divided by, if it was standardised",
+            default=1.0,
+            least=0,
+        ),
+    ]
+    sample: Annotated[
+        TableSource | None,
+        Option(
+            help="table with prices, on whose rows the export is verified; fp16 and int8 need one; default: invented "
+            "products"
+        ),
+    ]
+    text: Annotated[
+        str, Option(help="column of the text that the model reads", default="catalog_content", names="column")
+    ]
+    price: Annotated[str, Option(help="column of known prices in `sample`", default="price", names="column")]
+    max_length: Annotated[
+        int | None,
+        Option(
+            help="maximum number of tokens per text, as in the training; default: that of the tokenizer",
+            least=1,
+        ),
     ]
 
 
@@ -663,10 +707,20 @@ class Parameter:
     def is_set(self, value: Any) -> bool:
         """Return whether a value is not the default."""
         empty = isinstance(value, list | tuple) and not value
-        return not (value is None or value is self.default or empty)
+        usual = value is self.default or (isinstance(value, str | float) and value == self.default)
+        return not (value is None or usual or empty)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Its values if these are a few words, otherwise none."""
+        return tuple(word for kind in self.kinds if get_origin(kind) is Literal for word in get_args(kind))
 
     def check(self, value: Any) -> None:
-        """Raise ConfigError unless the value of a text is a text, and that of a number a number within its limits."""
+        """Raise ConfigError unless a value is one of its choices, a text, or a number within its limits."""
+        if self.choices and not self.several and value is not None and value not in self.choices:
+            raise ConfigError(
+                f"{self.name} is {value!r}; expected {', '.join(self.choices)}", parameters=(self.name,)
+            )
         number, least, most = self.number, self.option.least, self.option.most
         if value is None or not (number or self.annotation in (str, str | None)):
             return

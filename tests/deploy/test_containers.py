@@ -19,6 +19,7 @@ RESOURCES = [
     for file in sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
     for resource in yaml.safe_load_all(file.read_text("utf-8"))
 ]
+RUNTIME, SERVICE = yaml.safe_load_all((ROOT / "deploy" / "kserve.yaml").read_text("utf-8"))
 SERVER = "\n".join(
     file.read_text("utf-8") for file in (ROOT / "plugins" / "pricekit-serve" / "src").rglob("*.py")
 )
@@ -36,6 +37,7 @@ def _templates():
 
 
 PODS = {name: template["spec"] for name, template in _templates().items()}
+CONTAINERS = [pod["containers"][0] for pod in PODS.values()] + RUNTIME["spec"]["containers"]
 
 
 def _arguments():
@@ -43,7 +45,8 @@ def _arguments():
     (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
     found = {"Dockerfile": yaml.safe_load(command)}
     found["compose"] = COMPOSE["services"]["predict"]["command"].replace('"', "").split()
-    return found | {name: pod["containers"][0]["args"] for name, pod in PODS.items()}
+    found |= {name: pod["containers"][0]["args"] for name, pod in PODS.items()}
+    return found | {"kserve": RUNTIME["spec"]["containers"][0]["args"]}
 
 
 ARGUMENTS = _arguments()
@@ -127,17 +130,26 @@ def test_pods_have_no_privileges_and_limits(name):
     (container,) = pod["containers"]
     assert pod["automountServiceAccountToken"] is False
     assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (USER, True)
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert container["image"] == f"pricekit:{__version__}"
-    assert container["resources"]["limits"]["memory"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    assert mounts["scratch"]["mountPath"] == "/tmp"
     assert mounts["bundles"]["readOnly"]
     assert set(mounts) == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container["name"])
+def test_containers_have_no_privileges_and_limits(container):
+    allowed = container["securityContext"]
+    assert (allowed["allowPrivilegeEscalation"], allowed["readOnlyRootFilesystem"]) == (False, True)
+    assert allowed["capabilities"] == {"drop": ["ALL"]}
+    assert container["image"] == f"pricekit:{__version__}"
+    assert container["resources"]["limits"]["memory"]
+    assert {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}["scratch"] == "/tmp"
+
+
+def test_the_runtime_of_kserve_runs_as_the_user_of_the_image():
+    (container,) = RUNTIME["spec"]["containers"]
+    allowed = container["securityContext"]
+    assert (allowed["runAsUser"], allowed["runAsNonRoot"]) == (USER, True)
+    assert SERVICE["spec"]["predictor"]["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize("service", COMPOSE["services"])
@@ -157,8 +169,12 @@ def test_the_image_runs_as_the_user_of_the_manifests():
 
 
 def test_probes_ask_addresses_that_the_server_has():
-    (container,) = PODS["pricekit"]["containers"]
-    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    probes = [
+        container[f"{kind}Probe"]
+        for container in CONTAINERS
+        for kind in ("startup", "readiness", "liveness")
+        if f"{kind}Probe" in container
+    ]
     asked = {probe["httpGet"]["path"] for probe in probes}
     asked |= set(re.findall(r"127\.0\.0\.1:8080(/[\w/]+)", DOCKERFILE))
     assert asked == {"/v2/health/live", "/v2/health/ready"}

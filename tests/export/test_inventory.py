@@ -12,7 +12,7 @@ from pricekit import ensemble
 from pricekit.core.contracts import Backbone, WeightsSource
 from pricekit.core.loader import registry
 from pricekit.export.export import export_run
-from pricekit.export.inventory import INVENTORY, make_inventory
+from pricekit.export.inventory import INVENTORY, make_inventory, weights_of
 from pricekit.predict.bundle import open_bundle
 
 FACTS = {"plugins": [], "precision": "fp32", "created": "2026-01-02T03:04:05+00:00"}
@@ -75,7 +75,7 @@ def test_a_model_from_scratch_has_no_pretrained_weights(inventory):
     ],
 )
 def test_pretrained_weights_have_their_source_and_licence_or_say_unknown(backbone, options, source, licence):
-    text = make_inventory({}, FACTS, [run_with(backbone, **options), run_with("bag")]).decode()
+    text = make_inventory({}, FACTS, weights_of([run_with(backbone, **options), run_with("bag")])).decode()
     found = parts(json.loads(text), "machine-learning-model")
     assert list(found) == [source]
     assert licences(found[source]) == [licence]
@@ -85,7 +85,7 @@ def test_pretrained_weights_have_their_source_and_licence_or_say_unknown(backbon
 
 def test_random_weights_have_no_source():
     for run in (run_with("roberta-base", random_weights=True), run_with("lstm"), run_with("mlp")):
-        assert parts(json.loads(make_inventory({}, FACTS, [run])), "machine-learning-model") == {}
+        assert parts(json.loads(make_inventory({}, FACTS, weights_of([run]))), "machine-learning-model") == {}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,9 @@ def test_random_weights_have_no_source():
 )
 def test_a_backbone_of_a_package_may_state_its_source(monkeypatch, made, expected):
     monkeypatch.setattr(registry(), "create", lambda *_: made)
-    found = parts(json.loads(make_inventory({}, FACTS, [run_with("foreign")])), "machine-learning-model")
+    found = parts(
+        json.loads(make_inventory({}, FACTS, weights_of([run_with("foreign")]))), "machine-learning-model"
+    )
     name, licence = expected
     assert licences(found[name]) == [licence]
 
@@ -115,9 +117,9 @@ def test_the_package_of_a_feature_is_part_of_it_with_what_it_needs():
 
 
 def test_equal_bundles_have_equal_inventories():
-    one = make_inventory({"a": b"1"}, FACTS, [run_with("bag")])
-    assert one == make_inventory({"a": b"1"}, FACTS, [run_with("bag")])
-    assert one != make_inventory({"a": b"2"}, FACTS, [run_with("bag")])
+    one = make_inventory({"a": b"1"}, FACTS, weights_of([run_with("bag")]))
+    assert one == make_inventory({"a": b"1"}, FACTS, weights_of([run_with("bag")]))
+    assert one != make_inventory({"a": b"2"}, FACTS, weights_of([run_with("bag")]))
 
 
 def test_an_ensemble_has_one(run, tmp_path):

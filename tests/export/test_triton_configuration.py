@@ -52,6 +52,12 @@ def test_the_level_is_one_that_the_model_has():
     assert "interval" not in Interface(("text",), 0).configuration("a")
 
 
+def test_a_model_without_intervals_returns_prices_only():
+    found = _parsed(Interface(("text",), 0, has_intervals=False).configuration("tea"))
+    assert [each.name for each in found.output] == ["price"]
+    assert dict(found.parameters).keys() == {"engine"}
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_of_a_column_survives(name):
     assert _parsed(f"name: {quoted(name)}").name == name

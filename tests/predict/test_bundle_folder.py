@@ -122,6 +122,8 @@ MEMBER = {
         {"currency": "x" * 500_000},
         {"price_unit": "m" * 101},
         {"table": "x" * 1_001},
+        {"metric": None},
+        {"table": None, "transformers": {"architecture": "A", "target": "log", "mean": 0.0, "std": 0.0}},
         {"metrics": {str(number): 1.0 for number in range(101)}},
         {"plugins": [{"kind": "feature", "name": "x" * 1_001, "package": "p", "version": "1"}]},
         {"training_rows_in": ["x"] * 101},

@@ -33,7 +33,7 @@ def test_metadata_and_health(client, predictor):
     assert predictor.digest.startswith(version)
     for path in ("/v2/models/shop", f"/v2/models/shop/versions/{version}"):
         assert client.get(path).json() == model
-        assert client.get(f"{path}/ready").status_code == 200
+        assert client.get(f"{path}/ready").json() == {"name": "shop", "ready": True}
     assert client.get("/v2/models/other/ready").status_code == 404
 
 

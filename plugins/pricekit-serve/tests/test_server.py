@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from pricekit_serve import serve
 from pricekit_serve.command import serve as command
@@ -101,6 +102,37 @@ def started():
     for server in servers:
         server.process.kill()
         server.process.wait(60)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritons_client_finds_all_that_it_asks_for(served, started, predictor, texts, binary):
+    triton = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
+    server = started(f"tea={served}")
+    with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("tea")
+        assert not client.is_model_ready("wine")
+        about = client.get_server_metadata()
+        assert set(about) == {"name", "version", "extensions"}
+        metadata = client.get_model_metadata("tea")
+        (version,) = metadata["versions"]
+        assert client.is_model_ready("tea", version)
+        (column,) = metadata["inputs"]
+        tensor = triton.InferInput(column["name"], [5], column["datatype"])
+        tensor.set_data_from_numpy(np.array(texts[:5], np.object_), binary_data=binary)
+        outputs = [
+            triton.InferRequestedOutput(each["name"], binary_data=binary) for each in metadata["outputs"]
+        ]
+        asked = {"interval": "0.8", "within": "3", "confidence": "0.5"}
+        answer = client.infer("tea", [tensor], version, outputs, parameters=asked)
+        expected = predictor.predict(texts[:5], interval=0.8, within=3, confidence=0.5)
+        kinds = {"FP32": np.float32, "BOOL": np.bool_}
+        for output in metadata["outputs"]:
+            column = answer.as_numpy(output["name"])
+            assert (column.shape, column.dtype) == ((5,), kinds[output["datatype"]])
+            np.testing.assert_allclose(column, expected[output["name"]], rtol=1e-6)
+        assert answer.get_response()["model_version"] == version
 
 
 def test_sigterm_first_turns_readiness_off_and_then_answers_what_has_begun(served, started, texts, raises):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -11,11 +13,11 @@ from pricekit.cli.common import again, call
 from pricekit.cli.options import FOLDER, options_of
 from pricekit.cli.project import BUNDLES, latest_run
 from pricekit.cli.terminal import begin, show_result
-from pricekit.errors import path_of
+from pricekit.errors import ConfigError, path_of
 from pricekit.io.files import read_json
 from pricekit.io.log import logger
 from pricekit.io.record import FACTS
-from pricekit.options import ExportOptions
+from pricekit.options import ExportOptions, TransformersOptions, parameters_of
 
 BATCH_SENSITIVITY = 0.02
 """Warn if a row's price varies with its batch by at least this share of the standard deviation of the log prices."""
@@ -24,27 +26,49 @@ BATCH_SENSITIVITY = 0.02
 @click.command
 @click.argument("run", type=FOLDER, required=False)
 @click.option("--out", type=FOLDER, help="Folder for the bundle.  [default: bundles/NAME of RUN]")
-@options_of(ExportOptions)
-def export(**flags: Any) -> None:
+@click.option(
+    "--from-hf",
+    "folder",
+    type=FOLDER,
+    help="Instead of RUN: a folder with a regressor of transformers, which --target describes.",
+)
+@options_of(TransformersOptions)
+def export(run: str | None, folder: str | None, **flags: Any) -> None:
     """Export the best weights of RUN into a bundle: ONNX graph, tokenizer, features and model card.
 
     \b
     pricekit export run --out bundle
     pricekit export                   the latest run in runs/
+    pricekit export --from-hf checkpoint-500 --target log1p --out bundle
 
     RUN is a run or an ensemble. The export compares the predictions and the SMAPE of the graph with those of the
     model, on real rows at many batch sizes and lengths. If they differ, the command fails and writes no bundle. In
     fp16, values that would overflow stay in float32. In int8, values are rounded with scales that are fixed on these
     rows.
     """
+    import pricekit as pk
     from pricekit.model import trained_path
 
-    flags["run"] = run = trained_path(flags["run"] or str(latest_run()), "run")
-    flags["out"] = out = path_of(flags["out"] or BUNDLES / run.resolve().name, "out")
-    begin(f"reading {run}", "pricekit.export.export")
-    import pricekit as pk
-
-    report = call(pk.Model(flags.pop("run")).export, flags)
+    if folder is not None:
+        if run is not None:
+            raise ConfigError(
+                "either a run or a folder of transformers is exported", parameters=("run", "folder")
+            )
+        flags["out"] = out = path_of(flags["out"] or BUNDLES / Path(folder).resolve().name, "out")
+        begin(f"reading {folder}", "pricekit.export.from_transformers")
+        report = call(partial(pk.bundles.from_transformers, folder), flags)
+    else:
+        of_run, of_transformers = parameters_of(ExportOptions), parameters_of(TransformersOptions)
+        others = {name: flags.pop(name) for name in of_transformers if name not in of_run}
+        if given := [name for name, value in others.items() if of_transformers[name].is_set(value)]:
+            raise ConfigError(
+                f"{given[0]} describes a model of transformers, but a run is exported",
+                parameters=(given[0], "folder"),
+            )
+        path = trained_path(run or str(latest_run()), "run")
+        flags["out"] = out = path_of(flags["out"] or BUNDLES / path.resolve().name, "out")
+        begin(f"reading {path}", "pricekit.export.export")
+        report = call(pk.Model(path).export, flags)
     logger.info(
         f"{flags['precision']}, verified at {len(report.checks)} shapes: largest relative difference "
         f"{report.largest_difference:.1e}, SMAPE changed by {report.smape_change:.1e} points"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import click
 
@@ -135,9 +135,8 @@ def _flags(parameter: Parameter) -> str:
 def _type(parameter: Parameter) -> Any:
     """Return the type of the values on the command line; functions check all else."""
     kinds = parameter.kinds
-    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    if choices:
-        return click.Choice(choices)
+    if parameter.choices:
+        return click.Choice(parameter.choices)
     if parameter.is_path:
         return click.Path()
     if bool in kinds:

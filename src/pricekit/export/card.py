@@ -85,13 +85,36 @@ Give it only to people who may see the training table.
 
 """
 
-_USE = """## Sketch of the training table
+_TRANSFORMERS = """# {architecture} price model
+
+Predicts the price of a product from its catalogue text. pricekit {version} exported it from weights of transformers.
+
+## Quality
+
+Unknown: pricekit has neither trained nor scored this model, so it has no price intervals and no sketch of its training
+table. Score it on rows that it was not trained on: `pricekit evaluate THIS_FOLDER table.csv`.
+
+## Training
+
+- transformers' `{architecture}`; text from {text}, at most {max_length:,} tokens of it
+- its output is {output}
+
+{precision}
+{usage}
+The graph `model.onnx` takes `input_ids` and `attention_mask`, int64 (batch, length), and `features`,
+float32 (batch, 0). It returns `price`, float32 (batch,).
+
+{limits}"""
+
+_SKETCH = """## Sketch of the training table
 
 `sketch.json` contains shares of the training table, so that `pricekit drift THIS_FOLDER products.csv` can say whether
 another table differs: quantiles of features and predicted prices, shares of missing fields, and how many rows have the
 most frequent words and values, such as brands. It contains no row, and no word or value of fewer than five rows.
 
-## Usage
+"""
+
+_USAGE = """## Usage
 
 ```
 pip install "pricekit[cpu]"     # or, in the folder of pricekit's sources: pip install ".[cpu]"
@@ -159,6 +182,20 @@ def model_card(run: LoadedRun, facts: Mapping[str, Any]) -> str:
     )
 
 
+def transformers_card(text: str, max_length: int, output: str, facts: Mapping[str, Any]) -> str:
+    """Return the card of a regressor of transformers as Markdown; `output` says what its output is."""
+    return _TRANSFORMERS.format(
+        architecture=facts["transformers"]["architecture"],
+        version=facts["pricekit_version"],
+        text=_code(text),
+        max_length=max_length,
+        output=output,
+        precision=_PRECISION[facts["precision"]] + "\n",
+        usage=_USAGE,
+        limits=_LIMITS,
+    )
+
+
 def comparables_section(rows: int) -> str:
     """Return the section of a bundle that contains products with prices."""
     return _COMPARABLES.format(rows=counted(rows, "product"))
@@ -188,6 +225,6 @@ def _shared(facts: Mapping[str, Any]) -> dict[str, str]:
         "per": f", per {facts['price_unit']}" if facts["price_unit"] else "",
         "precision": _PRECISION[facts["precision"]] + "\n",
         "training_rows": _TRAINING_ROWS.format(features=held) if held else "",
-        "use": _USE,
+        "use": _SKETCH + _USAGE,
         "limits": _LIMITS,
     }

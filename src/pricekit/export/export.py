@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pricekit.core.contracts import Batch, PriceBatch
 from pricekit.errors import BundleError, ExportError, PluginError
 from pricekit.export.card import CARD, comparables_section, ensemble_card, model_card
 from pricekit.export.graph import OPSET, export_graph
-from pricekit.export.inventory import INVENTORY, make_inventory
+from pricekit.export.inventory import INVENTORY, Weights, make_inventory, weights_of
 from pricekit.export.precision import convert
 from pricekit.export.priced_once import PricedOnce, RowPrices
 from pricekit.export.tensors import in_file, read_graph, token_count
@@ -32,6 +33,7 @@ from pricekit.export.verify import (
     verify_graph,
 )
 from pricekit.features.assets import is_asset
+from pricekit.features.preprocess import Preprocessor
 from pricekit.features.repeated import check_in_new_process
 from pricekit.insight.products import files_of, some_rows
 from pricekit.insight.sketch import SKETCH
@@ -44,11 +46,12 @@ from pricekit.io.record import check_apart, check_output, kind_of, record_of
 from pricekit.nets.inference import torch_engine
 from pricekit.nets.network import PriceModel
 from pricekit.predict.bundle import MOST_MEMBERS, PARTS, Bundle, write_bundle
+from pricekit.predict.intervals import INTERVALS
 from pricekit.predict.keys import SigningKey
 from pricekit.predict.limits import check_members
 from pricekit.predict.self_test import SELF_TEST, make_self_test
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
-from pricekit.table import Table, TableSource, read_usable
+from pricekit.table import Columns, Table, TableSource, read_usable
 from pricekit.table.currency import require_same_currency
 
 
@@ -100,40 +103,81 @@ def export_run(
         check_output(out, "bundle", "overwrite" if overwrite else "new", ExportError)
         opened = open_ensemble(path) if kind_of(path) == "ensemble" else open_run(path)
         runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]
-        products = _read_products(comparables, runs[0], opened.facts)
+        columns, currency = runs[0].preprocessor.columns, opened.facts["currency"]
+        products = read_products(comparables, columns, currency, training=runs[0].path)
         check_in_new_process([(run.preprocessor.features, read_sample(run)) for run in runs])
         if isinstance(opened, Ensemble):
             report, files, facts = _export_members(opened, runs, precision)
             card = ensemble_card(opened, facts)
         else:
-            exported = _export_model(opened, precision)
+            exported = _export_member(opened, precision)
             report, files = exported.report, exported.files
             facts = _facts(precision, opened.facts, runs, exported.float32_nodes, report)
             card = model_card(opened, facts)
-        intervals = opened.intervals.to_text()
-        texts = {CARD: card, "intervals.json": intervals, SKETCH: opened.sketch.to_text()}
+        texts = {CARD: card, INTERVALS: opened.intervals.to_text(), SKETCH: opened.sketch.to_text()}
         files |= {name: text.encode() for name, text in texts.items()}
-        files |= _self_test(Bundle(out, facts, files, ""), precision, runs)
-        if products is not None:
-            members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
-            files |= files_of(products, members)
-            facts |= {"comparables": len(products)}
-            files[CARD] += comparables_section(len(products)).encode()
-        files |= {INVENTORY: make_inventory({RECORD: record_of("bundle"), **files}, facts, runs)}
-        with _within_limits():
-            manifest = write_bundle(out, files, facts, key=key)
+        manifest = publish(
+            out, files, facts, weights_of(runs), others=_other_columns(runs), products=products, key=key
+        )
         with tracked_by(runs[0].config.track):
             notify("bundle_exported", folder=path, bundle=out, manifest=manifest)
         return report
 
 
-def _read_products(source: TableSource | None, run: LoadedRun, facts: Mapping[str, Any]) -> Table | None:
-    """Read the table of comparables, before the export begins its long work; raises DataError."""
+def publish(
+    out: Path,
+    files: dict[str, bytes],
+    facts: dict[str, Any],
+    weights: Sequence[Weights],
+    *,
+    others: Mapping[str, bool] = MappingProxyType({}),
+    products: Table | None = None,
+    key: SigningKey | None = None,
+) -> dict[str, Any]:
+    """Add self-test, products and inventory to the files of a bundle, and write it; return its manifest.
+
+    Args:
+        out: the folder of the bundle.
+        files: graphs, preprocessors, model card and what else the bundle has, by name.
+        facts: the values of its manifest.
+        weights: as of `make_inventory`.
+        others: columns besides the text that features read, and whether they contain numbers.
+        products: with prices, that the bundle shall contain.
+        key: signs the bundle; None: nobody does.
+
+    Raises:
+        ExportError: the graph cannot price invented rows, or no bundle can hold the model.
+    """
+    files = files | _self_test(Bundle(out, facts, files, ""), others)
+    if products is not None:
+        members = {name: content for name, content in files.items() if name.endswith(PARTS["preprocess"])}
+        files |= files_of(products, members)
+        facts = facts | {"comparables": len(products)}
+        files[CARD] += comparables_section(len(products)).encode()
+    files |= {INVENTORY: make_inventory({RECORD: record_of("bundle"), **files}, facts, weights)}
+    with _within_limits():
+        return write_bundle(out, files, facts, key=key)
+
+
+def read_products(
+    source: TableSource | None, columns: Columns, currency: str | None, *, training: Path | None = None
+) -> Table | None:
+    """Read the table of comparables, before the export begins its long work; None without one.
+
+    Args:
+        source: the table.
+        columns: of the model.
+        currency: of its prices.
+        training: the folder of a run, whose training table may be this one.
+
+    Raises:
+        DataError: the table cannot be used, or has another currency.
+    """
     if source is None:
         return None
-    table = read_usable(source, run.preprocessor.columns)[0]
-    require_same_currency(facts["currency"], table.price_style.currency)
-    return some_rows(_in_training_order(table, run.path))
+    table = read_usable(source, columns)[0]
+    require_same_currency(currency, table.price_style.currency)
+    return some_rows(table if training is None else _in_training_order(table, training))
 
 
 def _in_training_order(table: Table, run: Path) -> Table:
@@ -158,7 +202,7 @@ def _export_members(
     members, models, reports, float32_nodes = [], [], [], []
     with progress("exporting", len(ensemble.members)) as advance:
         for number, (run, weight) in enumerate(ensemble.members):
-            exported = _export_model(run, precision)
+            exported = _export_member(run, precision)
             names = {part: f"{number}-{plain}" for part, plain in PARTS.items()}
             files |= {names[part]: exported.files[plain] for part, plain in PARTS.items()}
             files |= {name: content for name, content in exported.files.items() if is_asset(name)}
@@ -180,11 +224,29 @@ def _export_members(
     return report, files, {"members": members, **facts}
 
 
-def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
-    """Export a run's model as a graph, convert it, and verify it on the run's sample rows."""
-    sample = read_sample(run)
-    inputs = run.preprocessor(sample)
-    batches = [*shapes(inputs, run.config.max_length), *(batch for _, batch in sample_batches(inputs))]
+def _export_member(run: LoadedRun, precision: str) -> ExportedModel:
+    """Export the model of a run, which is verified on its sample rows."""
+    name = f"the model of the backbone '{run.config.backbone.name}'"
+    return export_model(run.model, run.preprocessor, read_sample(run), precision, name)
+
+
+def export_model(
+    model: PriceModel, preprocessor: Preprocessor, sample: Table, precision: str, name: str
+) -> ExportedModel:
+    """Export a model as a graph, convert it, and verify it on rows. Afterwards, the model has no weights.
+
+    Args:
+        model: on the CPU.
+        preprocessor: makes the inputs of the model.
+        sample: N rows, with prices if the change of SMAPE is to be measured.
+        precision: of the graph.
+        name: of the model, in errors.
+
+    Raises:
+        ExportError: it cannot be exported, or its graph differs from it.
+    """
+    inputs, max_length = preprocessor(sample), preprocessor.max_length
+    batches = [*shapes(inputs, max_length), *(batch for _, batch in sample_batches(inputs))]
     with temporary_folder() as folder:
         float32 = folder / "model.onnx"  # with its weights in a second file
         example = inputs.batch(np.arange(2) % len(inputs))
@@ -192,13 +254,13 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
         longest = max(2, example["input_ids"].shape[1])
         with progress("exporting the graph", 1) as advance:
             example = fit_length(example, longest, inputs.pad_id)
-            export_graph(run.model, example, float32, separate_weights=True)
+            export_graph(model, example, float32, separate_weights=True)
             advance(1)
-        reference = _reference(run.model, batches, precision)
-        _free_weights(run.model)
+        reference = _reference(model, batches, precision)
+        _free_weights(model)
         release_heap()
         converted = convert(float32, precision, batches)
-        rows = Sample(inputs, run.config.max_length, sample.price)
+        rows = Sample(inputs, max_length, sample.price)
         before = None if precision == "fp32" else float32
         # The report is that of the simulation of the target hardware.
         graph, engine = in_file(converted.simulated, folder / "simulated.onnx"), converted.engine
@@ -210,9 +272,9 @@ def _export_model(run: LoadedRun, precision: str) -> ExportedModel:
             graph = in_file(converted.model, folder / "converted.onnx")
             verify_graph(reference, graph, rows, precision, float32=before)
         release_heap()
-        texts = {name: text.encode() for name, text in run.preprocessor.files(portable=True).items()}
-        files = {"model.onnx": read_graph(converted.model), **texts, **run.preprocessor.features.assets()}
-        _check_opens([files], f"the model of the backbone '{run.config.backbone.name}'")
+        texts = {file: text.encode() for file, text in preprocessor.files(portable=True).items()}
+        files = {"model.onnx": read_graph(converted.model), **texts, **preprocessor.features.assets()}
+        _check_opens([files], name)
     return ExportedModel(files, converted.float32_nodes, report)
 
 
@@ -255,12 +317,17 @@ def _within_limits() -> Iterator[None]:
         ) from error
 
 
-def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dict[str, bytes]:
-    """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
+def _other_columns(runs: Sequence[LoadedRun]) -> dict[str, bool]:
+    """Return the columns besides the text that features read, and whether they contain numbers."""
     text = runs[0].preprocessor.columns.text
     names = {name for run in runs for name in run.preprocessor.features.columns if name not in text}
     frame = read_sample(runs[0]).frame if names else pd.DataFrame()
-    others = {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
+    return {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
+
+
+def _self_test(bundle: Bundle, others: Mapping[str, bool]) -> dict[str, bytes]:
+    """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
+    precision = bundle.manifest["precision"]
     try:
         return {SELF_TEST: make_self_test(bundle, precision, others).to_text().encode()}
     except PluginError as error:
@@ -282,14 +349,19 @@ def _facts(
 ) -> dict[str, Any]:
     """Return the facts of a manifest; `training_rows_in` names the features whose state contains training rows."""
     holding = {name for run in runs for name in run.preprocessor.features.holding_training_rows}
+    own = {name: value for name, value in facts.items() if name != "format"}
+    own |= {"training_rows_in": sorted(holding)} if holding else {}
+    return export_facts(precision, float32_nodes, report) | own
+
+
+def export_facts(precision: str, float32_nodes: list[str], report: VerificationReport) -> dict[str, Any]:
+    """Return what a manifest says about the export."""
     return {
         "pricekit_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "precision": precision,
         "float32_nodes": float32_nodes,
         "opset": OPSET,
-        **{name: value for name, value in facts.items() if name != "format"},
-        **({"training_rows_in": sorted(holding)} if holding else {}),
         "verified": _verification_facts(report),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Any
@@ -35,15 +36,42 @@ _ENGINES = ("onnxruntime", "onnxruntime-gpu")
 _LONGEST_LICENCE = 100
 
 
-def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], runs: Sequence[LoadedRun]) -> bytes:
+@dataclass(frozen=True)
+class Weights:
+    """What the weights of a member come from.
+
+    Attributes:
+        model: the name of the backbone or the architecture.
+        source: pretrained weights; None: the weights were random.
+        description: of these weights.
+    """
+
+    model: str
+    source: WeightsSource | None
+    description: str
+
+
+def weights_of(runs: Sequence[LoadedRun]) -> list[Weights]:
+    """Return what the weights of runs come from: the pretrained ones that the trainings started with."""
+    found = []
+    for run in runs:
+        chosen = run.config.backbone
+        source = registry().create("backbone", chosen.name, chosen.options).weights_source
+        if source is UNKNOWN_WEIGHTS:
+            source = WeightsSource(f"weights of the backbone {chosen.name}")
+        found.append(Weights(chosen.name, source, f"pretrained weights of the backbone {chosen.name}"))
+    return found
+
+
+def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], weights: Sequence[Weights]) -> bytes:
     """Return the contents of a bundle's inventory; the same for the same bundle and packages.
 
     Args:
         files: the bundle's other files by name, without its manifest.
         facts: the values of its manifest.
-        runs: those of its members.
+        weights: of its members.
     """
-    names = list(dict.fromkeys(run.config.backbone.name for run in runs))
+    names = list(dict.fromkeys(each.model for each in weights))
     model = Component(
         name=f"{' and '.join(names)} price model",
         type=ComponentType.MACHINE_LEARNING_MODEL,
@@ -53,7 +81,7 @@ def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], runs: S
     # A prediction needs the packages of the features; the package of a plugin in a file is no installed one.
     features = [plugin["package"] for plugin in facts["plugins"] if plugin["kind"] == "feature"]
     packages = ["pricekit", *_ENGINES, *features]
-    parts = [*_libraries(packages), *_weights(runs), *map(_file, files, files.values())]
+    parts = [*_libraries(packages), *_weights(weights), *map(_file, files, files.values())]
     metadata = BomMetaData(component=model, timestamp=datetime.fromisoformat(facts["created"]))
     digest = sha256(json.dumps([facts["created"], *map(sha256, files.values())]).encode())
     bom = Bom(components=parts, metadata=metadata, serial_number=uuid5(NAMESPACE_URL, f"pricekit:{digest}"))
@@ -114,22 +142,18 @@ def _licences(licence: str) -> list[License]:
     return [LicenseFactory().make_from_string(licence)]
 
 
-def _weights(runs: Sequence[LoadedRun]) -> Iterator[Component]:
-    """Yield the pretrained weights that the trainings started with, each once."""
+def _weights(weights: Sequence[Weights]) -> Iterator[Component]:
+    """Yield pretrained weights, each once."""
     seen = set()
-    for run in runs:
-        chosen = run.config.backbone
-        backbone = registry().create("backbone", chosen.name, chosen.options)
-        source = backbone.weights_source
-        if source is UNKNOWN_WEIGHTS:
-            source = WeightsSource(f"weights of the backbone {chosen.name}")
+    for each in weights:
+        source = each.source
         if source is not None and source not in seen:
             seen.add(source)
             yield Component(
                 name=source.name,
                 type=ComponentType.MACHINE_LEARNING_MODEL,
                 bom_ref=f"weights {source.name}",
-                description=f"pretrained weights of the backbone {chosen.name}",
+                description=each.description,
                 licenses=_licences(source.licence or UNKNOWN),
             )
 

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from pricekit.errors import ExportError
+from pricekit.errors import ExportError, path_of
 from pricekit.io.files import publish_folder, write_text
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.record import kind_of
+from pricekit.options import PathLike
 from pricekit.predict.bundle import files_of_bundle, open_bundle
 from pricekit.predict.intervals import Uncertainty
 from pricekit.runs.opened import open_ensemble, open_run
@@ -59,16 +60,19 @@ class Interface:
 
     Attributes:
         columns: the columns that it reads.
-        highest: the highest level of its price intervals.
+        highest: the highest level of its price intervals; 0: there are too few rows for one.
+        has_intervals: whether it says how sure prices are.
     """
 
     columns: tuple[str, ...]
     highest: float
+    has_intervals: bool = True
 
     def text(self) -> str:
         """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
         listed = []
-        for key, tensors in (("input", [(name, "STRING", 1) for name in self.columns]), ("output", OUTPUTS)):
+        outputs = OUTPUTS if self.has_intervals else OUTPUTS[:1]
+        for key, tensors in (("input", [(name, "STRING", 1) for name in self.columns]), ("output", outputs)):
             lines = (
                 f"  {{ name: {quoted(name)} data_type: TYPE_{kind} dims: [ {size} ] }}"
                 for name, kind, size in tensors
@@ -179,19 +183,24 @@ def add_version(bundle: Path, folder: Path, interface: Interface) -> Path:
 
 
 @contextmanager
-def adding_to_repository(run: Path, bundle: Path, repository: Path) -> Iterator[None]:
+def adding_to_repository(
+    repository: PathLike | None, bundle: Path, interface_of_model: Callable[[], Interface]
+) -> Iterator[None]:
     """Add the bundle that the block exports to a model repository as a new version.
 
     Args:
-        run: the run or the ensemble.
+        repository: the folder of the repository; None: it is added to none.
         bundle: the folder of the bundle, whose name the model has there.
-        repository: the folder of the repository.
+        interface_of_model: returns the interface of the model, which may have to be opened.
 
     Raises:
         ExportError: another process writes this model, or the repository has another model of this name.
     """
-    interface = interface_of(run)
-    folder = model_folder(repository, bundle, interface)
+    if repository is None:
+        yield
+        return
+    interface = interface_of_model()
+    folder = model_folder(path_of(repository, "triton"), bundle, interface)
     with owned(folder, "Triton model", ExportError):
         yield
         version = add_version(bundle, folder, interface)

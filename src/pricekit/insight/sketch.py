@@ -249,7 +249,7 @@ def require_sketch(sketch: Sketch | None) -> Sketch:
     """Return the sketch of a model; raises BundleError if it has none."""
     if sketch is None:
         raise BundleError(
-            "the model has no sketch of its training table, because it was not loaded from a run or a bundle; load it "
-            "with pricekit.load"
+            "the model has no sketch of its training table, which only models have that pricekit has trained; use such "
+            "a model"
         )
     return sketch

@@ -130,10 +130,16 @@ AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)  # there is no padding
 
 
-def takes_whole_mask(config: Any) -> bool:
-    """Return whether an encoder accepts a mask (B, 1, 1, L), which makes a smaller graph than one that it derives."""
+def mask_for(config: Any, attention_mask: Tensor) -> Tensor:
+    """Return the mask that an encoder gets: (B, L), or (B, 1, 1, L) in an export if it accepts that.
+
+    The second one makes a smaller graph than a mask that the encoder derives.
+    """
     with_convolution = getattr(config, "conv_kernel_size", 0)  # of a DeBERTa, which needs the integers
-    return config.model_type in ("bert", "roberta", "deberta-v2") and not with_convolution
+    accepts = config.model_type in ("bert", "roberta", "deberta-v2") and not with_convolution
+    if not (accepts and torch.compiler.is_exporting()):
+        return attention_mask
+    return attention_mask[:, None, None, :].bool()
 
 
 _OF_POSITIONS = ("rel_embeddings", "relative_attention_bias", "LayerNorm")
@@ -256,9 +262,7 @@ class TransformerEncoder(Encoder, nn.Module):
         """Return the hidden state of each token, float32 (B, L, H)."""
         if self.unpadded and self.training:
             return self._unpadded_states(input_ids, attention_mask)
-        live = attention_mask
-        if torch.compiler.is_exporting() and takes_whole_mask(self.model.config):
-            live = attention_mask[:, None, None, :].bool()
+        live = mask_for(self.model.config, attention_mask)
         with self._precision(input_ids.device.type):
             states: Tensor = self.model(input_ids=input_ids, attention_mask=live).last_hidden_state.float()
         return states

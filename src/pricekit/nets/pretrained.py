@@ -91,6 +91,8 @@ def _missing(folder: Path) -> list[str]:
     try:
         named = json.loads((folder / _INDEX).read_text("utf-8"))["weight_map"]
         files = sorted(set(named.values()))
+        if outside := [name for name in files if Path(name).name != name]:
+            raise ValueError(f"it names {shorten(repr(outside[0]), 80)}, which is no file of the folder")
         return missing + [name for name in files if not (folder / name).is_file()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder / _INDEX, f"{type(error).__name__}: {error}") from None
@@ -242,13 +244,30 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         ConfigError: the folder contains no tokenizer that can be opened.
     """
     path = folder / "tokenizer.json"
-    try:
-        if path.is_file():
-            return Tokenizer.from_file(str(path))
-        from transformers import AutoTokenizer
+    if not path.is_file():
+        return open_tokenizer(folder)[1]
+    with _opening_tokenizer(folder):
+        return Tokenizer.from_file(str(path))
 
-        with quiet_transformers():
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+
+def open_tokenizer(folder: Path) -> tuple[Any, Tokenizer]:
+    """Return the tokenizer of transformers for a folder, and the fast tokenizer in it, which may be converted.
+
+    Raises:
+        ConfigError: the folder contains no tokenizer that can be opened.
+    """
+    from transformers import AutoTokenizer
+
+    with _opening_tokenizer(folder), quiet_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return tokenizer, tokenizer.backend_tokenizer
+
+
+@contextmanager
+def _opening_tokenizer(folder: Path) -> Iterator[None]:
+    """Turn the errors of libraries about the tokenizer of a folder into a ConfigError."""
+    try:
+        yield
     except BaseException as error:  # tokenizers raises bare Exception and panics, and the conversion anything
         if not (isinstance(error, Exception) or is_panic(error)):
             raise

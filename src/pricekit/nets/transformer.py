@@ -81,7 +81,7 @@ _SPECIALS = {
 """Families with named backbones, whose tokenizers can be trained here: special tokens, of which the position is the
 id; the one for characters outside of the vocabulary; and those that begin and end every text."""
 
-_SEQUENCE_TO_SEQUENCE = ("t5", "mt5", "umt5")
+SEQUENCE_TO_SEQUENCE = ("t5", "mt5", "umt5")
 """Families of which transformers has the encoder alone."""
 
 _MIXES_PADDING = "it mixes padding into the text, so a price would depend on the other texts of a batch"
@@ -120,7 +120,7 @@ def family_of(kind: str) -> Family:
         raise _unusable(kind, f"{_REFUSED[kind]}; use weights of another family")
     config: Any = CONFIG_MAPPING[kind]
     masked = MODEL_FOR_MASKED_LM_MAPPING.get(config, None)
-    if masked is None and kind not in _SEQUENCE_TO_SEQUENCE:
+    if masked is None and kind not in SEQUENCE_TO_SEQUENCE:
         raise _unusable(
             kind, "it is no encoder of texts; use an encoder such as BERT, XLM-R, ModernBERT or T5"
         )
@@ -160,7 +160,7 @@ def encoder_of(model: Any) -> Any:
     Of T5, it is the stack alone, because its embeddings have two names in the whole model. Its attention is computed
     without sdpa, whose result it reshapes in a way that `torch.onnx.export` cannot trace.
     """
-    if model.config.model_type not in _SEQUENCE_TO_SEQUENCE:
+    if model.config.model_type not in SEQUENCE_TO_SEQUENCE:
         return model
     model.set_attn_implementation("eager")
     return model.encoder

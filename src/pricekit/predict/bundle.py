@@ -6,9 +6,9 @@
     tokenizer.json    a `tokenizers` tokenizer
     preprocess.json   columns, length, feature plugins with their fitted state
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
-    intervals.json    what intervals and quantiles of prices are made of
+    intervals.json    what intervals and quantiles of prices are made of; a model of transformers has none
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
-    sketch.json       what tables are compared with, see `pricekit.insight`
+    sketch.json       what tables are compared with, see `pricekit.insight`; likewise
     self_test.json    invented rows and their prices; none if a feature cannot price them
     README.md         the model card
     signature.json    who wrote the manifest, see `keys.py`; unsigned bundles have none
@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from pricekit.errors import BundleError, DataError, first_invalid_field
 from pricekit.features.assets import is_asset
@@ -118,6 +118,17 @@ class RefitFacts(BaseModel):
     epochs: int = Field(description="as many as were best in the first pass, which the metrics are of")
 
 
+class TransformersFacts(BaseModel):
+    """A regressor that was trained with transformers."""
+
+    architecture: Text = Field(description="the class of transformers, such as BertForSequenceClassification")
+    target: Text = Field(
+        description="what it predicts: log, log1p or price; (target - mean) / std is its output"
+    )
+    mean: float
+    std: float = Field(gt=0)
+
+
 class MemberFacts(BaseModel):
     """One of several models whose log prices are averaged by weight."""
 
@@ -150,7 +161,12 @@ class Manifest(BaseModel, extra="allow"):
         "several graphs, each name starts with the member's number",
     )
     opset: int = Field(description="of the graph")
-    table: Name = Field(description="name of the file that the model was trained on, without folders")
+    transformers: TransformersFacts | None = Field(
+        None, description="of a model that pricekit has not trained; its table, rows and metrics are unknown"
+    )
+    table: Name | None = Field(
+        description="name of the file that the model was trained on, without folders; null: unknown"
+    )
     currency: Text | None = Field(description="of the predicted prices, as found in the training table")
     price_unit: Text | None = Field(
         None, description="what each price is for, such as m2 or month; null: totals"
@@ -164,8 +180,10 @@ class Manifest(BaseModel, extra="allow"):
         None, description="of a model that a second pass trained; metrics and intervals are of the first"
     )
     metrics: Metrics = Field(description="on the validation rows")
-    metric: Text = Field(description="what the training minimised, one of `metrics`")
-    constant_score: float = Field(description="that metric of the best constant price, on the same rows")
+    metric: Text | None = Field(description="what the training minimised, one of `metrics`; null: unknown")
+    constant_score: float | None = Field(
+        description="that metric of the best constant price, on the same rows; null: unknown"
+    )
     plugins: list[PluginFacts] = Field(max_length=MOST_PLUGINS)
     training_rows_in: list[Name] | None = Field(
         None,
@@ -184,6 +202,12 @@ class Manifest(BaseModel, extra="allow"):
         if members and abs(sum(member.weight for member in members) - 1) > TOLERANCE:
             raise ValueError("the weights of the members do not sum to 1")
         return members
+
+    @model_validator(mode="after")
+    def _knows_its_training(self) -> Manifest:
+        if not self.transformers and None in (self.table, self.metric, self.constant_score):
+            raise ValueError("table, metric or constant_score is null")
+        return self
 
 
 def json_schema() -> str:
@@ -369,7 +393,8 @@ def _open_bundle(path: Path, trust: Trust | None) -> Bundle:
     manifest, digest = read_manifest(path, trust)
     listed = manifest["files"]
     parts = [name for names, _ in _members(manifest) for name in names.values()]
-    for name in (*parts, "intervals.json", "sketch.json", RECORD):
+    common = () if manifest.get("transformers") else ("intervals.json", "sketch.json")
+    for name in (*parts, *common, RECORD):
         if name not in listed:
             raise BundleError(f"the bundle {path} lists no {shorten(name)} in its manifest; export it again")
     check_listed_files(path, manifest)

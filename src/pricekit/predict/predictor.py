@@ -17,7 +17,7 @@ from pricekit.insight.products import ROWS, Products, read_products
 from pricekit.insight.sketch import SKETCH, Sketch, read_sketch, require_sketch
 from pricekit.predict.bundle import Bundle, is_bundle, open_bundle
 from pricekit.predict.engines import AUTO
-from pricekit.predict.intervals import CERTAIN, Intervals, Uncertainty, read_intervals
+from pricekit.predict.intervals import CERTAIN, INTERVALS, Intervals, Uncertainty, read_intervals
 from pricekit.predict.members import (
     BundleReader,
     Member,
@@ -52,10 +52,10 @@ class Predictor:
     Attributes:
         members: the models, at least one; their weights sum to 1.
         digest: identifies the model by its contents.
-        intervals: of the prices; None for a predictor that was not loaded from a folder.
+        intervals: of the prices; None if they are unknown, as of a model that pricekit has not trained.
         currency: the currency of the prices; None if the training table did not show one.
         origin: None for a predictor that was not loaded from a folder.
-        sketch: of the training table; None for a predictor that was not loaded from a folder.
+        sketch: of the training table; None if it is unknown.
         products: reads the products with prices that the model contains; None if it contains none.
         invented: rows with the prices that they had at the export, for `self_test`; None for a model without them.
 
@@ -95,10 +95,11 @@ class Predictor:
         """Open a bundle that was read; raises PluginError, BundleError."""
         bundle, members = reader.bundle, reader.open_members(engine)
         columns = [len(member.preprocessor.features.names) for member in members]
-        intervals = read_intervals(bundle.files["intervals.json"], bundle.path, columns)
+        levels, described = bundle.files.get(INTERVALS), bundle.files.get(SKETCH)
+        intervals = None if levels is None else read_intervals(levels, bundle.path, columns)
         names = {member.engine.name for member in members}
         origin = Origin(bundle.path.absolute(), names.pop() if len(names) == 1 else engine, _load_bundle)
-        sketch = read_sketch(bundle.files[SKETCH], bundle.path)
+        sketch = None if described is None else read_sketch(described, bundle.path)
         products = cache(partial(read_products, bundle.files, bundle.path)) if ROWS in bundle.files else None
         currency = bundle.manifest["currency"]
         kept = bundle.files.get(SELF_TEST)
@@ -235,8 +236,8 @@ class Predictor:
         """Return the price intervals; raises ConfigError if there are none."""
         if self.intervals is None:
             raise ConfigError(
-                "this model has no price intervals; load one from a run or a bundle, or leave the interval, the "
-                "quantiles and the tolerance out",
+                "this model has no price intervals, which only models have that pricekit has trained; use such a "
+                "model, or leave the interval, the quantiles and the tolerance out",
                 parameters=("interval", "quantiles", "within"),
             )
         return self.intervals

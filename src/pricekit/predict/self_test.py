@@ -198,13 +198,18 @@ def require_self_test(self_test: SelfTest | None) -> SelfTest:
     return self_test
 
 
-def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str], list[list[str | float]]]:
-    """Return the columns and the rows. One row is empty, and one is longer than most models read."""
+def invented_texts() -> list[str]:
+    """Return texts of all kinds: products of the invented catalogue, and what is hard to read."""
     from pricekit.datasets import make_catalog
 
+    return [*make_catalog(4)["catalog_content"], *_TEXTS]
+
+
+def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str], list[list[str | float]]]:
+    """Return the columns and the rows. One row is empty, and one is longer than most models read."""
     numeric = [*(False for _ in text[1:]), *others.values()]
     rows: list[list[str | float]] = []
-    for number, first in enumerate((*make_catalog(4)["catalog_content"], *_TEXTS)):
+    for number, first in enumerate(invented_texts()):
         further = (
             (0.0 if is_number else "")
             if not first

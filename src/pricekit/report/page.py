@@ -148,8 +148,9 @@ class Section:
 
 
 def sections_from(blocks: Mapping[str, Iterable[Block]]) -> list[Section]:
-    """Return sections from their titles and blocks, in order."""
-    return [Section(title, list(contents)) for title, contents in blocks.items()]
+    """Return sections from their titles and blocks, in order; those without blocks are left out."""
+    sections = [Section(title, list(contents)) for title, contents in blocks.items()]
+    return [section for section in sections if section.blocks]
 
 
 def picture(draw: Callable[[], Any], caption: str) -> Iterator[Block]:

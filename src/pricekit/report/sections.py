@@ -630,13 +630,14 @@ def _explain(subject: Subject, place: int) -> Explanation | None:
 
 
 def _intervals(subject: Subject) -> Iterator[Block]:
-    rows = subject.rows
+    rows, predictor = subject.rows, None if subject.held_out else subject.predictor(0)
+    if predictor is not None and predictor.intervals is None:
+        return
     if subject.held_out and kind_of(subject.path) != "cross-validation":
         yield Paragraph(
             "The intervals were fitted on these rows, so their coverage by level is close to the nominal one in any "
             "case. A cross-validation, or a table of other rows, tests them."
         )
-    predictor = None if subject.held_out else subject.predictor(0)
     display = coverage_of(Judged(rows, subject.metric, subject.currency, predictor, subject.path))
     yield from picture(lambda: display.plot(by="level"), "True prices inside the interval, by its level.")
     yield from picture(
@@ -691,7 +692,7 @@ def unpriced_sections(subject: Unpriced) -> list[Section]:
 
 def _summary_unpriced(subject: Unpriced) -> Iterator[Block]:
     held_out = ""
-    if "metrics" in subject.facts:
+    if subject.facts.get("metrics"):
         goal = goal_of(subject.facts)
         score = f"{goal.metric.title} was {goal.metric.write(goal.score)}"
         held_out = f"; on the held-out rows of the training, the {score}"
@@ -728,7 +729,7 @@ def _predicted(subject: Unpriced) -> Iterator[Block]:
         Figure("rows", f"{len(prices):,}", "of the table"),
         Figure("median price", amount(float(np.median(prices))), unit),
     ]
-    if "metrics" in subject.facts:
+    if subject.facts.get("metrics"):
         goal = goal_of(subject.facts)
         figures.append(
             Figure(goal.metric.title, goal.metric.write(goal.score), "on the held-out rows of the training")
@@ -767,7 +768,9 @@ def _unpriced_row(subject: Unpriced, place: int, beside: Comparables | None) -> 
 
 def _interval_widths(subject: Unpriced) -> Iterator[Block]:
     rows = []
-    intervals = subject.predictor.require_intervals()
+    intervals = subject.predictor.intervals
+    if intervals is None:
+        return
     for level in intervals.levels:
         low, high = intervals.bounds(subject.predicted, subject.spread, float(level))
         tenth, median, most = np.quantile(high / low, (0.1, 0.5, 0.9))

@@ -147,9 +147,8 @@ class Routes:
 
     async def ready(self, request: Request) -> Response:
         """Say whether the server, and the model that is named, take new requests."""
-        if "name" in request.path_params:
-            self._model(request)
-        return _json({"ready": self._models.ready}, 200 if self._models.ready else 503)
+        named = {"name": self._model(request).name} if "name" in request.path_params else {}
+        return _json(named | {"ready": self._models.ready}, 200 if self._models.ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics."""
