@@ -186,6 +186,8 @@ def packages(session: nox.Session) -> None:
         install(session, f"pricekit[train,cpu] @ {core}", *wheels, *groups)
     if "pricekit-spark" in names:
         install_program(session, "java", "default-jre-headless")
+    if "pricekit-sql" in names:
+        install_program(session, "pg_ctlcluster", "postgresql")
     if "pricekit-serve" in names:
         install_program(session, "chromium", "chromium")
     run_tests(session, "", "--dist", "loadfile", *(f"plugins/{name}/tests" for name in names))

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pricekit.core import contracts, hookspecs
 from pricekit.core.registry import KINDS
+from pricekit.io import sources
 from pricekit.text import kernel
 from pricekit.training import policies
 
@@ -22,7 +23,13 @@ def plugins_page() -> str:
     functions = list(_nodes(hookspecs, ast.FunctionDef))
     parts = ["## Base classes"]
     parts += [
-        _class(node) for node in (*_nodes(contracts, ast.ClassDef), policy, *_nodes(kernel, ast.ClassDef))
+        _class(node)
+        for node in (
+            *_nodes(contracts, ast.ClassDef),
+            policy,
+            *_nodes(kernel, ast.ClassDef),
+            *_nodes(sources, ast.ClassDef),
+        )
     ]
     parts.append("## Decorators")
     parts += [_function(node) for node in functions if node.name in KINDS]

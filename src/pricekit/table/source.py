@@ -240,6 +240,8 @@ def open_table(
         )
     name = f"the {type(source).__name__}"
     _check_sheet(name, read_options)
+    if read_options.sql is not None:
+        raise _no_database(name)
     return OpenedTable(name, "frame", as_arrow(source, name, wanted), wanted=wanted)
 
 
@@ -279,15 +281,18 @@ def queried(location: Location, read_options: ReadOptions) -> Location:
     Raises:
         ConfigError: there is a query, and the table is none of a database, or names a table itself.
     """
-    if read_options.sql is None or (isinstance(location, Address) and location.copy is not None):
+    if read_options.sql is None or (is_table(location) and location.copy is not None):
         return location
     if not is_table(location):
-        raise ConfigError(
-            f"a query is set, but {location} is no database. Leave the query out, or name a database such as "
-            "sqlite:///shop.db.",
-            parameters=("sql",),
-        )
+        raise _no_database(str(location))
     return Address(with_query(location.text, read_options.sql))
+
+
+def _no_database(name: str) -> ConfigError:
+    return ConfigError(
+        f"a query is set, but {name} is no database. Leave the query out, or name a database such as sqlite:///shop.db.",
+        parameters=("sql",),
+    )
 
 
 def _detected(file: OpenedTable, read_options: ReadOptions, notices: Notices) -> OpenedTable:
