@@ -46,10 +46,11 @@ from pricekit.nets.network import PriceModel
 from pricekit.predict.bundle import MOST_MEMBERS, PARTS, Bundle, write_bundle
 from pricekit.predict.keys import SigningKey
 from pricekit.predict.limits import check_members
-from pricekit.predict.self_test import SELF_TEST, make_self_test
+from pricekit.predict.self_test import SELF_TEST, Content, make_self_test
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
 from pricekit.table import Table, TableSource, read_usable
 from pricekit.table.currency import require_same_currency
+from pricekit.table.vectors import has_vector, holds_lists, read_vectors
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,8 @@ def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dic
     text = runs[0].preprocessor.columns.text
     names = {name for run in runs for name in run.preprocessor.features.columns if name not in text}
     frame = read_sample(runs[0]).frame if names else pd.DataFrame()
-    others = {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
+    vectors = {name for run in runs for name in run.config.columns.vectors or ()}
+    others = {name: _content(frame[name], is_vector=name in vectors) for name in frame if name in names}
     try:
         return {SELF_TEST: make_self_test(bundle, precision, others).to_text().encode()}
     except PluginError as error:
@@ -271,6 +273,14 @@ def _self_test(bundle: Bundle, precision: str, runs: Sequence[LoadedRun]) -> dic
             f"the {precision} graph cannot price the invented rows of the self-test: {error}. Nothing was published",
             **error.facts,
         ) from error
+
+
+def _content(column: pd.Series, *, is_vector: bool) -> Content:
+    """Return what a column contains: texts, numbers, or the width of its vectors, 0 if none is known."""
+    if not is_vector:
+        return float if is_numeric_dtype(column) else str
+    known = column[has_vector(column)] if holds_lists(column) else column[column.astype("str") != ""]
+    return read_vectors(known, np.arange(len(known))).shape[1] if len(known) else 0
 
 
 def _facts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,13 @@ class FittedFeatures:
                 described = part.plugin.describe(part.state)
                 words |= {name: str(described[name]) for name in part.plugin.names if name in described}
         return words
+
+    @property
+    def wholes(self) -> dict[str, str]:
+        """By name, what each column is a part of: the words that it shares with others, or its own name."""
+        words = self.words
+        shared = Counter(words.values())
+        return {name: words[name] if shared[words.get(name, "")] > 1 else name for name in self.names}
 
     def third_party(self) -> FittedFeatures:
         """Return the features that are not built in."""
