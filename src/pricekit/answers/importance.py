@@ -71,8 +71,8 @@ class Importance:
         metric: whose increase is measured.
         score: the metric of the rows as they are.
         features: the engineered features, the largest increase first: `feature`, of vectors the name of their column;
-            `increase`, by how much the metric grows when the feature's values change rows; `low` and `high`, its 95% interval, NaN without scipy or with
-            too few rows.
+            `increase`, by how much the metric grows when its values change rows; `low` and `high`, its 95% interval,
+            NaN without scipy or with too few rows.
         lines: the same for lines of the text, or for columns: `line`, its label or the name of the column; `kind`,
             "line" or "column"; `rows` that have one; `increase`, `low`, `high`.
         words: words of explained rows, the largest sum of contributions first: `word`; `rows` that have it; `factor`,

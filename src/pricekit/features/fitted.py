@@ -53,6 +53,12 @@ class FittedFeatures:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.plugin.columns))
 
     @property
+    def vectors(self) -> dict[str, int]:
+        """The length of the vectors in each column that the feature `vectors` reads."""
+        own: list[Any] = [part for part in self.parts if part.name == "vectors" and part.guard is None]
+        return {name: width for part in own for name, width in part.plugin.widths(part.state).items()}
+
+    @property
     def words(self) -> dict[str, str]:
         """Words for columns whose names do not say what they are; raises PluginError if a plugin fails."""
         words: dict[str, str] = {}

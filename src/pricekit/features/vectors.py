@@ -47,6 +47,8 @@ PENALTIES = 10.0 ** np.arange(-2, 3.5, 0.5)
 MOST = 50.0
 """Log prices and components are between -50 and 50."""
 
+_NONE = 1e-9
+"""The variance up to which a component is rounding."""
 _ROWS = 1024
 """Rows that are projected at a time."""
 
@@ -238,12 +240,15 @@ def _principal(values: Floats, axes: Floats, rows: int, *, rotated: bool) -> Flo
     They have the variance 1. Rotated ones are mixtures of all K, each in proportion to its deviation: a network
     standardises its inputs, and would otherwise hear the faint last components as loudly as the first ones.
     """
-    variance = np.maximum(values, 1e-9 * max(float(values.max()), 1e-30)) / rows
+    variance = values / rows
+    variance = np.where(variance > _NONE * max(1.0, float(variance.max(initial=0))), variance, np.inf)
+    if not np.isfinite(variance).any():
+        return np.zeros_like(axes)
     if not rotated:
         signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(values))])
         return np.asarray(axes * (signs / np.sqrt(variance)))
     turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(len(values), len(values))))
-    return np.asarray(axes @ turn / np.sqrt(variance.mean()))
+    return np.asarray(axes @ turn / np.sqrt(variance[np.isfinite(variance)].sum() / len(values)))
 
 
 def _moments(vectors: Block, rows: Ints) -> tuple[Floats, Floats]:
@@ -300,6 +305,11 @@ class Vectors(Feature):
         """Return the name of the vectors' column for each of their numbers."""
         parts = len(self.names) // len(self.columns)
         return {name: self.columns[place // parts] for place, name in enumerate(self.names)}
+
+    def widths(self, state: State) -> dict[str, int]:
+        """Return the length of the vectors in each column."""
+        lengths = [len(projection.mean) for projection in self._open(state)]
+        return dict(zip(self.columns, lengths, strict=True))
 
     def fit(self, table: Table) -> State:
         """Learn {"projections": for each column `Projection.to_json`} from N rows."""

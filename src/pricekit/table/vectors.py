@@ -41,8 +41,12 @@ def as_vectors(column: pa.Array) -> pa.Array:
     """Return a column of lists of numbers as large lists, of float32 unless they are integers."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    number = column.type.value_type
-    return column.cast(pa.large_list(number if pa.types.is_integer(number) else pa.float32()))
+    number, types = column.type.value_type, pa.types
+    if types.is_list_view(column.type) or types.is_large_list_view(column.type):  # Arrow's cast errs (26.0)
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(column), 0))
+        ends = pa.array(np.cumsum(np.append(0, lengths)), pa.int64())
+        column = pa.LargeListArray.from_arrays(ends, column.flatten(), mask=column.is_null())
+    return column.cast(pa.large_list(number if types.is_integer(number) else pa.float32()))
 
 
 def pandas_type(kind: pa.DataType) -> pd.ArrowDtype | None:
