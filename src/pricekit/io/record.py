@@ -24,7 +24,7 @@ from pricekit.errors import PricekitError, TrainingError
 from pricekit.io.digests import DamagedError, check_files, tells_damage
 from pricekit.io.files import RECORD, is_free, is_temporary, read_json, write_json
 
-FORMAT = 9
+FORMAT = 10
 """The format of runs and bundles. Until the first release, every change of what they mean raises it."""
 
 Step = Literal["starting", "unfinished", "finished"]
