@@ -50,6 +50,16 @@ def test_a_row_has_the_same_bits_alone_and_in_every_batch():
         assert np.array_equal(np.concatenate(parts), together)
 
 
+def test_sums_are_exact_in_every_order():
+    """Each number occurs twice, with opposite weights, in a random order: sums of floats would leave a rest."""
+    draw = np.random.default_rng(2)
+    weight, vectors = draw.integers(1, 1 << 22, 2000), draw.normal(size=(50, 2000)).astype(np.float32)
+    order = draw.permutation(4000)
+    both = np.append(weight, -weight)[order, None]
+    projection = Projection(np.zeros(4000, np.float32), np.ones(4000, np.float32), both, np.ones(1))
+    assert not projection(np.hstack([vectors, vectors])[:, order]).any()
+
+
 def test_mixtures_keep_distances_and_are_alike():
     """The mixtures span what the first components span, and none of them is only noise."""
     columns = fitted("seen", components=3).transform(table_of())
