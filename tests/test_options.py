@@ -77,7 +77,7 @@ def test_an_option_sets_its_setting_from_the_command_line(pricekit, option):
 
 
 def test_a_regressor_takes_what_train_takes_apart_from_tables_and_folders():
-    about_tables = set(inspect.signature(pk.read_table).parameters) | {"weight", "group", "time"}
+    about_tables = set(inspect.signature(pk.read_table).parameters) | {"weight", "group", "time", "vectors"}
     about_runs = {"out", "overwrite", "resume", "allow_leak", "unpriced", "teacher", "valid", "init"}
     of_train = set(inspect.signature(pk.train).parameters) - about_tables - about_runs
     own = {"engine", "random_state"}

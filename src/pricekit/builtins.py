@@ -14,6 +14,7 @@ def pricekit_register_features(register: Register) -> None:
             "trees:Trees",
             "the log price that boosted trees predict from columns, words and optimized22",
         ),
+        "vectors": ("vectors:Vectors", "principal components of columns of vectors, such as embeddings"),
         "neighbours": (
             "neighbours:Neighbours",
             "prices of the most similar training rows, whose words and prices become part of the bundle",

@@ -81,7 +81,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: (N, K) frame or array, whose columns become labelled lines of one text; or N texts. Of a frame with
                 words, these are the columns that `pricekit.check` suggests, or those that the setting `columns.text`
-                names.
+                names. Columns whose cells are lists or arrays are read as vectors.
             y: positive prices, (N,).
             sample_weight: how much each row counts, (N,), at least 0; None: all count equally. A row of weight 2 counts
                 in the loss, the metrics, the trees and the intervals as two rows do, but batches and the split into
@@ -106,10 +106,14 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
             )
         names = {str(name): _free(str(name), added, frame) for name in frame}
+        vectors = [new for name, new in names.items() if _has_lists(frame[name])]
         table = pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1)
         run = train(
             table,
-            text=None if _have_words(frame, names) else list(names.values()),
+            text=None
+            if _have_words(frame, names)
+            else [name for name in names.values() if name not in vectors],
+            vectors=vectors or None,
             price=_PRICE,
             weight=_WEIGHT if _WEIGHT in added else None,
             **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
@@ -243,6 +247,12 @@ def _are_texts(X: Any) -> bool:  # noqa: N803
 def _have_words(frame: pd.DataFrame, names: Mapping[str, str]) -> bool:
     """Return whether some of several columns are text, so that columns can be chosen."""
     return len(names) > 1 and any(pd.api.types.is_string_dtype(frame[name]) for name in frame)
+
+
+def _has_lists(column: pd.Series) -> bool:
+    """Return whether the first cell that is not missing is a vector."""
+    first = column.first_valid_index()
+    return first is not None and isinstance(column.loc[first], list | tuple | np.ndarray)
 
 
 def _checked_weights(weights: Any) -> np.ndarray:

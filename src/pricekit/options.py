@@ -161,6 +161,7 @@ class SettingOptions(TypedDict, total=False):
 class ModelOptions(WeighedOptions, SettingOptions, total=False):
     """Options for a model and its training on a table."""
 
+    vectors: Annotated[str | Sequence[str] | None, Option("columns.vectors", names="column")]
     group: Annotated[str | None, Option("columns.group", names="column")]
     time: Annotated[str | None, Option("columns.time", names="column")]
     seed: Annotated[int | None, Option("seed")]

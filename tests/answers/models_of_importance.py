@@ -25,7 +25,7 @@ def member(names, features, prices, weight=1.0, columns=COLUMNS):
         tokens = Tokens(table.text.str.len().to_numpy(np.int32), np.arange(len(table) + 1))
         return Inputs(tokens, np.asarray(features(table), np.float32).reshape(len(table), len(names)), 0)
 
-    prepare.features = SimpleNamespace(names=names)
+    prepare.features = SimpleNamespace(names=names, wholes={name: name for name in names})
     prepare.columns = columns
     return SimpleNamespace(
         preprocessor=prepare, prices=lambda inputs: prices(inputs.features, inputs.tokens.ids), weight=weight

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import BaseModel, Field
 
@@ -48,12 +49,26 @@ def test_a_bundle_has_the_name_of_a_file_that_only_a_fit_reads(given, stored, tm
     assert fitted.to_json()[0]["options"] == options
 
 
-OPTIONS = {"trees": {"rounds": 5, "neighbours": True, "words": 50}}
+OPTIONS = {
+    "trees": {"rounds": 5, "neighbours": True, "words": 50, "vectors": ["seen"]},
+    "vectors": {"vectors": ["seen"], "components": 3},
+}
 BUILT_IN = [entry.name for entry in registry().of_kind("feature") if entry.package == "pricekit"]
 CATALOG = make_catalog(120)
-TABLE = table_of_texts(CATALOG.catalog_content)
-ODD = table_of_texts(
-    ["", "tea", "Item Name: Tea\nBrand: x\nValue: 1e9\nUnit: kg", "茶" * 300, *TABLE.text[:20]]
+
+
+def with_vectors(table):
+    """Add vectors of four numbers, some of them missing."""
+    draw = np.random.default_rng(0).normal(size=(len(table), 4))
+    cells = [str(vector.tolist()) if number % 7 else "" for number, vector in enumerate(draw)]
+    return replace(table, frame=table.frame.assign(seen=pd.array(cells, dtype="str")))
+
+
+TABLE = with_vectors(table_of_texts(CATALOG.catalog_content))
+ODD = with_vectors(
+    table_of_texts(
+        ["", "tea", "Item Name: Tea\nBrand: x\nValue: 1e9\nUnit: kg", "茶" * 300, *TABLE.text[:20]]
+    )
 )
 
 

@@ -138,7 +138,7 @@ BLOBS = {
     "base64 with a prefix": lambda i: f"data:image/png;base64,{PNG[i % 90 :]}",
     "hexadecimal": lambda i: f"{i * 7919:04x}" * 4 + "beef",
     "hexadecimal with dashes": lambda i: f"{i % 9:08x}-1234-abcd-ef01-0123456789ab",
-    "numbers": lambda i: str([i / 7, *[0.25] * 20]),
+    "numbers": lambda i: str([i / 7, *[0.25] * (20 + i % 2)]),
     "json": lambda i: json.dumps({"colour": "red", "size": i, "tags": ["a", "b"]}),
     "json of Python": lambda i: str([{"colour": "red", "size": i}]),
     "html": lambda i: f"<!DOCTYPE html>\n<html><body><p>thing {i}</p></body></html>",

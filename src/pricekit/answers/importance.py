@@ -70,9 +70,9 @@ class Importance:
         rows: the number of rows.
         metric: whose increase is measured.
         score: the metric of the rows as they are.
-        features: the engineered features, the largest increase first: `feature`; `increase`, by how much the metric
-            grows when the feature's values change rows; `low` and `high`, its 95% interval, NaN without scipy or with
-            too few rows.
+        features: the engineered features, the largest increase first: `feature`, of vectors the name of their column;
+            `increase`, by how much the metric grows when its values change rows; `low` and `high`, its 95% interval,
+            NaN without scipy or with too few rows.
         lines: the same for lines of the text, or for columns: `line`, its label or the name of the column; `kind`,
             "line" or "column"; `rows` that have one; `increase`, `low`, `high`.
         words: words of explained rows, the largest sum of contributions first: `word`; `rows` that have it; `factor`,
@@ -241,6 +241,8 @@ def table_of(rows: HeldOut, columns: Columns) -> Table:
     cells = {name: pd.Series(pd.array(lines, dtype="str")) for name, lines in texts.items()}
     groups = rows.groups.reset_index(drop=True)
     others = {str(name): groups[name] for name in groups if name not in cells}
+    empty = pd.Series(pd.array([""] * len(rows.text), dtype="str"))
+    others |= {name: empty for name in columns.others or () if name not in cells and name not in others}
     return Table(
         ids=rows.ids,
         text=rows.text,
@@ -287,12 +289,13 @@ def baseline_of(parts: Sequence[JudgedRows], metric: Metric, repeats: int) -> Ba
 
 
 def permute_features(baseline: Baseline) -> pd.DataFrame:
-    """Return the increase for each feature column, the largest first; the text and the other columns stay.
+    """Return the increase for each feature, the largest first; the text and the other columns stay.
 
-    The values change rows in the same way in the inputs of every member that has the column.
+    The values change rows in the same way in the inputs of every member that has the feature. Columns that are parts
+    of one whole change rows together.
     """
-    members = [names for part in baseline.parts for names in part.predictor.feature_names]
-    distinct = list(dict.fromkeys(name for names in members for name in names))
+    members = [wholes for part in baseline.parts for wholes in _wholes(part.predictor)]
+    distinct = list(dict.fromkeys(whole for wholes in members for whole in wholes))
     with tracked("permuting features", distinct) as each, use_reporter_here(None):
         rows = [[name, *_increase(baseline, _of_feature(baseline, name))] for name in each]
     return _sorted(rows, ["feature"])
@@ -349,17 +352,23 @@ def _same_inputs(one: Inputs, other: Inputs) -> bool:
     return all(map(np.array_equal, *each))
 
 
+def _wholes(predictor: Predictor) -> list[list[str]]:
+    """Return for each member what each of its feature columns is a part of."""
+    return [list(member.preprocessor.features.wholes.values()) for member in predictor.members]
+
+
 def _of_feature(baseline: Baseline, name: str) -> Change:
-    """Return the change that permutes a feature column."""
+    """Return the change that permutes the columns of a feature."""
+    wholes = [_wholes(part.predictor) for part in baseline.parts]
 
     def change(number: int, repeat: int) -> list[Inputs]:
         part = baseline.parts[number]
         order = permutation(len(part.table), repeat)
         changed = list(part.inputs)
-        for member, names in enumerate(part.predictor.feature_names):
-            if name in names:
-                inputs, place = changed[member], names.index(name)
-                changed[member] = inputs.with_column(place, inputs.features[order, place])
+        for member, names in enumerate(wholes[number]):
+            if places := [place for place, whole in enumerate(names) if whole == name]:
+                inputs = changed[member]
+                changed[member] = inputs.with_column(places, inputs.features[order][:, places])
         return changed
 
     return change

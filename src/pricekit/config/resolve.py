@@ -22,6 +22,10 @@ CHOICES = tuple(name for name, field in RunConfig.model_fields.items() if field.
 """Settings that name one plugin of the kind with the same name, and contain its options."""
 
 
+VECTORS = "vectors"
+"""The feature that a model with columns of vectors has, and the option of features whose default are these columns."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """One value of a complete configuration.
@@ -183,7 +187,9 @@ def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
         for kind, choice in chosen.items()
     }
     named: Layer = reduce(merge, upper, {})
-    features = config.features
+    features, vectors = config.features, config.columns.vectors or []
+    if vectors and VECTORS not in features:
+        update["features"] = features = [*features, VECTORS]
     for name in named.get("feature_options", {}):
         if name not in features:
             raise ConfigError(
@@ -193,9 +199,10 @@ def _complete(layers: list[Layer], upper: list[Layer]) -> RunConfig:
                 setting=f"feature_options.{name}",
                 candidates=features,
             )
-    options = {
-        name: resolve("feature", name, config.feature_options.get(name, {})) for name in config.features
-    }
+    options = {name: resolve("feature", name, config.feature_options.get(name, {})) for name in features}
+    for values in options.values():
+        if VECTORS in values:
+            values[VECTORS] = values[VECTORS] or vectors
     update["feature_options"] = {name: values for name, values in options.items() if values}
     return config.model_copy(update=update)
 

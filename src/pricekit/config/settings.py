@@ -170,6 +170,11 @@ class ColumnsConfig(Section):
         None,
         description="column that identifies each row; default: sample_id if it exists, otherwise row numbers",
     )
+    vectors: list[str] | None = Field(
+        None,
+        description="columns of vectors, such as embeddings, which the features vectors and trees read; default: those "
+        "that check suggests, unless text names columns",
+    )
     weight: str | None = Field(
         None,
         description="column of row weights, at least 0; in training for the loss, trees and intervals, too",

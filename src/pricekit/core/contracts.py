@@ -106,7 +106,8 @@ class Feature:
     def describe(self, state: State) -> Mapping[str, str]:
         """Return words for columns whose names do not say what they are; by default, for none.
 
-        `pricekit drift` shows them instead of the names, such as {"column_1": "number in size"}.
+        `pricekit drift` shows them instead of the names, such as {"column_1": "number in size"}. Columns with the same
+        words are parts of one thing, such as the numbers of a vector; drift and importance show the whole.
         """
         return {}
 

@@ -31,6 +31,7 @@ from pricekit.table.guess import cells_of_each
 from pricekit.table.name_words import MEASURES, names_price, words_of
 from pricekit.table.price_cells import Cell, read_cell
 from pricekit.table.table import NOT_A_NUMBER
+from pricekit.table.vectors import holds_lists
 from pricekit.text.labelled_lines import Ints, Strings, numpy_of
 from pricekit.text.normal import normal_text
 from pricekit.text.numbers import read_number
@@ -130,7 +131,7 @@ def leaking_columns(
     """
     frame, price = table.frame, table.known_price
     left_out, texts = set(ignored), set(described)
-    judged = [name for name in frame if name not in left_out]
+    judged = [name for name in frame if name not in left_out and not holds_lists(frame[name])]
     if len(price) < MIN_ROWS or price.min() == price.max():
         return {}
     leaks: dict[str, str] = {}

@@ -204,6 +204,7 @@ class TableReport:
         delimiter: of a delimited file; None for other formats.
         columns: a profile of each column: name, kind, share of filled cells, share of distinct cells, an example.
         text: the suggested text columns, without those that leak the price.
+        vectors: the columns of vectors, such as embeddings.
         price: the price column; None if there is none.
         id: the id column; None if there is none.
         left_out: why each column that is not used is left out.
@@ -237,6 +238,7 @@ class TableReport:
     text_lengths: dict[str, float]
     price_format: PriceFormat | None
     read_options: ReadOptions
+    vectors: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     usable: int | None = None
     rejected: dict[str, int] = field(default_factory=dict)
@@ -263,7 +265,7 @@ class TableReport:
 
     @property
     def _used(self) -> dict[str, Any]:
-        return {"text": list(self.text), "price": self.price, "id": self.id}
+        return {"text": list(self.text), "vectors": list(self.vectors), "price": self.price, "id": self.id}
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -322,9 +324,9 @@ class TableReport:
         update_project(path, relative, self._options, self._used, overwrite=overwrite)
 
     def role(self, column: str) -> str:
-        """Return "text", "price", "id", or "" for a column that training does not read."""
-        if column in self.text:
-            return "text"
+        """Return "text", "vectors", "price", "id", or "" for a column that training does not read."""
+        if column in self.text or column in self.vectors:
+            return "text" if column in self.text else "vectors"
         return {self.price: "price", self.id: "id"}.get(column, "")
 
     def __repr__(self) -> str:
@@ -416,6 +418,7 @@ def profile_table(
         delimiter=file.layout.delimiter if file.layout else None,
         columns=tuple(chosen.profiles),
         text=columns.text,
+        vectors=chosen.vectors,
         price=columns.price,
         id=columns.id,
         yields={each.label: each.describe() for each in labelled},

@@ -49,10 +49,11 @@ from pricekit.predict.bundle import MOST_MEMBERS, PARTS, Bundle, write_bundle
 from pricekit.predict.intervals import INTERVALS
 from pricekit.predict.keys import SigningKey
 from pricekit.predict.limits import check_members
-from pricekit.predict.self_test import SELF_TEST, make_self_test
+from pricekit.predict.self_test import SELF_TEST, Content, make_self_test
 from pricekit.runs.opened import Ensemble, LoadedRun, open_ensemble, open_run, read_sample
 from pricekit.table import Columns, Table, TableSource, read_usable
 from pricekit.table.currency import require_same_currency
+from pricekit.table.vectors import has_vector, holds_lists, read_vectors
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def publish(
     facts: dict[str, Any],
     weights: Sequence[Weights],
     *,
-    others: Mapping[str, bool] = MappingProxyType({}),
+    others: Mapping[str, Content] = MappingProxyType({}),
     products: Table | None = None,
     key: SigningKey | None = None,
 ) -> dict[str, Any]:
@@ -141,7 +142,7 @@ def publish(
         files: graphs, preprocessors, model card and what else the bundle has, by name.
         facts: the values of its manifest.
         weights: as of `make_inventory`.
-        others: columns besides the text that features read, and whether they contain numbers.
+        others: columns besides the text that features read, and what they contain.
         products: with prices, that the bundle shall contain.
         key: signs the bundle; None: nobody does.
 
@@ -317,15 +318,16 @@ def _within_limits() -> Iterator[None]:
         ) from error
 
 
-def _other_columns(runs: Sequence[LoadedRun]) -> dict[str, bool]:
-    """Return the columns besides the text that features read, and whether they contain numbers."""
+def _other_columns(runs: Sequence[LoadedRun]) -> dict[str, Content]:
+    """Return the columns besides the text that features read, and what they contain."""
     text = runs[0].preprocessor.columns.text
     names = {name for run in runs for name in run.preprocessor.features.columns if name not in text}
     frame = read_sample(runs[0]).frame if names else pd.DataFrame()
-    return {name: is_numeric_dtype(frame[name]) for name in frame if name in names}
+    vectors = {name for run in runs for name in run.config.columns.vectors or ()}
+    return {name: _content(frame[name], is_vector=name in vectors) for name in frame if name in names}
 
 
-def _self_test(bundle: Bundle, others: Mapping[str, bool]) -> dict[str, bytes]:
+def _self_test(bundle: Bundle, others: Mapping[str, Content]) -> dict[str, bytes]:
     """Return the file with invented rows and their prices; none if a feature cannot do without the rows of a table."""
     precision = bundle.manifest["precision"]
     try:
@@ -338,6 +340,14 @@ def _self_test(bundle: Bundle, others: Mapping[str, bool]) -> dict[str, bytes]:
             f"the {precision} graph cannot price the invented rows of the self-test: {error}. Nothing was published",
             **error.facts,
         ) from error
+
+
+def _content(column: pd.Series, *, is_vector: bool) -> Content:
+    """Return what a column contains: texts, numbers, or the width of its vectors, 0 if none is known."""
+    if not is_vector:
+        return float if is_numeric_dtype(column) else str
+    known = column[has_vector(column)] if holds_lists(column) else column[column.astype("str") != ""]
+    return read_vectors(known, np.arange(len(known))).shape[1] if len(known) else 0
 
 
 def _facts(

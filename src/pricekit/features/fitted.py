@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,12 @@ class FittedFeatures:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.plugin.columns))
 
     @property
+    def vectors(self) -> dict[str, int]:
+        """The length of the vectors in each column that the feature `vectors` reads."""
+        own: list[Any] = [part for part in self.parts if part.name == "vectors" and part.guard is None]
+        return {name: width for part in own for name, width in part.plugin.widths(part.state).items()}
+
+    @property
     def words(self) -> dict[str, str]:
         """Words for columns whose names do not say what they are; raises PluginError if a plugin fails."""
         words: dict[str, str] = {}
@@ -60,6 +67,13 @@ class FittedFeatures:
                 described = part.plugin.describe(part.state)
                 words |= {name: str(described[name]) for name in part.plugin.names if name in described}
         return words
+
+    @property
+    def wholes(self) -> dict[str, str]:
+        """By name, what each column is a part of: the words that it shares with others, or its own name."""
+        words = self.words
+        shared = Counter(words.values())
+        return {name: words[name] if shared[words.get(name, "")] > 1 else name for name in self.names}
 
     def third_party(self) -> FittedFeatures:
         """Return the features that are not built in."""

@@ -215,10 +215,7 @@ def own_table(
     def copied(values: pd.Series) -> Any:
         return values.array.copy() if rows is None else values.array.take(rows)
 
-    known = table.frame.columns
-    for name in part.plugin.columns:
-        if name not in known:
-            raise _missing(part, name, [str(column) for column in known])
+    _require_columns(part, table)
     count = len(table) if rows is None else len(rows)
     frame = pd.DataFrame(
         {name: copied(table.frame[name]) for name in part.plugin.columns}, pd.RangeIndex(count), copy=False
@@ -232,6 +229,14 @@ def own_table(
         folder=table.folder,
         **{name: copy(getattr(table, name)) for name in ("cluster", "weight", "group", "time")},
     )
+
+
+def _require_columns(part: FittedFeature, table: Table) -> None:
+    """Raise DataError unless a table has the columns that a feature declares."""
+    known = table.frame.columns
+    for name in part.plugin.columns:
+        if name not in known:
+            raise _missing(part, name, [str(column) for column in known])
 
 
 def _missing(part: FittedFeature, name: str, known: list[str]) -> DataError:
@@ -318,6 +323,7 @@ def learned(part: FittedFeature, table: Table, action: str, learn: Callable[[Tab
         learn: calls the plugin with a table.
     """
     if part.guard is None:
+        _require_columns(part, table)
         with plugin_call("feature", part.name, action):
             return learn(table)
     own, began = own_table(part, table, fitting=True), time.perf_counter()
@@ -457,6 +463,7 @@ def transformed(part: FittedFeature, table: Table) -> np.ndarray:
     """
     if part.guard is not None:
         return transform_guarded(part, part.guard, table)
+    _require_columns(part, table)
     with built_in_call(part):
         block = part.plugin.transform(table, part.state)
     return checked(part, table, block)

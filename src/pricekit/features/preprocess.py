@@ -77,8 +77,8 @@ class Inputs:
         inverse = np.array(each, np.int64)
         return np.unique(inverse, return_index=True)[1], inverse
 
-    def with_column(self, place: int, values: np.ndarray | float) -> Inputs:
-        """Return the inputs with other values, (N,) or one for all rows, in a feature column."""
+    def with_column(self, place: int | list[int], values: np.ndarray | float) -> Inputs:
+        """Return the inputs with other values, (N,) or one for all rows, in a feature column; in several, (N, C)."""
         features = self.features.copy()
         features[:, place] = values
         return replace(self, features=features)

@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pricekit import __version__
 from pricekit.io.files import write_atomically
 from pricekit.io.log import logger
 from pricekit.table.table import Table
+from pricekit.table.vectors import holds_lists
 
 
 def digest_of(text: str, table: Table, unless: str) -> Any:
@@ -30,8 +33,17 @@ def digest_of(text: str, table: Table, unless: str) -> Any:
     digest = hashlib.sha256(f"{__version__}\0{text}\0".encode())
     digest.update(pd.util.hash_pandas_object(table.text, index=False).to_numpy().tobytes())
     digest.update("\0".join(map(str, table.frame.columns)).encode())
+    lists = [name for name in table.frame if holds_lists(table.frame[name])]
+    for name in lists:
+        cells = pa.array(table.frame[name])
+        for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+            digest.update(
+                pc.fill_null(pc.list_value_length(chunk), -1).to_numpy(zero_copy_only=False).tobytes()
+            )
+            digest.update(chunk.flatten().to_numpy(zero_copy_only=False).tobytes())
     try:
-        digest.update(pd.util.hash_pandas_object(table.frame, index=False).to_numpy().tobytes())
+        others = table.frame.drop(columns=lists)
+        digest.update(pd.util.hash_pandas_object(others, index=False).to_numpy().tobytes())
     except TypeError as error:
         logger.warning(f"{unless}: a column cannot be hashed ({error})")
         return None

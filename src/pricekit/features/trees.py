@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,9 +30,11 @@ from pricekit.features.cells import (
 from pricekit.features.fit import folds_of
 from pricekit.features.forest import MOST_LOG_PRICE, MOST_NODES, Forest, from_lightgbm, joined
 from pricekit.features.neighbours import Neighbours
+from pricekit.features.vectors import OF_TREES, Projection, opened, read_column
 from pricekit.io.locks import renewed_in_child
 from pricekit.io.packing import Strict, pack, unpack
 from pricekit.table import Table
+from pricekit.table.table import column_name
 from pricekit.text.kernel import kernel
 from pricekit.text.labelled_lines import Block, Floats, Ints, LastOpened, evenly, offsets_of
 from pricekit.text.units import KINDS
@@ -335,6 +337,7 @@ class Inputs:
         linear: a linear model of words and word pairs, one input.
         crosses: a linear model of crosses of categories and words of the first line, one input; None without them.
         neighbours: the state of the feature `neighbours`, three inputs; None without them.
+        vectors: for each column of vectors, by name, what yields a log price and components, an input each.
         words: the words that are counted.
     """
 
@@ -344,11 +347,19 @@ class Inputs:
     linear: Linear
     crosses: Linear | None
     neighbours: dict[str, Any] | None
+    vectors: dict[str, Projection]
     words: list[str]
 
     @classmethod
     def fit(
-        cls, table: Table, price: Floats, words: int, least_rows: int, *, neighbours: bool = False
+        cls,
+        table: Table,
+        price: Floats,
+        words: int,
+        least_rows: int,
+        *,
+        neighbours: bool = False,
+        vectors: Sequence[str] = (),
     ) -> Inputs:
         """Learn from N training rows with prices, float64 (N,)."""
         columns, log_price, words_of_texts = columns_of(table.text), np.log(price), words_of(table.text)
@@ -369,6 +380,10 @@ class Inputs:
             linear=Linear.fit(count_terms(map(WordTerms, words_of_texts)), log_price, table.weight),
             crosses=None if crosses is None else Linear.fit(crosses, log_price, table.weight),
             neighbours=_neighbours().fit(table, price) if neighbours else None,
+            vectors={
+                name: Projection.fit(read_column(table, name), OF_TREES, log_price, table.weight)
+                for name in vectors
+            },
             words=common_words(words_of_texts, words, least_rows),
         )
 
@@ -380,6 +395,7 @@ class Inputs:
                 "linear": self.linear.to_json(),
                 "crosses": None if self.crosses is None else self.crosses.to_json(),
                 "neighbours": self.neighbours,
+                "vectors": [each.to_json() for each in self.vectors.values()],
             },
             "catalog": self.catalog,
             "ranks": self.ranks,
@@ -387,8 +403,13 @@ class Inputs:
         }
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Inputs:
-        """Return what `to_json` described; raises ValueError or another exception if it is damaged."""
+    def from_json(cls, state: Mapping[str, Any], vectors: Sequence[str] = ()) -> Inputs:
+        """Return what `to_json` described; raises ValueError or another exception if it is damaged.
+
+        Args:
+            state: what `to_json` returned.
+            vectors: the columns of vectors.
+        """
         stored, learned = _StoredInputs.model_validate(state), state["learned"]
         crosses = learned["crosses"]
         CATALOG.check_state(state["catalog"])
@@ -399,6 +420,7 @@ class Inputs:
             linear=Linear.from_json(learned["linear"], WORD_BITS),
             crosses=None if crosses is None else Linear.from_json(crosses, CROSS_BITS),
             neighbours=learned["neighbours"],
+            vectors=dict(zip(vectors, opened(learned["vectors"], vectors, 1 + OF_TREES), strict=True)),
             words=stored.words,
         )
         if inputs.neighbours is not None:
@@ -412,7 +434,8 @@ class Inputs:
     def width(self) -> int:
         """The number D of dense inputs."""
         neighbours = 0 if self.neighbours is None else len(Neighbours.names)
-        return 1 + (self.crosses is not None) + neighbours + len(self._layout) + len(CATALOG.names)
+        vectors = (1 + OF_TREES) * len(self.vectors)
+        return 1 + (self.crosses is not None) + neighbours + vectors + len(self._layout) + len(CATALOG.names)
 
     @cached_property
     def _layout(self) -> list[tuple[int, int]]:
@@ -442,13 +465,14 @@ class Inputs:
         return np.column_stack([*learned, block, catalog]).astype(np.float32)
 
     def _learned(self, table: Table, codes: Ints) -> list[Block]:
-        """Return the inputs that are learned from prices, float32 (N,) each and, with neighbours, (N, 3).
+        """Return the inputs that are learned from prices, and the components of vectors, float32 (N,) or (N, C) each.
 
         Args:
             table: N texts.
             codes: of their categories, as of `Categories.codes`.
         """
         learned = [linear.predict(terms).astype(np.float32) for linear, terms in self._linears(table, codes)]
+        learned += [_projected(each, vectors) for each, vectors in self._vectors(table)]
         if self.neighbours is not None:
             learned.append(self._neighbours.transform(table, self.neighbours))
         return learned
@@ -460,6 +484,10 @@ class Inputs:
             linear_out_of_fold(terms, log_price, fold, table.weight).astype(np.float32)
             for _, terms in self._linears(table, codes)
         ]
+        for each, vectors in self._vectors(table):
+            block = _projected(each, vectors)
+            block[:, 0] = each.out_of_fold(vectors, log_price, fold, table.weight)
+            learned.append(block)
         if self.neighbours is None:
             return learned
         near = np.empty((len(table), len(Neighbours.names)), np.float32)
@@ -475,6 +503,11 @@ class Inputs:
         yield self.linear, list(map(WordTerms, words))
         if self.crosses is not None:
             yield self.crosses, _crosses(words, _crossed(codes, self._known))
+
+    def _vectors(self, table: Table) -> Iterator[tuple[Projection, Block]]:
+        """Yield the projections, each with the vectors of its column."""
+        for name, projection in self.vectors.items():
+            yield projection, read_column(table, name, projection)
 
     @cached_property
     def _neighbours(self) -> Neighbours:
@@ -499,6 +532,13 @@ class Inputs:
 
 def _neighbours() -> Neighbours:
     return Neighbours(Neighbours.Options())
+
+
+def _projected(projection: Projection, vectors: Block) -> Block:
+    """Return the log price and the components of vectors, float32 (N, C); components of a missing one are `MISSING`."""
+    block = projection(vectors)
+    block[np.isnan(vectors[:, 0]), 1:] = MISSING
+    return block
 
 
 def _crossed(codes: Ints, known: Categories) -> Ints:
@@ -602,9 +642,9 @@ MORE = 3
 """`update` adds one tree for this number of trees of a fit."""
 
 
-def _open(state: State) -> tuple[Inputs, Forest]:
+def _open(state: State, vectors: Sequence[str]) -> tuple[Inputs, Forest]:
     """Return the inputs and the trees of a state; raises ValueError or another exception if it is damaged."""
-    inputs, forest = Inputs.from_json(state["inputs"]), Forest.from_json(state["forest"])
+    inputs, forest = Inputs.from_json(state["inputs"], vectors), Forest.from_json(state["forest"])
     dense = state["dense"]
     if not all(type(column) is int and 0 <= column < inputs.width for column in dense):
         raise ValueError(f"expected numbers of the {inputs.width} inputs")
@@ -662,13 +702,14 @@ class Trees(Feature):
         neighbours: bool = Field(
             False, description="inputs from the feature `neighbours`; the state then contains training rows"
         )
-
+        vectors: list[str] = Field([], description="columns of vectors; default: those of columns.vectors")
         seed: int = Field(0, ge=0, le=1 << 30, description="of the rows and inputs that each tree may use")
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.holds_training_rows = options.neighbours
-        self._open = LastOpened(_open)
+        self.columns = tuple(map(column_name, options.vectors))
+        self._open = LastOpened(partial(_open, vectors=self.columns))
 
     def check_state(self, state: State) -> None:
         """Open a state for `transform`; raises ValueError or another exception if it is damaged."""
@@ -681,7 +722,14 @@ class Trees(Feature):
             {"inputs": see `Inputs.to_json`, "dense": the dense inputs that are read, "forest": see `Forest.to_json`}
         """
         options = self.options
-        inputs = Inputs.fit(table, price, options.words, options.leaf_rows, neighbours=options.neighbours)
+        inputs = Inputs.fit(
+            table,
+            price,
+            options.words,
+            options.leaf_rows,
+            neighbours=options.neighbours,
+            vectors=self.columns,
+        )
         dense = inputs.dense(table, price)
         forest, used = from_lightgbm(self._grow(inputs, dense, table, price))
         read = used[used < dense.shape[1]]

@@ -27,7 +27,7 @@ from pricekit.insight.counts import (
 from pricekit.insight.domain import Domain, some_half
 from pricekit.insight.fields import BRAND, UNIT
 from pricekit.insight.priced_rows import PricedRows
-from pricekit.insight.shares import difference, surprise
+from pricekit.insight.shares import Difference, difference, surprise
 from pricekit.insight.sketch import Sketch
 from pricekit.io.progress import progress
 from pricekit.metrics import SMAPE
@@ -52,6 +52,7 @@ class Drift:
         features: the largest first: `name`; `words` for it, or the name itself; `kind`, "feature", "text", "price" or
             "field"; `psi` and `distance`, both less what chance gives; `chance`, the PSI that chance gives;
             `rank`, the mean rank of the new values among those of the training, 0.5 without a shift, NaN for fields.
+            Of vectors, these are means over their numbers, and there is no rank.
         values: of fields whose shares have changed: `field`, `value`, `then` and `now`, shares of the rows, and
             `change`: "gone", "new" or "".
         words: whose shares have changed most: `word`, `then`, `now`.
@@ -269,13 +270,21 @@ def _features(sketch: Sketch, counts: Counts, words: Mapping[str, str]) -> pd.Da
     shifts += [(name, "feature", sketch.features[name], rows) for name, rows in counts.features.items()]
     if counts.predicted and sketch.prices is not None:
         shifts.append(("predicted price", "price", sketch.prices.predicted, counts.predicted))
+    parts: dict[tuple[str, str], list[tuple[str, Difference, float]]] = {}
     for name, kind, then, bins in shifts:
         rows = np.array(bins)
         each = difference(
             np.array(then.rows), rows, ordered=True, own=then.own, own_distance=then.own_distance
         )
         rank = float(then.ranks() @ rows / rows.sum())
-        lines.append([name, words.get(name, name), kind, each.psi, each.distance, each.chance, rank])
+        parts.setdefault((kind, words.get(name, name)), []).append((name, each, rank))
+    for (kind, whole), some in parts.items():
+        psi, distance, chance = (
+            float(np.mean([getattr(each, number) for _, each, _ in some]))
+            for number in ("psi", "distance", "chance")
+        )
+        name, rank = (some[0][0], some[0][2]) if len(some) == 1 else (whole, np.nan)
+        lines.append([name, whole, kind, psi, distance, chance, rank])
     for name, now in counts.fields.items():
         field = sketch.fields[name]
         if field.values:  # bins are the named values, all others, and none

@@ -17,6 +17,7 @@ from pricekit.features.parsed import VectorizedTexts
 from pricekit.insight.parts import label_of
 from pricekit.insight.sketch import LONGEST_VALUE, MOST_LABELS, MOST_VALUES, FieldSketch
 from pricekit.table import Table
+from pricekit.table.vectors import has_vector, holds_lists
 from pricekit.text.labelled_lines import as_strings, batches
 from pricekit.text.units import FIRST_WORDS, SPELLINGS
 from pricekit.text.words import LETTERS
@@ -81,6 +82,8 @@ BRAND, UNIT = "brand in the text", "unit in the text"
 TEXT = "text"
 """The field of the whole text."""
 TEXT_FIELDS = (TEXT, BRAND, UNIT)
+VECTOR = "a vector"
+"""The value of each vector of a field."""
 
 LEAST_ROWS = 5
 """A sketch names no word and no value that fewer training rows have."""
@@ -119,7 +122,7 @@ def fields_of(
         fields[label] = [row.get(label, "") for row in lines]
     for name in others:
         if name in table.frame and name not in fields:
-            fields[name] = [_value(cell) for cell in table.frame[name].astype("str").fillna("")]
+            fields[name] = _values(table.frame[name])
     fields[UNIT] = [_unit_of(text) for text in texts]
     return fields
 
@@ -131,6 +134,13 @@ def _lines_of(text: str) -> dict[str, str]:
         if (label := label_of(line)) and label not in contents:
             contents[label] = _value(line.partition(":")[2])
     return contents
+
+
+def _values(column: pd.Series) -> list[str]:
+    """Return the values of a column that features read; vectors have no values, but are there or not."""
+    if holds_lists(column):
+        return [VECTOR if filled else "" for filled in has_vector(column).tolist()]
+    return [_value(cell) for cell in column.astype("str").fillna("")]
 
 
 def _value(cell: str) -> str:

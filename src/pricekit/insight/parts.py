@@ -18,6 +18,8 @@ from pricekit.table import Columns, Table
 from pricekit.table.columns import ReadWarnings, as_model_text
 from pricekit.table.decisions import join_text
 from pricekit.table.table import ColumnFormat, picked
+from pricekit.table.vectors import has_vector, holds_lists
+from pricekit.wording import counted
 
 _LABEL = re.compile(r"[^:\n]{1,40}:[ \t]+")
 _BETWEEN_PHRASES = re.compile(r"[,;:.!?]+(?=\s|$)|[()\[\]{}|•]+|\s[-–—/&+]\s")
@@ -180,7 +182,8 @@ class Cells:
         for name in self._others:
             value = self._table.frame[name].iloc[number]
             if _has_content(value):
-                lines.append(Part("column", name, 0, 0, str(value)))
+                text = counted(len(value), "number") if isinstance(value, list | np.ndarray) else str(value)
+                lines.append(Part("column", name, 0, 0, text))
         return Part("row", "", 0, 0, "", tuple(lines))
 
     def texts(self, number: int) -> dict[str, str]:
@@ -223,6 +226,8 @@ class Cells:
         if column in self._texts:
             return np.array([bool(cell.strip()) for cell in self._texts[column]], bool)
         cells = self._table.frame[column]
+        if holds_lists(cells):
+            return has_vector(cells)
         return np.asarray(cells.notna() & (cells.astype("str").str.strip() != ""))
 
     def swapped(self, column: str, donors: np.ndarray) -> Table:

@@ -124,7 +124,8 @@ def _sketch(
     label = brand_category.common_label(as_strings(rows.text))
     others = _others(preprocessor)
     fields = {name: sketch_field(values) for name, values in fields_of(rows, others).items()}
-    fields[TEXT] = fields[TEXT].model_copy(update={"values": {}})
+    for name in {TEXT, *preprocessor.features.vectors} & fields.keys():
+        fields[name] = fields[name].model_copy(update={"values": {}})
     if brands := frequent_brands(rows.text, label):
         fields[BRAND] = sketch_field(brands_of(rows.text, label, brands))
     return Sketch(

@@ -112,6 +112,12 @@ class Predictor:
         return columns_read([member.preprocessor for member in self.members])
 
     @property
+    def vectors(self) -> dict[str, int]:
+        """The columns of vectors, such as embeddings, that the model reads, and the length of the vectors in each."""
+        members = [member.preprocessor.features.vectors for member in self.members]
+        return {name: width for vectors in members for name, width in vectors.items()}
+
+    @property
     def preprocessor(self) -> Preprocessor:
         """What turns rows into the inputs of the first member, which the sketch describes."""
         return self.members[0].preprocessor

@@ -149,13 +149,17 @@ class SelfTest(BaseModel):
         )
 
 
-def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, bool]) -> SelfTest:
+Content = type[str] | type[float] | int
+"""What a column contains: texts, numbers, or vectors of a width."""
+
+
+def make_self_test(bundle: Bundle, precision: str, others: Mapping[str, Content]) -> SelfTest:
     """Return the self-test of a bundle that will be written; one member at a time is open.
 
     Args:
         bundle: its files.
         precision: of its graphs.
-        others: columns besides the text that its features read, and whether they contain numbers.
+        others: columns besides the text that its features read, and what they contain.
 
     Raises:
         BundleError: a price is not finite or not above 0.
@@ -205,21 +209,29 @@ def invented_texts() -> list[str]:
     return [*make_catalog(4)["catalog_content"], *_TEXTS]
 
 
-def _invented(text: Sequence[str], others: Mapping[str, bool]) -> tuple[list[str], list[list[str | float]]]:
+def _invented(
+    text: Sequence[str], others: Mapping[str, Content]
+) -> tuple[list[str], list[list[str | float]]]:
     """Return the columns and the rows. One row is empty, and one is longer than most models read."""
-    numeric = [*(False for _ in text[1:]), *others.values()]
+    contents: list[Content] = [*(str for _ in text[1:]), *others.values()]
     rows: list[list[str | float]] = []
     for number, first in enumerate(invented_texts()):
         further = (
-            (0.0 if is_number else "")
-            if not first
-            else _NUMBERS[place % len(_NUMBERS)]
-            if is_number
-            else _CELLS[place % len(_CELLS)]
-            for place, is_number in enumerate(numeric, start=number)
+            (0.0 if content is float else "") if not first else _cell(content, place)
+            for place, content in enumerate(contents, start=number)
         )
         rows.append([first, *further])
     return [*text, *others], rows
+
+
+def _cell(content: Content, place: int) -> str | float:
+    """Return the invented cell of a column at a place; a vector that no cell can hold is missing."""
+    if isinstance(content, int):
+        vector = (
+            "[" + ",".join(f"{((place + 3 * number) % 11 - 5) / 100:g}" for number in range(content)) + "]"
+        )
+        return vector if content and len(vector) <= LONGEST_CELL else ""
+    return _NUMBERS[place % len(_NUMBERS)] if content is float else _CELLS[place % len(_CELLS)]
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | float]], columns: Columns) -> Table:

@@ -17,6 +17,7 @@ from pricekit.io.record import Mode, check_output
 from pricekit.options import check_columns_soon, layers_of, names_of
 from pricekit.runs.split import Source, load_split
 from pricekit.table import Columns, guess_columns
+from pricekit.table.guess import vectors_in
 from pricekit.table.read import column_names
 from pricekit.table.table import DUPLICATE_ID
 from pricekit.wording import listed, shorten
@@ -69,7 +70,8 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
     """Return options that also name the columns of a table that neither options nor settings name.
 
     The text is `catalog_content` and the price `price`, if the table has them; otherwise they are those that `check`
-    suggests, with the id. A log names them, and the reasons for the columns that are left out.
+    suggests, with the id. Columns of vectors are inputs, too, unless the text columns are named. A log names them, and
+    the reasons for the columns that are left out.
 
     Args:
         source: the table to train on.
@@ -91,8 +93,9 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
         return dict(options)  # whoever reads the table says what is wrong with it
     text = names_of(named.get("text"), "text") or [name for name in usual.text if name in present]
     price = named.get("price") or (usual.price if usual.price in present else None)
+    vectors = _vectors(source, named) if priced else {}
     if text and (price or not priced):
-        return dict(options)
+        return {**options, **vectors}
     most = min(options.get("limit") or MOST_ROWS, MOST_ROWS)
     from pricekit.evaluation.table_report import profile_table  # slow to import
 
@@ -110,7 +113,28 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
         left_out = {name: why for name, why in report.left_out.items() if name not in report.leaks.columns}
         report = replace(report, left_out=left_out)
     _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)
-    return {**options, **chosen}
+    return {**options, **chosen, **vectors}
+
+
+def _vectors(source: Source, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option that names the columns of vectors, {} if it is named or there are none.
+
+    If the text columns are named, others are no inputs, and a log names those that could be.
+    """
+    try:
+        found = [] if named.get("vectors") is not None else vectors_in(source.opened)
+    except DataError:
+        return {}  # whoever reads the table says what is wrong with it
+    if not found:
+        return {}
+    names = ", ".join(map(shorten, found))
+    if "text" in named:
+        logger.info(
+            f"columns of vectors that are not read: {names}; name those that the model shall read in vectors"
+        )
+        return {}
+    logger.info(f"columns of vectors: {names}")
+    return {"vectors": found}
 
 
 def _guessed(source: Source, report: TableReport) -> tuple[str, ...]:

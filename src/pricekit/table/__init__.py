@@ -11,6 +11,7 @@ Data flows one way: a source is opened, read as raw chunks, and assembled to a `
     workbook.py       the table in a sheet of a workbook
     cell_formats.py   currencies that the formats of its cells show
     encoding.py       encodings of text files
+    vectors.py        columns whose cells are lists of numbers
     columns.py        raw chunks and the warnings of reading; Arrow columns to clean text and to pandas
     price_words.py    words of written prices: sizes such as "million", units such as "per month"
     price_cells.py    one written price to a number

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.table.table import MAX_TEXT_CHARS, column_name
+from pricekit.table.vectors import as_vectors, is_list_of_numbers, pandas_type
 from pricekit.text.labelled_lines import FEW_TEXTS
 from pricekit.wording import shorten
 
@@ -391,17 +392,26 @@ def _as_json(value: object) -> str:
 def as_frame(arrays: Mapping[str, pa.Array]) -> pd.DataFrame:
     """Return columns as a pandas frame. Integers with missing values stay integers: an id 7 must not become 7.0.
 
-    Columns with values that Python cannot hold, such as a date after the year 9999, become text.
+    Columns with values that Python cannot hold, such as a date after the year 9999, become text. Lists of numbers stay
+    in Arrow, in the form of `as_vectors`.
 
     Raises:
         pa.ArrowException, ValueError, OverflowError: the columns of `unreadable` fit neither pandas nor text.
     """
-    arrays = {name: as_text(cells) if _is_beyond_python(cells) else cells for name, cells in arrays.items()}
+    arrays = {
+        name: as_text(cells)
+        if _is_beyond_python(cells)
+        else as_vectors(cells)
+        if is_list_of_numbers(cells.type)
+        else cells
+        for name, cells in arrays.items()
+    }
     try:
-        frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas()
+        frame: pd.DataFrame = pa.table(dict(arrays)).to_pandas(types_mapper=pandas_type)
     except NOT_FOR_PANDAS:
         odd = unreadable(arrays)
-        frame = pa.table({n: as_text(c) if n in odd else c for n, c in arrays.items()}).to_pandas()
+        plain = pa.table({n: as_text(c) if n in odd else c for n, c in arrays.items()})
+        frame = plain.to_pandas(types_mapper=pandas_type)
     for name, cells in arrays.items():
         if cells.null_count and cells.type in _NULLABLE:
             frame[name] = pa.table({name: cells}).to_pandas(types_mapper=_NULLABLE.get)[name]

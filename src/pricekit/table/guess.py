@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 
 from pricekit.errors import DataError
 from pricekit.io.log import logger
-from pricekit.table.columns import MAX_CHUNK_CELLS, ReadWarnings, as_text, flat, is_numeric, readable
+from pricekit.table.columns import (
+    MAX_CHUNK_CELLS,
+    ReadWarnings,
+    as_text,
+    flat,
+    is_numeric,
+    is_text,
+    readable,
+)
 from pricekit.table.delimited import TITLE_HINT, looks_like_data
 from pricekit.table.name_words import (
     CODES,
@@ -47,6 +55,7 @@ from pricekit.table.source import (
     open_table,
 )
 from pricekit.table.table import Columns
+from pricekit.table.vectors import vector_width
 from pricekit.text.labelled_lines import numpy_of
 from pricekit.wording import listed, shorten
 
@@ -101,8 +110,8 @@ class Profile:
     Attributes:
         name: the name of the column.
         kind: "text", "category", "price" (numbers with currency signs, or prices by the name of the column), "number",
-            "date", "address" (of a web page or an image), "base64", "hexadecimal", "numbers" (lists of many),
-            "json", "html" or "empty".
+            "date", "address" (of a web page or an image), "base64", "hexadecimal", "vector" (lists of equal length),
+            "numbers" (other lists of many), "json", "html" or "empty".
         filled: the share of cells that are not blank.
         distinct: the share of distinct cells among those.
         values: the number of distinct cells.
@@ -140,14 +149,24 @@ def profile(table: str, columns: pa.Table) -> list[Profile]:
     Raises:
         DataError: a column has values that cannot be read.
     """
-    most, profiles, together, size = cells_of_each(columns.num_columns), [], dict[str, pa.Array](), 0
+    most, together, size = cells_of_each(columns.num_columns), dict[str, pa.Array](), 0
+    profiles: dict[str, Profile] = {}
     for name in columns.column_names:
-        together[name] = flat(columns.column(name))
-        size += together[name].nbytes
+        cells = flat(columns.column(name))
+        if width := vector_width(cells):
+            filled = (
+                sum(map(bool, cells.to_pylist())) if is_text(cells.type) else len(cells) - cells.null_count
+            )
+            example = f"{width:,} numbers"
+            profiles[name] = Profile(name, "vector", filled / len(cells), 0.0, filled, 0.0, example)
+            continue
+        together[name] = cells
+        size += cells.nbytes
         if size >= _BYTES_TOGETHER:
-            profiles += _profiled(table, together, most)
+            profiles |= {each.name: each for each in _profiled(table, together, most)}
             together, size = {}, 0
-    return profiles + _profiled(table, together, most)
+    profiles |= {each.name: each for each in _profiled(table, together, most)}
+    return [profiles[name] for name in columns.column_names]
 
 
 def cells_of_each(columns: int) -> int:
@@ -345,9 +364,19 @@ class ColumnGuess:
     headless: bool
 
     @property
+    def vectors(self) -> tuple[str, ...]:
+        """The columns of vectors."""
+        return tuple(column.name for column in self.profiles if column.kind == "vector")
+
+    @property
     def left_out(self) -> dict[str, str]:
         """Why each column that is not used is left out."""
-        return reasons_left_out(self.profiles, (*self.columns.text, self.columns.price, self.columns.id))
+        used = (*self.columns.text, self.columns.price, self.columns.id)
+        return {
+            name: why
+            for name, why in reasons_left_out(self.profiles, used).items()
+            if name not in self.vectors
+        }
 
 
 def guess_columns(
@@ -392,6 +421,12 @@ def guess_columns(
         raise _without_text(file, profiles)
     columns = Columns(texts, price, id or guess_id(others, texts), id_required=id is not None)
     return ColumnGuess(columns, profiles, file, read_options, headless)
+
+
+def vectors_in(file: OpenedTable) -> list[str]:
+    """Return the columns whose first rows have vectors; raises DataError if the table cannot be read."""
+    rows = _first_rows(file)
+    return [name for name in rows.column_names if vector_width(flat(rows.column(name)))]
 
 
 def describe_guess(guess: ColumnGuess) -> list[str]:
@@ -638,6 +673,8 @@ def _reason(column: Profile) -> str:
         return f"nearly constant: {column.same:.2%} of its filled cells are equal"
     if column.kind == "address":
         return "addresses of pages or images"
+    if column.kind == "vector":
+        return "vectors, not words"
     if column.kind in _BLOBS:
         return f"data for programs ({column.kind}), not words"
     if column.kind == "price" or (number and names_price(column.name)):

@@ -1,8 +1,8 @@
 """The table, its columns, the reasons to reject a row; and tables that are larger than memory.
 
-The texts of a large table are in a file that is mapped into memory: its text columns are Arrow arrays in the file;
-numbers stay in memory. Rows that are taken from it are stored in the same way if they are many, and `parts_of` reads
-it in bounded memory.
+The texts of a large table are in a file that is mapped into memory: its columns of texts and of lists are Arrow arrays
+in the file; numbers stay in memory. Rows that are taken from it are stored in the same way if they are many, and
+`parts_of` reads it in bounded memory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from pricekit.io.mapped import map_file, release_pages, scratch_file
+from pricekit.table.vectors import holds_lists, pandas_type
 from pricekit.text.dates import DateFormat
 from pricekit.text.normal import normal_text
 
@@ -363,7 +364,7 @@ def stored(parts: Iterable[Table], folder: Path) -> Table:
         mapped = pa.py_buffer(map_file(file))
     tables = []
     for part, (start, size, names) in zip(rest, places, strict=True):
-        columns = pa.ipc.open_stream(mapped.slice(start, size)).read_all().to_pandas()
+        columns = pa.ipc.open_stream(mapped.slice(start, size)).read_all().to_pandas(types_mapper=pandas_type)
         tables.append(_with_columns(part, {place: columns[name] for place, name in names.items()}))
     return replace(concat_tables(tables), folder=folder)
 
@@ -406,12 +407,13 @@ def texts_in_parts(texts: pd.Series) -> Iterator[pd.Series]:
 
 
 def _texts_of(table: Table) -> tuple[pa.Table, dict[Any, str]]:
-    """Return the different text columns of a table, and for each place in the table the name of its column."""
+    """Return the different columns of texts and lists, and for each place in the table the name of its column."""
     distinct: dict[str, pa.ChunkedArray] = {}
     names: dict[Any, str] = {}
     for place, column in [(_TEXT, table.text), (_IDS, table.ids), *_columns(table.frame)]:
-        if isinstance(column.dtype, pd.StringDtype):
-            cells = pa.chunked_array(pa.array(column))
+        if isinstance(column.dtype, pd.StringDtype) or holds_lists(column):
+            stored = pa.array(column)
+            cells = stored if isinstance(stored, pa.ChunkedArray) else pa.chunked_array([stored])
             same = (name for name, other in distinct.items() if cells.equals(other))
             names[place] = next(same, str(len(distinct)))
             distinct.setdefault(names[place], cells)

@@ -150,10 +150,11 @@ def document(models: Sequence[Model], limits: Limits) -> dict[str, Any]:
 def _row(model: Model) -> dict[str, Any]:
     known = model.columns
     cell = {"type": ["string", "number", "boolean", "null"], "maxLength": MAX_TEXT_CHARS}
+    vector = {"type": ["array", "string", "null"], "items": _NUMBER}
     return {
         "type": "object",
         "description": "the cells of a row by column; all must have those that are required",
-        "properties": dict.fromkeys(known.names, cell),
+        "properties": dict.fromkeys(known.names, cell) | dict.fromkeys(known.vectors, vector),
         "required": list(known.text),
         "additionalProperties": cell if known.any else False,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ MOST_COLUMNS = 256
 """The most columns of a request, if the columns that the model reads are unknown."""
 MOST_CELLS = 250_000
 """The most cells of a request: rows times columns."""
+MOST_NUMBERS = 1_000_000
+"""The most numbers in the vectors of a request."""
 
 _SHOWN_COLUMNS = 20
 """Columns that an error names."""
@@ -41,20 +44,24 @@ class KnownColumns:
         text: those that each row must have.
         id: that which identifies a row; it does not change prices.
         others: further ones that the model reads.
+        vectors: the number of values of columns that are lists of numbers.
         any: further ones are allowed, because the columns that the model reads are unknown.
     """
 
     text: tuple[str, ...]
     id: str | None = None
     others: tuple[str, ...] = ()
+    vectors: Mapping[str, int] = field(default_factory=dict)
     any: bool = False
 
     @classmethod
     def of(cls, predictor: Predictor) -> KnownColumns:
         """Return the columns of a model."""
-        columns, sketch = predictor.columns, predictor.sketch
+        columns, sketch, vectors = predictor.columns, predictor.sketch, predictor.vectors
         others = () if sketch is None else tuple(sketch.others)
-        return cls(columns.text, columns.id, others, sketch is None or len(others) >= MOST_OTHER_COLUMNS)
+        unknown = sketch is None or len(others) >= MOST_OTHER_COLUMNS
+        others = tuple(name for name in others if name not in vectors)
+        return cls((*columns.text, *vectors), columns.id, others, vectors, unknown)
 
     @property
     def names(self) -> list[str]:
@@ -69,10 +76,10 @@ class KnownColumns:
     def most_values(self, rows: int) -> int:
         """Return the most JSON values of a request, with a margin.
 
-        A cell is up to two values, in the protocol's list of lists, and a row is one more.
+        A cell is up to two values, in the protocol's list of lists, and a row is one more; vectors have many.
         """
         columns = self.most if self.any else len(self.names)
-        return 2 * min(rows * (columns + 1), MOST_CELLS) + 1000
+        return 2 * min(rows * (columns + 1), MOST_CELLS) + 1000 + MOST_NUMBERS * bool(self.vectors)
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,8 @@ def rows_of_json(values: Any, known: KnownColumns, most: int) -> Rows:
         others |= row.keys() - needed
         check_size(len(values), len(needed) + len(others), known)
     names = [*known.text, *sorted(others - {known.id})]
-    cells = {name: _column(values, name) for name in names}
+    cells = {name: _column(values, name, is_vector=name in known.vectors) for name in names}
+    check_vectors(cells, known)
     has_ids = known.id is not None and any(known.id in row for row in values)
     return Rows(cells, _column(values, known.id) if has_ids and known.id is not None else None)
 
@@ -173,6 +181,25 @@ def check_cell(field: str, text: str) -> str:
     return text.replace("\0", "") if "\0" in text else text
 
 
+def check_vectors(cells: Mapping[str, Sequence[str]], known: KnownColumns) -> None:
+    """Raise RequestError for a cell in a column of vectors that is neither blank nor a list of as many numbers."""
+    for name, width in known.vectors.items():
+        for number, cell in enumerate(cells.get(name, ())):
+            count = 0 if not cell.strip() else _numbers_in(cell)
+            if count not in (0, width):
+                found = "is no list of numbers" if count < 0 else f"has {count:,} numbers"
+                raise invalid(f"rows[{number}].{name}", f"{found}; expected {width:,} numbers, or null")
+
+
+def _numbers_in(cell: str) -> int:
+    """Return how many numbers a list has that is written as JSON, -1 if it is none."""
+    try:
+        values = json.loads(cell)
+    except (ValueError, RecursionError):
+        return -1
+    return len(values) if isinstance(values, list) and {*map(type, values)} <= {int, float} else -1
+
+
 def check_names(where: str, names: Collection[str], known: KnownColumns) -> None:
     """Raise RequestError if a row lacks a column of the model, or has one that the model does not know."""
     present, allowed = set(names), dict.fromkeys(known.names)
@@ -191,12 +218,14 @@ def check_names(where: str, names: Collection[str], known: KnownColumns) -> None
         )
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+def _column(rows: Sequence[Mapping[str, Any]], name: str, *, is_vector: bool = False) -> list[str]:
     """Return the cells of a column as `pricekit predict` reads them from JSON lines."""
     found = []
     for number, row in enumerate(rows):
         value = row.get(name, "")
-        if type(value) is not str:
+        if is_vector and isinstance(value, list) and all(isinstance(each, Number) for each in value):
+            value = f"[{','.join(value)}]"
+        elif type(value) is not str:
             value = _text(f"rows[{number}].{name}", value)
         if len(value) > MAX_TEXT_CHARS or "\0" in value:
             value = check_cell(f"rows[{number}].{name}", value)
@@ -238,6 +267,7 @@ def rows_of_arrow(body: bytes, known: KnownColumns, most: int) -> Rows:
     except (pa.ArrowException, OSError, ValueError, IndexError, struct.error, OverflowError) as error:
         raise RequestError(400, f"the body is not an Arrow IPC stream: {error}") from None
     texts = {name: _texts(name, column) for name, column in cells.items()}
+    check_vectors(texts, known)
     ids = texts.pop(known.id, None) if known.id not in (None, *known.text) else None
     return Rows({name: texts[name] for name in [*known.text, *sorted(texts.keys() - set(known.text))]}, ids)
 
