@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pricekit as pk
+from conftest import tiny_config
 from pricekit.errors import BundleError, ConfigError, DataError, ExportError
 from pricekit.export.export import export_run
 from pricekit.features.preprocess import Inputs
@@ -20,7 +21,6 @@ from pricekit.runs.ensemble import make_ensemble
 from pricekit.runs.split import Source
 from pricekit.runs.train import train
 from pricekit.text.tokens import Tokens
-from conftest import tiny_config
 from tests.predict.hostile import put, write_manifest
 
 WIDTH = 16
@@ -57,7 +57,11 @@ def test_a_run_and_its_bundle_have_the_same_vectors_in_order(run, embeds, texts)
 
 def test_similar_texts_have_nearer_vectors_than_others(run):
     tea, other, shoe = pk.load(run).embed(
-        ["Item Name: Green Tea, 20 Count", "Item Name: Green Tea, 40 Count", "Item Name: Running Shoe, 1 Pair"]
+        [
+            "Item Name: Green Tea, 20 Count",
+            "Item Name: Green Tea, 40 Count",
+            "Item Name: Running Shoe, 1 Pair",
+        ]
     )
     assert np.linalg.norm(tea - other) < np.linalg.norm(tea - shoe)
 
@@ -119,7 +123,11 @@ def test_other_precisions_have_nearly_the_same_vectors(run, texts, tmp_path, pre
 
 
 def test_the_vectors_of_members_stand_side_by_side(run, catalog, texts, tmp_path):
-    train(Source(catalog), tiny_config({"backbone": {"width": 6}, "loss": {"name": "log-l2"}}), tmp_path / "other")
+    train(
+        Source(catalog),
+        tiny_config({"backbone": {"width": 6}, "loss": {"name": "log-l2"}}),
+        tmp_path / "other",
+    )
     make_ensemble([run, tmp_path / "other"], tmp_path / "both")
     expected = np.hstack([pk.load(path).embed(texts) for path in (run, tmp_path / "other")])
     assert np.array_equal(pk.load(tmp_path / "both").embed(texts), expected)
@@ -128,7 +136,11 @@ def test_the_vectors_of_members_stand_side_by_side(run, catalog, texts, tmp_path
 
 
 def test_a_model_that_reads_no_text_has_no_vectors(catalog, tmp_path, raises):
-    train(Source(catalog), tiny_config({"backbone": {"name": "mlp"}, "training": {"epochs": 1}}), tmp_path / "run")
+    train(
+        Source(catalog),
+        tiny_config({"backbone": {"name": "mlp"}, "training": {"epochs": 1}}),
+        tmp_path / "run",
+    )
     model = pk.load(tmp_path / "run")
     with raises(ConfigError, "backbone"):
         model.embed(["tea"])
