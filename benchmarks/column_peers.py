@@ -136,27 +136,39 @@ def lightgbm_prices(rows: HeldOut, train: np.ndarray, held: np.ndarray) -> np.nd
     blocks, categorical = zip(*(numbers_and_codes(part, columns) for part in texts), strict=True)
     words = peers.svd_of(*(part.tolist() for part in texts))
     inputs = [np.hstack([block, word]) for block, word in zip(blocks, words, strict=True)]
-    log_price, seen = np.log(rows.price[train]), categorical[0]
+    return boosted(inputs[0], rows.price[train], inputs[1], categorical[0])
+
+
+def boosted(train: np.ndarray, price: np.ndarray, held: np.ndarray, categorical: list[int]) -> np.ndarray:
+    """Boosted trees with early stopping on an inner fifth, which also chooses the objective; then on all rows.
+
+    Args:
+        train: float (N, D).
+        price: (N,).
+        held: float (n, D).
+        categorical: places of the columns that are codes.
+    """
+    log_price = np.log(price)
     fit, inner = peers.inner_split(len(train))
 
     def fitted(objective: str) -> tuple[float, int]:
         model = lightgbm.LGBMRegressor(**settings(objective), n_estimators=3000)
         model.fit(
-            inputs[0][fit],
+            train[fit],
             log_price[fit],
-            eval_set=[(inputs[0][inner], log_price[inner])],
+            eval_set=[(train[inner], log_price[inner])],
             eval_metric="l1",
-            categorical_feature=seen,
+            categorical_feature=categorical,
             callbacks=[lightgbm.early_stopping(100, verbose=False)],
         )
-        predicted = np.exp(np.asarray(model.predict(inputs[0][inner])))
-        return peers.smape(predicted, rows.price[train][inner]), model.best_iteration_
+        predicted = np.exp(np.asarray(model.predict(train[inner])))
+        return peers.smape(predicted, price[inner]), model.best_iteration_
 
     (_, rounds), objective = min((fitted(objective), objective) for objective in ("l1", "l2"))
     logger.warning(f"lightgbm: {objective}, {rounds} rounds")
     model = lightgbm.LGBMRegressor(**settings(objective), n_estimators=rounds)
-    model.fit(inputs[0], log_price, categorical_feature=seen)
-    return np.exp(np.asarray(model.predict(inputs[1]), dtype=np.float64))
+    model.fit(train, log_price, categorical_feature=categorical)
+    return np.exp(np.asarray(model.predict(held), dtype=np.float64))
 
 
 def numbers_and_codes(texts: pd.Series, columns: list[Column]) -> tuple[np.ndarray, list[int]]:

@@ -1,4 +1,4 @@
-"""PriceRegressor: scikit-learn's own checks, and its use with scikit-learn's tools."""
+"""PriceRegressor and PriceFeatures: scikit-learn's own checks, and their use with its tools."""
 
 import pickle
 import subprocess
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -26,6 +27,20 @@ FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "a row of weight 2 is one row in a batch, and two rows are two"
 }
 """Checks of scikit-learn that cannot pass, each with the reason."""
+
+
+FEATURES_FAIL = FAILS | {
+    "check_transformer_general": "training rows get columns from models that have not seen them, new rows from all",
+    "check_transformer_data_not_an_array": "likewise",
+    "check_methods_subset_invariance": "a vector alone differs from that in a batch by rounding in float32, 2e-7",
+}
+"""The same for `PriceFeatures`."""
+
+
+def small_features(folds=2, vectors=3, **parameters) -> pk.PriceFeatures:
+    settings = SMALL | parameters.pop("settings", {})
+    options = {"epochs": 1, "max_length": 64, **parameters}
+    return pk.PriceFeatures(folds=folds, vectors=vectors, settings=settings, **options)
 
 
 def small(**parameters) -> pk.PriceRegressor:
@@ -46,6 +61,12 @@ def fitted(catalog) -> pk.PriceRegressor:
 @pytest.mark.slow  # some eighty fits
 @parametrize_with_checks([small()], expected_failed_checks=lambda estimator: FAILS)
 def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow  # some eighty cross-validations
+@parametrize_with_checks([small_features()], expected_failed_checks=lambda estimator: FEATURES_FAIL)
+def test_scikit_learn_checks_of_the_transformer(estimator, check):
     check(estimator)
 
 
@@ -192,3 +213,90 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "pricekit.estimator")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'pricekit\[sklearn\]'"):
         _ = pk.PriceRegressor
+
+
+@pytest.fixture(scope="module")
+def noise() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Pairs of near-duplicates with one random price, which no text explains."""
+    half = pk.make_catalog(300, seed=8)["catalog_content"]
+    rows = pd.DataFrame({"catalog_content": [*half, *(half + " New")]})
+    log_price = np.tile(np.random.default_rng(0).normal(2, 1, len(half)), 2)
+    features = small_features(epochs=8, settings={"backbone.width": 8})
+    return features, rows, log_price
+
+
+@pytest.fixture(scope="module")
+def of_noise(noise) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of the training rows: as a pipeline gets them, and as of models most of which have seen them."""
+    features, rows, log_price = noise
+    unseen = features.fit_transform(rows, np.exp(log_price))
+    return unseen, features.transform(rows)
+
+
+def explained(columns: np.ndarray, log_price: np.ndarray) -> float:
+    """Return the share of the variance of the log price that a linear model of the columns explains in its own rows."""
+    inputs = np.column_stack([columns, np.ones(len(columns))])
+    residual = log_price - inputs @ np.linalg.lstsq(inputs, log_price, rcond=None)[0]
+    return 1 - residual.var() / log_price.var()
+
+
+def test_the_columns_of_training_rows_know_nothing_of_their_prices(noise, of_noise):
+    _, rows, log_price = noise
+    unseen, seen = of_noise
+    by_chance = unseen.shape[1] / (len(rows) / 2)  # pairs count once
+    assert explained(unseen, log_price) < 3 * by_chance
+    assert explained(seen, log_price) > 10 * by_chance  # so the test would see a leak
+    assert abs(np.corrcoef(unseen[:, 0], log_price)[0, 1]) < 0.2 < np.corrcoef(seen[:, 0], log_price)[0, 1]
+
+
+@pytest.fixture(scope="module")
+def transformer(catalog) -> tuple[pk.PriceFeatures, np.ndarray]:
+    features = small_features()
+    price = catalog["price"].where(catalog.index != 3, 0)  # a row that cannot be trained on
+    return features, features.fit_transform(catalog[["catalog_content"]], price)
+
+
+def test_new_rows_get_the_mean_of_the_models(transformer, catalog):
+    features, unseen = transformer
+    rows = catalog[["catalog_content"]]
+    seen = features.transform(rows)
+    assert unseen.shape == seen.shape == (150, 4)
+    assert features.get_feature_names_out().tolist() == ["log_price", "vector_0", "vector_1", "vector_2"]
+    assert features.metrics_["smape"] > 0
+    correlations = [np.corrcoef(unseen[:, place], seen[:, place])[0, 1] for place in range(2)]
+    assert min(correlations) > 0.5  # the vectors of the models have one meaning
+    assert not np.isclose(unseen[[2, 4]], seen[[2, 4]]).any()
+    assert unseen[3] == pytest.approx(seen[3], rel=1e-4, abs=1e-5)
+    assert features.transform(rows[7:8]) == pytest.approx(seen[7:8], rel=1e-4, abs=1e-5)
+
+
+def test_the_vectors_of_training_rows_have_their_mean_at_zero_and_are_sorted_by_variance(transformer):
+    _, unseen = transformer
+    assert np.delete(unseen, 3, 0)[:, 1:].mean(0) == pytest.approx([0, 0, 0], abs=1e-5)
+    assert (np.diff(unseen[:, 1:].var(0)) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("copied", [deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_transforms_the_same_without_any_folder(transformer, catalog, copied):
+    rows = catalog[["catalog_content"]]
+    assert np.array_equal(copied(transformer[0]).transform(rows), transformer[0].transform(rows))
+
+
+@pytest.mark.slow
+def test_a_pipeline_and_a_frame_get_the_columns(catalog):
+    rows, price = catalog[["catalog_content"]].set_index(catalog.index + 9), catalog["price"]
+    columns = small_features(vectors=0).set_output(transform="pandas")
+    pipeline = make_pipeline(columns, LinearRegression()).fit(rows, np.asarray(price))
+    assert pipeline.predict(rows[:3]).shape == (3,)
+    frame = pipeline[0].transform(rows)
+    assert (frame.columns.tolist(), frame.index.tolist()) == (["log_price"], rows.index.tolist())
+
+
+def test_settings_with_which_a_row_would_be_seen_are_refused(catalog, raises):
+    rows, price = catalog[["catalog_content"]].assign(year=range(150)), catalog["price"]
+    with raises(ConfigError, "settings"):
+        small_features(settings={"columns.time": "year"}).fit(rows, price)
+    with raises(ConfigError, "vectors"):
+        small_features(vectors=-1).fit(rows, price)
+    with raises(ConfigError, "folds"):
+        small_features(folds=1).fit(rows, price)

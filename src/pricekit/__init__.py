@@ -21,6 +21,7 @@ _PUBLIC = {
     "CrossValidation": "pricekit.model",
     "Model": "pricekit.model",
     "Tuning": "pricekit.model",
+    "PriceFeatures": "pricekit.estimator",
     "PriceRegressor": "pricekit.estimator",
     "PricekitError": "pricekit.errors",
     "RunConfig": "pricekit.config",

@@ -1,10 +1,12 @@
-"""`PriceRegressor`: pricekit as a scikit-learn estimator."""
+"""`PriceRegressor` and `PriceFeatures`: pricekit as a scikit-learn regressor, and as columns for another one."""
 
 from __future__ import annotations
 
 import inspect
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from pathlib import Path
 from typing import Any, Self, Unpack
 from weakref import WeakKeyDictionary
@@ -13,20 +15,24 @@ import numpy as np
 import pandas as pd
 
 try:
-    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+    from sklearn.decomposition import PCA
     from sklearn.utils import check_array, check_consistent_length, column_or_1d
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "PriceRegressor needs scikit-learn, which is not installed: pip install 'pricekit[sklearn]'",
+        "PriceRegressor and PriceFeatures need scikit-learn, which is not installed: pip install 'pricekit[sklearn]'",
         name=error.name,
     ) from None
 
-from pricekit.api import train
+from pricekit.api import cross_validate, train
+from pricekit.errors import ConfigError
+from pricekit.model import Model
 from pricekit.options import (
     SettingOptions,
     UncertaintyOptions,
     check_known,
+    config_of,
     described,
     parameters_of,
     show_options,
@@ -71,9 +77,7 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.engine = engine
         self.random_state = random_state
-        check_known(type(self).__name__, options, inspect.signature(PriceRegressor).parameters)
-        for name, parameter in parameters_of(SettingOptions).items():
-            setattr(self, name, options.get(name, parameter.default))
+        _set_options(self, options)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train on rows and prices.
@@ -91,41 +95,11 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: the shapes do not match, or a value is missing or not finite.
             DataError: too few rows can be used.
         """
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: a price for each row"
-            )
-        frame = self._frame(X, reset=True)
-        price = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
-        added = {_PRICE: price}
-        if sample_weight is not None:
-            added[_WEIGHT] = _checked_weights(sample_weight)
-        check_consistent_length(frame, *added.values())
-        if len(frame) < MIN_ROWS:
-            raise ValueError(
-                f"n_samples = {len(frame)}: {type(self).__name__} needs at least {MIN_ROWS} rows"
-            )
-        names = {str(name): _free(str(name), added, frame) for name in frame}
-        vectors = [new for name, new in names.items() if _has_lists(frame[name])]
-        table = pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1)
-        run = train(
-            table,
-            text=None
-            if _have_words(frame, names)
-            else [name for name in names.values() if name not in vectors],
-            vectors=vectors or None,
-            price=_PRICE,
-            weight=_WEIGHT if _WEIGHT in added else None,
-            **{name: getattr(self, name) for name in parameters_of(SettingOptions)},
-            seed=self.random_state,
-            allow_leak=True,
-        )
-        with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-            bundle = Path(folder) / "bundle"
-            run.export(bundle)
-            self.bundle_ = {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
+        rows = _TrainingRows.of(self, X, y, sample_weight)
+        run = train(rows.table, **rows.options)
+        self.bundle_ = _files_of(run)
         self.metrics_ = run.metrics
-        self._renamed = names
+        self._renamed = rows.renamed
         return self
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -179,35 +153,8 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _priced(self, X: Any, **uncertainty: Unpack[UncertaintyOptions]) -> Any:  # noqa: N803
         check_is_fitted(self)
-        rows = self._frame(X, reset=False).rename(columns=self._renamed)
-        return self._open().predict(rows, **uncertainty)
-
-    def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
-        """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""
-        if _are_texts(X):
-            texts = pd.Series(list(X), dtype="object").fillna("")
-            if not len(texts):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return pd.DataFrame({_TEXT: texts})
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False, skip_check_array=True)
-            if not len(X) or not len(X.columns):
-                what = "feature(s)" if len(X) else "sample(s)"
-                raise ValueError(f"Found array with 0 {what} while a minimum of 1 is required.")
-            return X.set_axis(_names(X.columns), axis=1).reset_index(drop=True)
-        array = validate_data(self, X, reset=reset, dtype=None)
-        return pd.DataFrame(array, columns=_names(range(array.shape[1])))
-
-    def _open(self) -> Predictor:
-        """Return the model; each process opens it from its bytes once."""
-        opened = _OPEN.get(self)
-        if opened is None or opened[0] != self.engine or opened[1] is not self.bundle_:
-            with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
-                for name, content in self.bundle_.items():
-                    (Path(folder) / Path(name).name).write_bytes(content)
-                predictor = Predictor.from_bundle(read_bundle(Path(folder)), self.engine)
-            _OPEN[self] = opened = self.engine, self.bundle_, predictor
-        return opened[2]
+        rows = _frame(self, X, reset=False).rename(columns=self._renamed)
+        return _opened(self, [self.bundle_])[0].predict(rows, **uncertainty)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -224,8 +171,293 @@ class PriceRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 show_options(PriceRegressor.__init__, SettingOptions)
 PriceRegressor.__doc__ = described(PriceRegressor.__doc__, SettingOptions)
 
-_OPEN: WeakKeyDictionary[PriceRegressor, tuple[str, dict[str, bytes], Predictor]] = WeakKeyDictionary()
-"""The open models of this process with their engine and bundle; estimators contain nothing that cannot be pickled."""
+
+class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What texts and columns say about prices, as columns for another model that learns prices.
+
+    `fit_transform`, which a Pipeline calls to train, cross-validates: the values of a row come from a model that was
+    trained neither on the row nor on a near-duplicate of it. So the other model cannot mistake a remembered price for a
+    prediction. `transform` gives new rows the mean of these models. It must not be called with the training rows, which
+    most of the models have seen.
+
+    The first column is the log of the price. The others are the first principal components of `pricekit.Model.embed`:
+    the vectors of each model are rotated to those of the first, on rows that the model was trained on, because each
+    model has axes of its own.
+
+    A fitted transformer contains a bundle for each fold, 44 MB with the default settings. It can be pickled, and
+    transforms without torch.
+
+    Args:
+        folds: number of models.
+        vectors: number of principal components; 0: none.
+        engine: engine that runs the models in `transform`; as of `pricekit.load`.
+        random_state: the option `seed` of `pricekit.cross_validate`.
+        **options: see below.
+
+    Attributes:
+        n_features_in_: number of columns in `fit`; missing for texts.
+        feature_names_in_: their names, if they are strings.
+        metrics_: metrics of the cross-validation by name: first `metric`, such as `smape` in percent.
+        bundles_: the files of the bundle of each fold by name.
+
+    Example:
+        >>> import pricekit as pk
+        >>> catalog = pk.make_catalog(200)
+        >>> features = pk.PriceFeatures(folds=2, vectors=3, epochs=1)
+        >>> features.fit_transform(catalog[["catalog_content"]], catalog["price"]).shape
+        (200, 4)
+        >>> features.get_feature_names_out().tolist()
+        ['log_price', 'vector_0', 'vector_1', 'vector_2']
+    """
+
+    def __init__(
+        self,
+        *,
+        folds: int = 5,
+        vectors: int = 16,
+        engine: str = "ort-cpu",
+        random_state: int = 0,
+        **options: Unpack[SettingOptions],
+    ) -> None:
+        self.folds = folds
+        self.vectors = vectors
+        self.engine = engine
+        self.random_state = random_state
+        _set_options(self, options)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train the models; arguments and errors as of `fit_transform`."""
+        self.fit_transform(X, y, sample_weight)
+        return self
+
+    def fit_transform(self, X: Any, y: Any, sample_weight: Any = None) -> np.ndarray:  # noqa: N803
+        """Train the models, and return the columns of each row by the model that has not seen it, float64 (N, C).
+
+        Args:
+            X: as of `PriceRegressor.fit`.
+            y: positive prices, (N,).
+            sample_weight: as of `PriceRegressor.fit`.
+
+        Raises:
+            ValueError: the shapes do not match, or a value is missing or not finite.
+            DataError: too few rows can be used, or they form too few groups of different texts.
+            ConfigError: `folds` or `vectors` is invalid, or the folds would be by time.
+            ExportError: the backbone reads no text, so there are no vectors.
+        """
+        rows = _TrainingRows.of(self, X, y, sample_weight)
+        self._check_settings(rows.options)
+        validated = cross_validate(rows.table, folds=self.folds, **rows.options)
+        self.bundles_ = [_files_of(run, with_embeddings=self.vectors > 0) for run in validated.runs]
+        self.metrics_ = validated.metrics
+        self._renamed = rows.renamed
+        held_out, table = validated.held_out, rows.table[list(rows.renamed.values())]
+        fold = np.full(len(table), -1)  # of rows that cannot be trained on
+        fold[held_out["row"]] = held_out["fold"]
+        self._spaces = []
+        if self.vectors:
+            vectors = [model.embed(table) for model in _opened(self, self.bundles_)]
+            self._spaces = _common_space(vectors, fold, self.vectors)
+        values = np.empty((len(table), len(self.get_feature_names_out())))
+        for number in np.unique(fold).tolist():
+            held = np.flatnonzero(fold == number)
+            folds = slice(None) if number < 0 else slice(number, number + 1)
+            values[held] = self._columns(table.iloc[held], folds)
+        return values
+
+    def _check_settings(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError for settings with which a row would have no model that has not seen it, or no vector."""
+        if not isinstance(self.vectors, int | np.integer) or self.vectors < 0:
+            raise ConfigError(f"vectors is {self.vectors!r}; expected 0 or more", parameters=("vectors",))
+        config = config_of(options)
+        if config.columns.time is not None:
+            raise ConfigError(
+                "with folds by time, every model is trained on the earliest rows, so none can say what it would not "
+                "know of them; leave the setting columns.time out",
+                parameters=("settings",),
+            )
+
+    def transform(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the columns of new rows, float64 (N, C): the mean of all models.
+
+        Args:
+            X: rows in the form passed to `fit`.
+        """
+        check_is_fitted(self)
+        rows = _frame(self, X, reset=False).rename(columns=self._renamed)
+        return self._columns(rows, slice(None))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns, (C,)."""
+        check_is_fitted(self)
+        vectors = len(self._spaces[0].origin) if self._spaces else 0
+        return np.array(["log_price", *(f"vector_{place}" for place in range(vectors))], dtype=object)
+
+    def _columns(self, rows: pd.DataFrame, folds: slice) -> np.ndarray:
+        """Return the means of the columns of some folds, float64 (N, C)."""
+        models, spaces = _opened(self, self.bundles_)[folds], self._spaces[folds]
+        log_prices = [np.log(model.predict(rows).astype(np.float64)) for model in models]
+        vectors = [space(model.embed(rows)) for model, space in zip(models, spaces, strict=False)]
+        parts = [np.mean(log_prices, axis=0)[:, None], *([np.mean(vectors, axis=0)] if vectors else [])]
+        return np.hstack(parts)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        tags.input_tags.string = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "bundles_")
+
+
+show_options(PriceFeatures.__init__, SettingOptions)
+PriceFeatures.__doc__ = described(PriceFeatures.__doc__, SettingOptions)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """The way from the vectors of a model to the components of all: vectors · matrix - origin.
+
+    Attributes:
+        matrix: float64 (H, V).
+        origin: float64 (V,).
+    """
+
+    matrix: np.ndarray
+    origin: np.ndarray
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        return np.asarray(vectors @ self.matrix - self.origin)
+
+
+def _common_space(vectors: Sequence[np.ndarray], fold: np.ndarray, components: int) -> list[_Space]:
+    """Return the way of each fold's model into one space of a few principal components.
+
+    A rotation (orthogonal Procrustes) makes the vectors of a model most similar to those of the first. The rows that
+    the model has not seen take no part in it: the first model has seen their prices, and with a number for each pair of
+    axes, a rotation would remember some of them.
+
+    Args:
+        vectors: of each model for all rows, each float32 (N, H).
+        fold: the model that has not seen a row, int (N,); -1: all have not.
+        components: number of components at most.
+    """
+    centred = [each - each.mean(0) for each in vectors]
+    rotations = [np.eye(vectors[0].shape[1])]
+    for number in range(1, len(vectors)):
+        seen = fold != number
+        left, _, right = np.linalg.svd(centred[number][seen].T @ centred[0][seen], full_matrices=False)
+        rotations.append(left @ right)
+    unseen = np.empty_like(centred[0])
+    for number, rotation in enumerate(rotations):
+        held = fold == number
+        unseen[held] = centred[number][held] @ rotation
+    unseen = unseen[fold >= 0]
+    pca = PCA(min(components, *unseen.shape), svd_solver="full").fit(unseen)
+    axes, mean = pca.components_.T, pca.mean_
+    return [
+        _Space(rotation @ axes, (each.mean(0) @ rotation + mean) @ axes)
+        for each, rotation in zip(vectors, rotations, strict=True)
+    ]
+
+
+_OPEN: WeakKeyDictionary[Any, tuple[str, Any, list[Predictor]]] = WeakKeyDictionary()
+"""The open models of this process with their engine and bundles; estimators contain nothing that cannot be pickled."""
+
+
+def _set_options(estimator: Any, options: Mapping[str, Any]) -> None:
+    """Set an estimator's options of `train`; raises TypeError for others."""
+    kind = type(estimator)
+    check_known(kind.__name__, options, inspect.signature(kind.__init__).parameters)
+    for name, parameter in parameters_of(SettingOptions).items():
+        setattr(estimator, name, options.get(name, parameter.default))
+
+
+@dataclass(frozen=True)
+class _TrainingRows:
+    """Rows to train on.
+
+    Attributes:
+        table: with prices, and weights if there are any.
+        options: of a training on it.
+        renamed: the names of the columns of `X` in the table, by their own.
+    """
+
+    table: pd.DataFrame
+    options: dict[str, Any]
+    renamed: dict[str, str]
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any, y: Any, sample_weight: Any) -> _TrainingRows:  # noqa: N803
+        """Return what was passed to `fit`, checked as scikit-learn checks it; raises ValueError."""
+        kind = type(estimator).__name__
+        if y is None:
+            raise ValueError(
+                f"{kind} requires y to be passed, but the target y is None: a price for each row"
+            )
+        frame = _frame(estimator, X, reset=True)
+        price = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        added = {_PRICE: price}
+        if sample_weight is not None:
+            added[_WEIGHT] = _checked_weights(sample_weight)
+        check_consistent_length(frame, *added.values())
+        if len(frame) < MIN_ROWS:
+            raise ValueError(f"n_samples = {len(frame)}: {kind} needs at least {MIN_ROWS} rows")
+        names = {str(name): _free(str(name), added, frame) for name in frame}
+        vectors = [new for name, new in names.items() if _has_lists(frame[name])]
+        options = {
+            **{name: getattr(estimator, name) for name in parameters_of(SettingOptions)},
+            "text": None
+            if _have_words(frame, names)
+            else [name for name in names.values() if name not in vectors],
+            "vectors": vectors or None,
+            "price": _PRICE,
+            "weight": _WEIGHT if _WEIGHT in added else None,
+            "seed": estimator.random_state,
+            "allow_leak": True,
+        }
+        return cls(pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1), options, names)
+
+
+def _files_of(run: Model, **options: Any) -> dict[str, bytes]:
+    """Return the contents of the files of a run's bundle by name."""
+    with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+        bundle = Path(folder) / "bundle"
+        run.export(bundle, **options)
+        return {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
+
+
+def _opened(estimator: Any, bundles: list[dict[str, bytes]]) -> list[Predictor]:
+    """Return the models of an estimator; each process opens them from their bytes once."""
+    opened = _OPEN.get(estimator)
+    same = opened is not None and len(opened[1]) == len(bundles) and all(map(is_, opened[1], bundles))
+    if opened is None or opened[0] != estimator.engine or not same:
+        predictors = []
+        for files in bundles:
+            with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
+                for name, content in files.items():
+                    (Path(folder) / Path(name).name).write_bytes(content)
+                predictors.append(Predictor.from_bundle(read_bundle(Path(folder)), estimator.engine))
+        _OPEN[estimator] = opened = estimator.engine, bundles, predictors
+    return opened[2]
+
+
+def _frame(estimator: Any, X: Any, *, reset: bool) -> pd.DataFrame:  # noqa: N803
+    """Return the rows as a frame, checked as scikit-learn checks them; texts become one column."""
+    if _are_texts(X):
+        texts = pd.Series(list(X), dtype="object").fillna("")
+        if not len(texts):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return pd.DataFrame({_TEXT: texts})
+    if isinstance(X, pd.DataFrame):
+        validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False, skip_check_array=True)
+        if not len(X) or not len(X.columns):
+            what = "feature(s)" if len(X) else "sample(s)"
+            raise ValueError(f"Found array with 0 {what} while a minimum of 1 is required.")
+        return X.set_axis(_names(X.columns), axis=1).reset_index(drop=True)
+    array = validate_data(estimator, X, reset=reset, dtype=None)
+    return pd.DataFrame(array, columns=_names(range(array.shape[1])))
 
 
 def _names(columns: Iterable[Any]) -> list[str]:

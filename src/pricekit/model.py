@@ -204,6 +204,35 @@ class Model:
         """
         return self._reader.open().predict(rows, interval, quantiles, within, confidence)
 
+    @clear_errors()
+    def embed(self, rows: Rows) -> np.ndarray:
+        """Return the vector of each row, in order: what the network makes of its text, before the features.
+
+        It was trained on prices, so texts of similar products are near each other. Another model that learns the prices
+        of the training rows must not read it, because it has seen them: `pricekit.PriceFeatures` avoids that.
+
+        Args:
+            rows: as of `predict`; a frame needs the text columns only.
+
+        Returns:
+            Vectors, float32 (N, H), computed once for equal texts. H depends on the backbone: 128 for the default. The
+            vectors of the members of an ensemble stand side by side. A bundle computes them in ONNX Runtime on the CPU,
+            whatever its engine. As a price does, the vector of a row alone differs from that in a batch by rounding
+            only.
+
+        Raises:
+            BundleError: the bundle was exported without embeddings, or the model cannot be opened.
+            ConfigError: the backbone of the model reads no text.
+            DataError: a column is missing, or a text has no line of the expected form.
+
+        Example:
+            >>> import pricekit as pk
+            >>> model = pk.train(pk.make_catalog(200), epochs=1)
+            >>> model.embed(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
+            (1, 128)
+        """
+        return self._reader.open().embed(rows)
+
     @with_options(PredictOptions)
     def predict_file(
         self,
@@ -509,6 +538,7 @@ class Model:
                 precision=options["precision"],
                 overwrite=options["overwrite"],
                 comparables=products,
+                embeddings=options["with_embeddings"],
                 key=key,
             )
 

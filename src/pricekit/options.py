@@ -607,6 +607,9 @@ class ExportOptions(OverwriteOptions, total=False):
             "default: none"
         ),
     ]
+    with_embeddings: Annotated[
+        bool, Option(help="the bundle can also embed: its graph returns the vector of each row's text")
+    ]
     sign: Annotated[
         PathLike | None,
         Option(help="PEM file with a private key that signs the bundle", metavar="KEY"),

@@ -9,8 +9,8 @@ from pricekit.errors import ExportError
 from pricekit.export import verify
 from pricekit.export.export import export_run
 from pricekit.export.priced_once import PricedOnce
-from pricekit.export.verify import Sample, verify_graph
-from pricekit.nets.inference import torch_engine
+from pricekit.export.verify import Sample, verify_embeddings, verify_graph
+from pricekit.nets.inference import torch_embedding, torch_engine
 from pricekit.predict.ort import load_cpu
 from pricekit.runs.opened import open_run, read_sample
 
@@ -106,6 +106,23 @@ def test_every_sample_row_has_the_price_of_the_model(run, bundle, monkeypatch, r
     monkeypatch.setattr(verify, "load_cpu", lambda graph, threads: careless)
     with raises(ExportError, "precision", precision="fp16"):
         verify_graph(torch_engine(opened.model), b"", Sample(inputs, 64, sample.price), "fp16")
+
+
+@pytest.mark.parametrize(("precision", "factor"), [("fp32", 1.0005), ("fp16", 1.1), ("int8", 1.5)])
+def test_embeddings_that_differ_are_caught(run, tmp_path, precision, factor, raises):
+    export_run(run, tmp_path / "b", embeddings=True)
+    opened = open_run(run)
+    inputs = opened.preprocessor(read_sample(opened))
+    batches = [batch for _, batch in verify.sample_batches(inputs)]
+    graph = (tmp_path / "b" / "model.onnx").read_bytes()
+    vectors = [*map(torch_embedding(opened.model), batches)]
+    assert verify_embeddings(vectors, graph, batches, precision) < 1e-5
+    vectors[-1] = vectors[-1] * factor
+    with raises(ExportError, *(() if precision == "fp32" else ("precision",)), precision=precision):
+        verify_embeddings(vectors, graph, batches, precision)
+    vectors[-1] = vectors[-1] * np.nan
+    with pytest.raises(ExportError):
+        verify_embeddings(vectors, graph, batches, precision)
 
 
 def test_a_batch_of_long_rows_has_fewer_of_them(run):

@@ -73,6 +73,14 @@ def test_a_row_has_the_same_encoding_alone_and_in_a_batch(graph):
         assert np.array_equal(bag.encode(ids, mask)[0], together[row])
 
 
+def test_a_bundle_with_embeddings_has_the_same_prices(bundle, tmp_path):
+    bundle[0].export(tmp_path / "embeds", with_embeddings=True)
+    texts = ["Item Name: Green Tea, 20 Count", "", "é½ " * 300]
+    fast = pk.load(tmp_path / "embeds", engine="fast")
+    assert np.array_equal(fast.predict(texts), pk.load(bundle[1], engine="fast").predict(texts))
+    assert fast.embed(texts) == pytest.approx(bundle[0].embed(texts), abs=1e-5)
+
+
 def test_a_bundle_is_priced_with_it(bundle):
     path = bundle[1]
     texts = ["Item Name: Green Tea, 20 Count", "", "é½ " * 300]

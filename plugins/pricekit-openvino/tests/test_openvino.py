@@ -49,6 +49,13 @@ def batch(rows, length, vocab_size=12):
     }
 
 
+def test_a_bundle_with_embeddings_has_the_same_prices(model, graph, engine, tmp_path):
+    model.export(tmp_path / "embeds", with_embeddings=True)
+    embeds = replace(graph, model=(tmp_path / "embeds" / "model.onnx").read_bytes())
+    rows = batch(5, 17)
+    assert engine.load(embeds)(rows) == pytest.approx(engine.load(graph)(rows), rel=1e-6)
+
+
 def test_it_returns_the_prices_of_onnx_runtime_at_any_shape(engine, graph, registered):
     reference = registered("openvino").create("engine", "ort-cpu")
     price, expected = engine.load(graph), reference.load(graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from pricekit.export.verify import (
     fit_length,
     sample_batches,
     shapes,
+    verify_embeddings,
     verify_graph,
 )
 from pricekit.features.assets import is_asset
@@ -43,7 +44,7 @@ from pricekit.io.log import logger
 from pricekit.io.mapped import release_heap
 from pricekit.io.progress import progress, tracked
 from pricekit.io.record import check_apart, check_output, kind_of, record_of
-from pricekit.nets.inference import torch_engine
+from pricekit.nets.inference import torch_embedding, torch_engine
 from pricekit.nets.network import PriceModel
 from pricekit.predict.bundle import MOST_MEMBERS, PARTS, Bundle, write_bundle
 from pricekit.predict.intervals import INTERVALS
@@ -78,6 +79,7 @@ def export_run(
     precision: str = "fp32",
     overwrite: bool = False,
     comparables: TableSource | None = None,
+    embeddings: bool = False,
     key: SigningKey | None = None,
 ) -> VerificationReport:
     """Export a run's best weights, or all members of an ensemble, into one bundle.
@@ -88,6 +90,7 @@ def export_run(
         precision: of the graphs: fp32, fp16 or int8.
         overwrite: replace what pricekit has written in `out`.
         comparables: a table of products with prices that the bundle shall contain; see `pricekit.comparables`.
+        embeddings: the graphs also return the vectors of texts; see `pricekit.Model.embed`.
         key: signs the bundle; None: nobody does.
 
     Returns:
@@ -104,17 +107,24 @@ def export_run(
         check_output(out, "bundle", "overwrite" if overwrite else "new", ExportError)
         opened = open_ensemble(path) if kind_of(path) == "ensemble" else open_run(path)
         runs = [run for run, _ in opened.members] if isinstance(opened, Ensemble) else [opened]
+        if embeddings and not any(run.embedding_width for run in runs):
+            raise ExportError(
+                "the model has no embeddings, because its backbone reads no text; export it without them",
+                parameters=("with_embeddings",),
+            )
         columns, currency = runs[0].preprocessor.columns, opened.facts["currency"]
         products = read_products(comparables, columns, currency, training=runs[0].path)
         check_in_new_process([(run.preprocessor.features, read_sample(run)) for run in runs])
         if isinstance(opened, Ensemble):
-            report, files, facts = _export_members(opened, runs, precision)
+            report, files, facts = _export_members(opened, runs, precision, embeddings=embeddings)
             card = ensemble_card(opened, facts)
         else:
-            exported = _export_member(opened, precision)
+            exported = _export_member(opened, precision, embeddings=embeddings)
             report, files = exported.report, exported.files
             facts = _facts(precision, opened.facts, runs, exported.float32_nodes, report)
             card = model_card(opened, facts)
+        if embeddings:
+            facts |= {"embedding_width": sum(run.embedding_width or 0 for run in runs)}
         texts = {CARD: card, INTERVALS: opened.intervals.to_text(), SKETCH: opened.sketch.to_text()}
         files |= {name: text.encode() for name, text in texts.items()}
         manifest = publish(
@@ -191,7 +201,7 @@ def _in_training_order(table: Table, run: Path) -> Table:
 
 
 def _export_members(
-    ensemble: Ensemble, runs: Sequence[LoadedRun], precision: str
+    ensemble: Ensemble, runs: Sequence[LoadedRun], precision: str, *, embeddings: bool
 ) -> tuple[VerificationReport, dict[str, bytes], dict[str, Any]]:
     """Export each member; its number precedes the names of its files."""
     if len(ensemble.members) > MOST_MEMBERS:
@@ -203,12 +213,13 @@ def _export_members(
     members, models, reports, float32_nodes = [], [], [], []
     with progress("exporting", len(ensemble.members)) as advance:
         for number, (run, weight) in enumerate(ensemble.members):
-            exported = _export_member(run, precision)
+            exported = _export_member(run, precision, embeddings=embeddings)
             names = {part: f"{number}-{plain}" for part, plain in PARTS.items()}
             files |= {names[part]: exported.files[plain] for part, plain in PARTS.items()}
             files |= {name: content for name, content in exported.files.items() if is_asset(name)}
             verified, metrics = _verification_facts(exported.report), run.facts["metrics"]
-            members.append({"weight": weight, **names, "metrics": metrics, "verified": verified})
+            width = {"embedding_width": run.embedding_width} if embeddings and run.embedding_width else {}
+            members.append({"weight": weight, **names, "metrics": metrics, **width, "verified": verified})
             models.append(exported.files)
             reports.append(exported.report)
             float32_nodes += [f"{number}-{name}" for name in exported.float32_nodes]
@@ -220,19 +231,28 @@ def _export_members(
         max(each.smape_change for each in reports),
         max(each.batch_sensitivity for each in reports),
         max(each.batch_sensitivity_share_of_sd for each in reports),
+        max((d for each in reports if (d := each.embedding_difference) is not None), default=None),
     )
     facts = _facts(precision, ensemble.facts, runs, float32_nodes, report)
     return report, files, {"members": members, **facts}
 
 
-def _export_member(run: LoadedRun, precision: str) -> ExportedModel:
+def _export_member(run: LoadedRun, precision: str, *, embeddings: bool) -> ExportedModel:
     """Export the model of a run, which is verified on its sample rows."""
     name = f"the model of the backbone '{run.config.backbone.name}'"
-    return export_model(run.model, run.preprocessor, read_sample(run), precision, name)
+    embeddings = embeddings and run.embedding_width is not None
+    sample = read_sample(run)
+    return export_model(run.model, run.preprocessor, sample, precision, name, embeddings=embeddings)
 
 
 def export_model(
-    model: PriceModel, preprocessor: Preprocessor, sample: Table, precision: str, name: str
+    model: PriceModel,
+    preprocessor: Preprocessor,
+    sample: Table,
+    precision: str,
+    name: str,
+    *,
+    embeddings: bool = False,
 ) -> ExportedModel:
     """Export a model as a graph, convert it, and verify it on rows. Afterwards, the model has no weights.
 
@@ -242,6 +262,7 @@ def export_model(
         sample: N rows, with prices if the change of SMAPE is to be measured.
         precision: of the graph.
         name: of the model, in errors.
+        embeddings: whether the graph also returns the vectors of texts.
 
     Raises:
         ExportError: it cannot be exported, or its graph differs from it.
@@ -255,9 +276,10 @@ def export_model(
         longest = max(2, example["input_ids"].shape[1])
         with progress("exporting the graph", 1) as advance:
             example = fit_length(example, longest, inputs.pad_id)
-            export_graph(model, example, float32, separate_weights=True)
+            export_graph(model, example, float32, separate_weights=True, embedding=embeddings)
             advance(1)
         reference = _reference(model, batches, precision)
+        vectors = [*map(torch_embedding(model), batches)] if embeddings else []
         _free_weights(model)
         release_heap()
         converted = convert(float32, precision, batches)
@@ -272,6 +294,9 @@ def export_model(
             release_heap()
             graph = in_file(converted.model, folder / "converted.onnx")
             verify_graph(reference, graph, rows, precision, float32=before)
+        if embeddings:
+            difference = verify_embeddings(vectors, graph, batches, precision)
+            report = replace(report, embedding_difference=difference)
         release_heap()
         texts = {file: text.encode() for file, text in preprocessor.files(portable=True).items()}
         files = {"model.onnx": read_graph(converted.model), **texts, **preprocessor.features.assets()}
@@ -377,10 +402,12 @@ def export_facts(precision: str, float32_nodes: list[str], report: VerificationR
 
 
 def _verification_facts(report: VerificationReport) -> dict[str, Any]:
+    difference = report.embedding_difference
     return {
         "shapes": [[check.rows, check.length] for check in report.checks],
         "max_relative_difference": report.largest_difference,
         "smape_change": report.smape_change,
         "batch_sensitivity_relative_difference": report.batch_sensitivity,
         "batch_sensitivity_share_of_sd": report.batch_sensitivity_share_of_sd,
+        **({} if difference is None else {"embedding_difference": difference}),
     }

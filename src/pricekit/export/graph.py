@@ -19,8 +19,8 @@ from pricekit.errors import ExportError
 from pricekit.io.causes import raise_outside_cause
 from pricekit.nets.inference import to_tensors
 from pricekit.nets.lstm import one_direction
-from pricekit.nets.network import PriceModel
-from pricekit.predict.ort import GRAPH_INPUTS
+from pricekit.nets.network import PriceAndEmbedding, PriceModel
+from pricekit.predict.ort import EMBEDDING, GRAPH_INPUTS, PRICE
 from pricekit.wording import shorten
 
 MASKED = float(np.finfo(np.float32).min)
@@ -104,6 +104,7 @@ def export_graph(
     translations: Mapping[Any, Any] = TRANSLATIONS,
     *,
     separate_weights: bool = False,
+    embedding: bool = False,
 ) -> None:
     """Write the graph: `input_ids`, `attention_mask`, `features` -> `price`, any batch and length.
 
@@ -114,6 +115,7 @@ def export_graph(
         translations: operations of torch with replacements for the exporter.
         separate_weights: large weights are in a second file beside it, so that no copy of them is in memory;
             `tensors.read_graph` puts them into one.
+        embedding: the graph has the second output `embedding`.
 
     Raises:
         ExportError: torch cannot export the model.
@@ -121,6 +123,7 @@ def export_graph(
     """
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     tensors = to_tensors(example)
+    outputs = [PRICE, EMBEDDING] if embedding else [PRICE]
     shapes: dict[str, Any] = {
         "input_ids": {0: batch, 1: length},
         "attention_mask": {0: batch, 1: length},
@@ -130,11 +133,12 @@ def export_graph(
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # the exporter's own deprecations; verification checks the result
+            merged = model.eval().merged()
             program = torch.onnx.export(
-                model.eval().merged(),
+                PriceAndEmbedding(merged).eval() if embedding else merged,
                 tuple(tensors[name] for name in GRAPH_INPUTS),
                 input_names=list(GRAPH_INPUTS),
-                output_names=["price"],
+                output_names=outputs,
                 dynamic_shapes=shapes,
                 opset_version=OPSET,
                 dynamo=True,

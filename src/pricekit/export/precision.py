@@ -260,6 +260,7 @@ def to_float16(model: Stored, kept: Collection[str]) -> onnx.ModelProto:
             if name in outputs:
                 node.output[index] = rounded = f"{name}_float16"
                 types[rounded], types[name] = FLOAT16, FLOAT
+                casts.add(rounded)  # for other nodes that read the output
                 nodes.append(_cast(rounded, name, FLOAT))
     set_nodes(graph, nodes)
     del graph.value_info[:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pricekit.io.cpus import usable_cpus
 from pricekit.io.progress import tracked
 from pricekit.metrics import smape
 from pricekit.predict.loaded_engine import BATCH_SIZE, BATCH_TOKENS
-from pricekit.predict.ort import load_cpu
+from pricekit.predict.ort import EMBEDDING, load_cpu
 from pricekit.text.tokens import batches_by_length
 from pricekit.wording import counted, shorten
 
@@ -40,17 +40,19 @@ class Limits:
         smape: change of SMAPE on the sample rows, in points. A relative difference d of all prices changes it by at
             most 100·d, and rounding by less than that, because it has either sign.
         batch_sensitivity: of a row's price alone from its price in a batch, relative.
+        embedding: of a row's embedding from that in torch float32: the distance relative to the mean length.
     """
 
     price: float
     smape: float
     batch_sensitivity: float
+    embedding: float = 1e-4
 
 
 LIMITS = {
-    "fp32": Limits(1e-4, 2e-3, 1e-5),
-    "fp16": Limits(2e-2, 0.05, 2e-2),
-    "int8": Limits(0.5, 0.3, 1e-5),
+    "fp32": Limits(1e-4, 2e-3, 1e-5, 1e-4),
+    "fp16": Limits(2e-2, 0.05, 2e-2, 2e-2),
+    "int8": Limits(0.5, 0.3, 1e-5, 0.2),
 }
 
 
@@ -79,6 +81,7 @@ class VerificationReport:
         smape_change: in points, on the sample rows; 0 if these have no prices.
         batch_sensitivity: largest relative difference between a row's price alone and in a batch.
         batch_sensitivity_share_of_sd: the same for log prices, as a share of their standard deviation over the rows.
+        embedding_difference: largest distance of a row's two embeddings, relative to their mean length; None without.
     """
 
     checks: list[ShapeCheck]
@@ -86,6 +89,7 @@ class VerificationReport:
     smape_change: float
     batch_sensitivity: float
     batch_sensitivity_share_of_sd: float
+    embedding_difference: float | None = None
 
     @property
     def largest_difference(self) -> float:
@@ -119,13 +123,15 @@ class _Pair:
         advice = (
             "either an operation of the backbone or of the loss is exported inexactly, which its author should know, "
             "or a feature that hardly varies magnifies the rounding of float32: leave that feature out"
-            if self.precision == "fp32"
-            else "export it as fp32"
         )
-        parameters = () if self.precision == "fp32" else ("precision",)
-        return ExportError(
-            f"{what}. Nothing was published; {advice}", parameters=parameters, precision=self.precision
-        )
+        return _failure(what, self.precision, advice)
+
+
+def _failure(what: str, precision: str, advice: str) -> ExportError:
+    """Return the error about a graph that differs; the advice is for fp32."""
+    parameters = () if precision == "fp32" else ("precision",)
+    advice = advice if precision == "fp32" else "export it as fp32"
+    return ExportError(f"{what}. Nothing was published; {advice}", parameters=parameters, precision=precision)
 
 
 @dataclass(frozen=True)
@@ -179,6 +185,42 @@ def verify_graph(
         )
     difference = float((np.abs(actual - expected) / expected).max())
     return VerificationReport(checks, difference, change, *_check_sensitivity(pair))
+
+
+def verify_embeddings(
+    expected: Sequence[np.ndarray], graph: Stored, batches: Sequence[Batch], precision: str
+) -> float:
+    """Compare the embeddings of the graph in ONNX Runtime with those of the model; return the largest difference.
+
+    Args:
+        expected: the model's embeddings of each batch in float32, each (B, H).
+        graph: the contents of the exported file, or the file.
+        batches: of real rows.
+        precision: of the graph; a key of `LIMITS`.
+
+    Raises:
+        ExportError: a difference exceeds the limit.
+    """
+    embed, limits = load_cpu(graph, usable_cpus(), output=EMBEDDING), LIMITS[precision]
+    advice = "an operation of the backbone is exported inexactly, which its author should know"
+    scale = max(float(np.mean([_lengths(each).mean() for each in expected])), np.finfo(np.float32).tiny)
+    worst = 0.0
+    with tracked(f"verifying the {precision} graph: embeddings", batches, token_count) as left:
+        for batch, correct in zip(left, expected, strict=True):
+            distance = _lengths(embed(batch) - correct).max() / scale
+            worst = max(worst, float(distance) if np.isfinite(distance) else np.inf)
+    if worst > limits.embedding:
+        raise _failure(
+            f"the {precision} graph returns other embeddings than the model: distance up to {worst:.2g} of their mean "
+            f"length, the limit is {limits.embedding:g}",
+            precision,
+            advice,
+        )
+    return worst
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=1))
 
 
 def fit_length(batch: Batch, length: int, pad_id: int) -> Batch:

@@ -122,6 +122,11 @@ class Preprocessor:
             features = pool.submit(self._features, visible)
             return Inputs(self._tokens(table), features.result(), self.pad_id)
 
+    def of_texts(self, table: Table) -> Inputs:
+        """Return the inputs of all rows with 0 for each feature, of which none is computed."""
+        features = np.zeros((len(table), len(self.features.names)), np.float32)
+        return Inputs(self._tokens(table), features, self.pad_id)
+
     def _features(self, visible: Table) -> np.ndarray:
         """Return the feature columns; of many rows, threads compute them in parts, each with small work arrays."""
         if len(visible) <= PART_ROWS:

@@ -17,6 +17,8 @@ from pricekit.io.causes import lacks_memory
 from pricekit.io.log import logger
 from pricekit.io.mapped import WINDOW_ROWS
 from pricekit.io.progress import Advance
+from pricekit.nets.network import PriceModel
+from pricekit.predict.embedding import EmbedBatch
 from pricekit.text.tokens import batches_by_length
 
 
@@ -29,6 +31,19 @@ def torch_engine(model: nn.Module, autocast: Callable[[], Any] = nullcontext) ->
         with torch.inference_mode(), autocast():
             inputs = {name: tensor.to(device) for name, tensor in to_tensors(batch).items()}
             return np.asarray(model(**inputs).float().cpu().numpy())
+
+    return run
+
+
+def torch_embedding(model: PriceModel) -> EmbedBatch:
+    """Return a function that embeds a batch: the encoder in evaluation mode, on the device of the model's weights."""
+    model.eval()
+    device = next(model.parameters()).device
+
+    def run(batch: Batch) -> np.ndarray:
+        with torch.inference_mode():
+            ids, mask = (torch.from_numpy(batch[name]).to(device) for name in ("input_ids", "attention_mask"))
+            return np.asarray(model.encode(ids, mask).float().cpu().numpy())
 
     return run
 

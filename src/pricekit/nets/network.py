@@ -138,10 +138,16 @@ class PriceModel(nn.Module):
         merge = getattr(self.encoder, "merged", None)
         return self if merge is None else copy.deepcopy(self, {id(self.encoder): merge()})
 
+    def encode(self, input_ids: Tensor, attention_mask: Tensor, **prepared: Tensor) -> Tensor:
+        """Return the encoding of each text, (B, H); no feature changes it."""
+        with self._calling("backbone", "encoding a batch"):
+            return cast(Tensor, self.encoder(input_ids, attention_mask, **prepared))
+
     def raw(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor, **prepared: Tensor) -> Tensor:
         """Return the raw output of each member, float32 (B, M)."""
-        with self._calling("backbone", "encoding a batch"):
-            encoding = self.encoder(input_ids, attention_mask, **prepared)
+        return self._raw(self.encode(input_ids, attention_mask, **prepared), features)
+
+    def _raw(self, encoding: Tensor, features: Tensor) -> Tensor:
         numeric = self.numeric(features)
         groups = encoding.chunk(self.members, dim=1)
         heads = zip(groups, self.heads, strict=True)
@@ -170,7 +176,11 @@ class PriceModel(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
         """Return the price of each row, float32 (B,), in the table's currency. The exporter traces this method."""
-        raw = self.raw(input_ids, attention_mask, features)
+        return self.price(self.encode(input_ids, attention_mask), features)
+
+    def price(self, encoding: Tensor, features: Tensor) -> Tensor:
+        """Return the price of each row, float32 (B,), from the encoding of its text, (B, H)."""
+        raw = self._raw(encoding, features)
         with self._calling("loss", "turning raw outputs into prices"):
             price = self.loss.to_price(raw.mean(1))
         if self.estimate is not None and self.estimate_share > 0:
@@ -182,6 +192,23 @@ class PriceModel(nn.Module):
         """Return a context in which an exception names the plugin of a kind; an export names the model itself."""
         named = kind in self.names and not torch.compiler.is_exporting()
         return plugin_call(kind, self.names[kind], action) if named else nullcontext()
+
+
+class PriceAndEmbedding(nn.Module):
+    """A model that also returns the encoding of each text, for a graph with both outputs.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: PriceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return prices, float32 (B,), and encodings, float32 (B, H). The exporter traces this method."""
+        encoding = self.model.encode(input_ids, attention_mask).float()
+        return self.model.price(encoding, features), encoding
 
 
 def build_head(inputs: int, config: HeadConfig) -> nn.Sequential:

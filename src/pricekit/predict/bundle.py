@@ -68,6 +68,8 @@ MAX_MANIFEST_BYTES = 1 << 20
 _LONGEST_NAME = 80
 
 MOST_MEMBERS = 64
+MOST_WIDTH = 1_000_000
+"""Numbers in the vector of a row."""
 
 TOLERANCE = 1e-6
 """The largest difference of the sum of the members' weights from 1."""
@@ -109,6 +111,10 @@ class Verified(BaseModel):
     batch_sensitivity_share_of_sd: float = Field(
         description="the same for log prices, as a share of their standard deviation"
     )
+    embedding_difference: float | None = Field(
+        None,
+        description="the largest distance of a row's two vectors, relative to the mean length; null: no vectors",
+    )
 
 
 class RefitFacts(BaseModel):
@@ -137,6 +143,12 @@ class MemberFacts(BaseModel):
     tokenizer: Text = Field(description="its tokenizer")
     preprocess: Text = Field(description="its columns, length and features")
     metrics: Metrics = Field(description="on its own held-out rows")
+    embedding_width: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_WIDTH,
+        description="numbers of a row in its graph's output `embedding`; null: it has no such output",
+    )
     verified: Verified
 
 
@@ -192,6 +204,12 @@ class Manifest(BaseModel, extra="allow"):
     )
     comparables: int | None = Field(
         None, ge=1, description="products with prices that the bundle contains, to show beside a price"
+    )
+    embedding_width: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_WIDTH,
+        description="numbers in the vector of a row, those of all members; null: it was exported without",
     )
     verified: Verified
     sha256: Text = Field(description="of the other values, as JSON with sorted keys")
@@ -302,6 +320,10 @@ class Bundle:
             ({plain: self.files[name] for plain, name in names.items()} | assets, weight)
             for names, weight in _members(self.manifest)
         ]
+
+    def embedding_widths(self) -> list[int | None]:
+        """Return the width of the vectors of each member; None for a member without them."""
+        return [member.get("embedding_width") for member in self.manifest.get("members") or [self.manifest]]
 
 
 def write_bundle(

@@ -11,7 +11,7 @@ import base64
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import ceil, prod
 from typing import Any, TypeAlias
 
@@ -97,8 +97,9 @@ def check_members(members: Sequence[Mapping[str, bytes]], where: str) -> None:
     for files in members:
         for name in graphs_among(files):
             graphs.setdefault(id(files[name]), (files[name], f"{where}: {name}"))
-    for graph, named in graphs.values():
-        fields += check_graph(graph, named)
+    models = {id(files["model.onnx"]) for files in members}
+    for place, (graph, named) in graphs.items():
+        fields += check_graph(graph, named, OUTPUTS if place in models else None)
         check.limit(fields, GRAPHS_FIELDS, "fields in its graphs")
     for content in _distinct(members, "preprocess.json"):
         check_json(content, "preprocess.json", where)
@@ -164,23 +165,27 @@ _VARINT, _FIXED64, _MESSAGE, _FIXED32 = 0, 1, 2, 5
 
 # Numbers of the fields in onnx.proto
 _GRAPH, _TRAINING, _FUNCTIONS = 7, 20, 25  # of ModelProto
-_NODE, _WEIGHT, _SPARSE_WEIGHT = 1, 5, 15  # of GraphProto
+_NODE, _WEIGHT, _OUTPUT, _SPARSE_WEIGHT = 1, 5, 12, 15  # of GraphProto
 _OPERATOR, _ATTRIBUTE, _DOMAIN = 4, 5, 7  # of NodeProto
 _TENSORS, _SPARSE_TENSORS, _SUBGRAPHS = (5, 10), (22, 23), (6, 11)  # of AttributeProto
 _PARTS = (1, 2)  # of SparseTensorProto: its values and indices
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of TensorProto
 
 _STANDARD = (b"", b"ai.onnx")
+OUTPUTS = (("price",), ("price", "embedding"))
+"""The names of the outputs that a member's graph may have; those of a feature's graph are its own."""
+
 _ORT_FORMAT = b"ORTM"
 """Bytes 4 to 7 of a file in ONNX Runtime's own format, which it also loads."""
 
 
-def check_graph(content: bytes, where: str) -> int:
+def check_graph(content: bytes, where: str, outputs: Collection[tuple[str, ...]] | None = None) -> int:
     """Check that a graph contains all weights and uses only `OPERATORS`; return the number of its fields.
 
     Args:
         content: of the file.
         where: names the graph in errors.
+        outputs: the names of outputs that it may have, in order; None: any.
 
     Raises:
         BundleError: it does not, or is no ONNX graph.
@@ -196,6 +201,10 @@ def check_graph(content: bytes, where: str) -> int:
         raise BundleError(f"{where} refers to weights in other files") from None
     if sum(operators.values()) > MOST_NODES:
         raise BundleError(f"{where} has {sum(operators.values()):,} nodes; expected {MOST_NODES:,} at most")
+    if outputs is not None and tuple(reader.outputs) not in outputs:
+        shown = shorten(", ".join(map(repr, reader.outputs)) or "none", 200)
+        allowed = " or ".join(" and ".join(names) for names in outputs)
+        raise BundleError(f"{where} has the outputs {shown}; expected {allowed}")
     if foreign := sorted(operators.keys() - OPERATORS):
         named = ", ".join(shorten(repr(name)) for name in foreign[:5])
         raise BundleError(
@@ -222,6 +231,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.fields_left = MOST_FIELDS
+        self.outputs: list[str] = []
 
     def operators(self, model: memoryview) -> Counter[str]:
         """Return the operators with their counts; raises _NotOnnxError, _NamesFilesError."""
@@ -242,6 +252,11 @@ class _Reader:
                 self._check_tensor(_message(value))
             elif number == _SPARSE_WEIGHT:
                 self._check_sparse(_message(value))
+            elif number == _OUTPUT:
+                names = [name for field, name in self._fields(_message(value)) if field == 1]
+                self.outputs.append(
+                    " ".join(bytes(_message(name)).decode("utf-8", "replace") for name in names)
+                )
         return operators
 
     def _node(self, node: memoryview) -> list[str]:

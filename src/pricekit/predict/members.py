@@ -15,6 +15,7 @@ from pricekit.core.contracts import Graph
 from pricekit.features.preprocess import Inputs, Preprocessor, columns_read, load_preprocessor
 from pricekit.io.storage import cache_folder, location_of
 from pricekit.predict.bundle import Bundle, fetch_model, open_bundle
+from pricekit.predict.embedding import Embedding
 from pricekit.predict.engines import open_engine
 from pricekit.predict.keys import Trust
 from pricekit.predict.loaded_engine import LoadedEngine
@@ -51,11 +52,13 @@ class Member:
         preprocessor: turns a table into model inputs.
         engine: turns inputs into prices.
         weight: of its log price; the weights of all members sum to 1.
+        embedding: its vectors; None if it reads no text, or if it was exported without them.
     """
 
     preprocessor: Preprocessor
     engine: LoadedEngine
     weight: float = 1.0
+    embedding: Embedding | None = None
 
     def __repr__(self) -> str:
         """Return one line: the tokenizer alone has thousands of characters."""
@@ -133,7 +136,9 @@ class BundleReader:
         """
         graphs: list[Graph] = []
         members: list[Member] = []
-        for preprocessor, (files, weight) in zip(self.preprocessors, self.bundle.members(), strict=True):
+        widths = self.bundle.embedding_widths()
+        parts = zip(self.preprocessors, self.bundle.members(), widths, strict=True)
+        for preprocessor, (files, weight), width in parts:
             cache = cache_folder() / "bundles" / self.bundle.digest
             if members:
                 cache /= str(len(members))
@@ -145,7 +150,8 @@ class BundleReader:
             vocabulary = preprocessor.tokenizer.get_vocab_size()
             opened = open_engine(engine, graph, vocabulary, next(similar, None))
             graphs.append(graph)
-            members.append(Member(preprocessor, opened, weight))
+            embedding = Embedding.of_graph(graph.model, width) if width else None
+            members.append(Member(preprocessor, opened, weight, embedding))
         return tuple(members)
 
 

@@ -148,6 +148,8 @@ def _options(graph_id: str) -> Any:
 
 
 GRAPH_INPUTS = ("input_ids", "attention_mask", "features")
+PRICE, EMBEDDING = "price", "embedding"
+"""The outputs of a graph; most have only the first."""
 
 _FALLBACKS = {"TensorrtExecutionProvider": ["CUDAExecutionProvider"]}
 """The providers of the operations that a provider does not support; the CPU supports all."""
@@ -209,7 +211,7 @@ class OrtTensorRT(Engine):
             logger.info(
                 "TensorRT compiles the graph for this GPU, which takes minutes; the result is cached."
             )
-        return _prices(_session(graph.model, provider, tensorrt_options(graph)))
+        return _output(_session(graph.model, provider, tensorrt_options(graph)))
 
     def runs_on(self) -> str:
         """Return that the libraries load; raises PluginError."""
@@ -238,7 +240,7 @@ class OrtTensorRTX(Engine):
             settings["nv_runtime_cache_path"] = str(cache)
         except OSError as error:
             logger.warning(f"the compiled kernels cannot be cached in {cache}: {error.strerror or error}.")
-        return _prices(_session(graph.model, device.ep_name, settings, device))
+        return _output(_session(graph.model, device.ep_name, settings, device))
 
     def runs_on(self) -> str:
         """Return the GPU and its options; raises PluginError."""
@@ -357,18 +359,29 @@ def tensorrt_options(graph: Graph) -> dict[str, str]:
     }
 
 
-def load_cpu(model: bytes | Path, threads: int = 1) -> PriceBatch:
+def load_cpu(model: bytes | Path, threads: int = 1, output: str = PRICE) -> PriceBatch:
     """Open a graph on some threads of the CPU; raises PluginError, BundleError.
 
     A file needs less memory than its content. It must be the caller's own, because it may refer to other files.
+
+    Args:
+        model: the graph.
+        threads: of a batch.
+        output: what the function returns: prices, or the embeddings of a graph that has them, float32 (B, H).
     """
-    return _prices(_session(model, "CPUExecutionProvider", {}, threads=threads))
+    return _output(_session(model, "CPUExecutionProvider", {}, threads=threads), output)
 
 
-def _prices(session: Any) -> PriceBatch:
+def _output(session: Any, name: str = PRICE) -> PriceBatch:
+    """Return a function that computes one output of a batch, and nothing that only the other one needs."""
+    from onnxruntime import RunOptions
+
+    options = RunOptions()
+    options.only_execute_path_to_fetches = len(session.get_outputs()) > 1
+
     def run(batch: Batch) -> np.ndarray:
         try:
-            return np.asarray(session.run(["price"], dict(batch))[0])
+            return np.asarray(session.run([name], dict(batch), options)[0])
         except Exception as error:  # ONNX Runtime has its own classes
             raise_outside_cause(error)
             rows, length = batch["input_ids"].shape
@@ -464,17 +477,14 @@ def _check_assignment(session: Any, provider: str) -> None:
 
 def _check_ends(session: Any) -> None:
     """Raise BundleError if a graph has other inputs and outputs than pricekit's."""
-    expected = (
-        {**dict.fromkeys(GRAPH_INPUTS, "tensor(int64)"), "features": "tensor(float)"},
-        {"price": "tensor(float)"},
-    )
-    actual = tuple(
-        {end.name: end.type for end in ends} for ends in (session.get_inputs(), session.get_outputs())
-    )
-    if actual != expected:
+    inputs = {**dict.fromkeys(GRAPH_INPUTS, "tensor(int64)"), "features": "tensor(float)"}
+    outputs = dict.fromkeys((PRICE, EMBEDDING), "tensor(float)")
+    actual = [{end.name: end.type for end in ends} for ends in (session.get_inputs(), session.get_outputs())]
+    if actual[0] != inputs or actual[1] not in ({PRICE: outputs[PRICE]}, outputs):
         shown = shorten(" and ".join(map(str, actual)), 400)
         raise BundleError(
-            f"the graph has inputs and outputs {shown}; expected {expected[0]} and {expected[1]}. Export it again"
+            f"the graph has inputs and outputs {shown}; expected {inputs} and {outputs}, of which the second may be "
+            "missing. Export it again"
         )
 
 

@@ -185,6 +185,26 @@ class Predictor:
         index = rows.index if isinstance(rows, pd.DataFrame | pd.Series) else None
         return pd.DataFrame(columns, index=index)
 
+    def embed(self, rows: Rows) -> np.ndarray:
+        """Return the vector of each row's text, float32 (N, H); see `pricekit.Model.embed`."""
+        embeddings = [(member.preprocessor, member.embedding) for member in self.members]
+        if not any(embedding for _, embedding in embeddings):
+            raise self._without_embeddings()
+        table = table_of(rows, self.preprocessor.columns)
+        parts = [each.vectors(reader.of_texts(table)) for reader, each in embeddings if each is not None]
+        return np.hstack(parts)
+
+    def _without_embeddings(self) -> BundleError | ConfigError:
+        if self.engine == "torch":
+            return ConfigError(
+                "this model has no embeddings, because its backbone reads no text; train one with another backbone",
+                parameters=("backbone",),
+            )
+        return BundleError(
+            "this bundle has no embeddings: export its run again, with embeddings",
+            parameters=("with_embeddings",),
+        )
+
     def price_columns(self, table: Table, uncertainty: Uncertainty) -> dict[str, np.ndarray]:
         """Return `price`, and the columns that say how sure the prices are, by name, as of `Uncertainty.columns`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from pricekit.io.digests import LISTING
 from pricekit.io.files import read_json
 from pricekit.io.record import check_intact, finished_record, read_intact
 from pricekit.io.staging import read_whole
-from pricekit.nets.inference import torch_engine
+from pricekit.nets.inference import torch_embedding, torch_engine
+from pricekit.nets.mlp import NoEncoder
 from pricekit.nets.network import ModelPlugins, PriceModel, build_model
+from pricekit.predict.embedding import Embedding
 from pricekit.predict.intervals import INTERVALS, Intervals, read_intervals
 from pricekit.predict.loaded_engine import LoadedEngine
 from pricekit.predict.members import Member
@@ -77,7 +80,15 @@ class LoadedRun:
         Args:
             weight: of its log prices in the ensemble.
         """
-        return Member(self.preprocessor, LoadedEngine("torch", torch_engine(self.model)), weight)
+        engine, width = LoadedEngine("torch", torch_engine(self.model)), self.embedding_width
+        embedding = Embedding(width, partial(torch_embedding, self.model)) if width else None
+        return Member(self.preprocessor, engine, weight, embedding)
+
+    @property
+    def embedding_width(self) -> int | None:
+        """Numbers in the vector of a text; None if the backbone reads no text."""
+        encoder = self.model.encoder
+        return None if isinstance(encoder, NoEncoder) else int(encoder.hidden_size)
 
 
 def files_digest(files: Iterable[Path]) -> str:

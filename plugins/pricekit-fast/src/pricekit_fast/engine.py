@@ -53,7 +53,7 @@ class Fast(Engine):
         def price(batch: Batch) -> np.ndarray:
             inputs = {bag.name: bag.encode(batch["input_ids"], batch["attention_mask"])}
             try:
-                prices = session.run(["price"], inputs | {"features": batch["features"]})[0]
+                prices = session.run([_PRICE], inputs | {"features": batch["features"]})[0]
             except Exception as error:
                 raise BundleError(
                     f"the graph cannot price a batch: {shorten(str(error), 300)}; export it again"
@@ -186,7 +186,9 @@ def _aligned(values: Array) -> Array:
 # Protocol buffers (protobuf.dev, "Encoding"), with the numbers of fields in onnx.proto
 
 _GRAPH = 7
-_NODE, _WEIGHT, _INPUT, _INFO = 1, 5, 11, 13
+_NODE, _WEIGHT, _INPUT, _OUTPUT, _INFO = 1, 5, 11, 12, 13
+_PRICE = "price"
+"""The output that the engine computes; a graph may have a second one."""
 _KINDS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 7: np.dtype("<i8")}
 _SMALL = 8
 """Weights with more numbers are written by name in expressions."""
@@ -273,7 +275,7 @@ class _Graph:
     def without(self, name: str, width: int) -> bytes:
         """Return the graph with a value, float32 (N, width), as an input, and without what computed it alone."""
         kept: list[_Node] = []
-        needed = {"price"}
+        needed = {_PRICE}
         for node in reversed(self.nodes):
             if name not in node.outputs and not needed.isdisjoint(node.outputs):
                 kept.insert(0, node)
@@ -284,7 +286,9 @@ class _Graph:
         parts += [_written(_WEIGHT, value) for each, value in self.weights.items() if each in needed]
         parts += [_written(_INPUT, value) for each, value in self.inputs.items() if each in needed]
         parts.append(_written(_INPUT, _written(1, name.encode()) + _written(2, tensor)))
-        parts += [_written(number, value) for number, value in self.others if number != _INFO]
+        for number, value in self.others:
+            if number != _INFO and (number != _OUTPUT or _text(value, 1) == _PRICE):
+                parts.append(_written(number, value))
         return b"".join(parts)
 
 
