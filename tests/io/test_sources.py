@@ -143,6 +143,12 @@ def test_a_training_reads_a_table_once(products, tmp_path):
     assert [limit for _, limit in READS] == [0, None]
 
 
+def test_a_check_reads_a_table_once(products):
+    report = pk.check(products)
+    assert (report.rows, report.format, report.id) == (50, "shop", "sample_id")
+    assert [limit for _, limit in READS] == [0, None]
+
+
 def test_a_lost_connection_is_tried_again(products):
     Shop.failures = 3
     assert len(pk.read_table(products)) == 50

@@ -26,7 +26,8 @@ from pricekit.wording import counted
     required=True,
     help="Output file of ids and prices: CSV, TSV, Parquet or JSON lines, also at an address such as s3://shop/x.csv; "
     ".csv.gz, .bz2, .xz, .zst or .zip compresses it. An existing file is replaced. - is CSV on standard output, "
-    "-.jsonl JSON lines. Or a folder, for one output file per input file.",
+    "-.jsonl JSON lines. Or a folder, for one output file per input file. Or a table such as "
+    "sqlite:///prices.db?table=prices, with the package pricekit-sql: rows are found by their ids.",
 )
 @options_of(PredictOptions)
 @options_of(OpenOptions)

@@ -26,6 +26,7 @@ from pricekit.evaluation.duplicates import (
 )
 from pricekit.evaluation.leaks import Leaks, find_leaks
 from pricekit.features.cells import Column, profile_columns, values_of
+from pricekit.io.storage import is_table
 from pricekit.options import clear_errors
 from pricekit.table import (
     DEFAULT_READ_OPTIONS,
@@ -383,7 +384,8 @@ def profile_table(
     chosen = guess_columns(table, text=text, price=price, id=id, read_options=read_options)
     columns, read_options = chosen.columns, chosen.read_options
     notes = _column_notes(chosen, guessed=not text)
-    source = chosen.file if chosen.file.kind == "frame" else table  # a file is opened again for its notices
+    # A file is opened again for its notices.
+    source = chosen.file if is_table(table) or chosen.file.kind == "frame" else table
     tables, facts = iter_with_facts(
         source, columns, rows=None, limit=limit, read_options=read_options, notices=notes.append
     )
@@ -413,7 +415,7 @@ def profile_table(
     report = TableReport(
         table=file.name,
         rows=len(rows),
-        format=file.kind,
+        format=table.scheme if is_table(table) else file.kind,
         encoding=file.charset.name.removesuffix("-sig") if file.charset else None,
         delimiter=file.layout.delimiter if file.layout else None,
         columns=tuple(chosen.profiles),
