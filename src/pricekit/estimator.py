@@ -203,7 +203,7 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Example:
         >>> import pricekit as pk
         >>> catalog = pk.make_catalog(200)
-        >>> features = pk.PriceFeatures(folds=2, vectors=3, epochs=1)
+        >>> features = pk.PriceFeatures(folds=2, vectors=3, epochs=1, features=["fast15"], refit=False)
         >>> features.fit_transform(catalog[["catalog_content"]], catalog["price"]).shape
         (200, 4)
         >>> features.get_feature_names_out().tolist()

@@ -227,7 +227,7 @@ class Model:
 
         Example:
             >>> import pricekit as pk
-            >>> model = pk.train(pk.make_catalog(200), epochs=1)
+            >>> model = pk.train(pk.make_catalog(200), epochs=1, features="fast15", refit=False)
             >>> model.embed(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
             (1, 128)
         """

@@ -373,15 +373,17 @@ def load_cpu(model: bytes | Path, threads: int = 1, output: str = PRICE) -> Pric
 
 
 def _output(session: Any, name: str = PRICE) -> PriceBatch:
-    """Return a function that computes one output of a batch, and nothing that only the other one needs."""
-    from onnxruntime import RunOptions
+    """Return a function that computes one output of a batch; embeddings without heads and features, which follow."""
+    options = []
+    if name != PRICE:
+        from onnxruntime import RunOptions
 
-    options = RunOptions()
-    options.only_execute_path_to_fetches = len(session.get_outputs()) > 1
+        options = [RunOptions()]
+        options[0].only_execute_path_to_fetches = True
 
     def run(batch: Batch) -> np.ndarray:
         try:
-            return np.asarray(session.run([name], dict(batch), options)[0])
+            return np.asarray(session.run([name], dict(batch), *options)[0])
         except Exception as error:  # ONNX Runtime has its own classes
             raise_outside_cause(error)
             rows, length = batch["input_ids"].shape
