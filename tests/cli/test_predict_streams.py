@@ -41,7 +41,7 @@ def test_addresses(pricekit, bundle, catalog, memory):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["ftp://h/x.csv", "--out", "x.csv"], 2, "ftp://h/x.csv begins with the unknown scheme ftp://"),
+        (["ftp://h/x.csv", "--out", "x.csv"], 2, "the scheme ftp:// of an address is unknown"),
         (
             ["memory://in/x.csv", "--out", "x.csv"],
             1,
