@@ -13,7 +13,7 @@ from pricekit.core.registry import KINDS
 from pricekit.datasets import make_catalog
 
 FOLDER = Path(__file__).parents[1] / "docs" / "plugins"
-TUTORIALS = [*USE, "observer", "README"]
+TUTORIALS = [*USE, "observer", "source", "README"]
 GENERATOR = runpy.run_path(str(FOLDER.parent / "site" / "plugin_pages.py"))
 REFERENCE = GENERATOR["plugins_page"]()
 INSTALLED = ("word-count",)
