@@ -91,3 +91,25 @@ def pricekit():
 
 def command(*words: Any) -> Sequence[str]:
     return [sys.executable, "-m", "pricekit", *map(str, words)]
+
+
+@pytest.fixture
+def started(bundle, tmp_path):
+    """Start a prediction in a process of its own, with temporary files in the folder `temporary` of the test."""
+    running = []
+    (tmp_path / "temporary").mkdir()
+
+    def start(*words: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            command("predict", bundle, *words),
+            env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()

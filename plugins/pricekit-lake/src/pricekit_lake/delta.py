@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
 from pricekit.plugin import ConfigError, DataError, parameters_of_address
 from pricekit_lake.upsert import JOB, Changes, Tables, errors, only, quoted, with_all_columns
@@ -125,21 +124,18 @@ class Delta(Tables):
     def load(self, address: str, parameter: str) -> DeltaVersion | None:
         """Return a version of a table."""
         place = Place.of(address)
-        if place.folder is not None and not place.folder.exists():
-            return None
-        try:
-            with errors(address, parameter):
-                table = DeltaTable(place.uri)
-                if place.version is not None:
-                    if place.version > table.version():
-                        raise DataError(
-                            f"{address}: there is no version {place.version}; the last one is {table.version()}.",
-                            parameters=(parameter,),
-                        )
-                    table.load_as_version(place.version)
-                return DeltaVersion(table)
-        except TableNotFoundError:
-            return None
+        with errors(address, parameter):
+            if not DeltaTable.is_deltatable(place.uri):
+                return None
+            table = DeltaTable(place.uri)
+            if place.version is not None:
+                if place.version > table.version():
+                    raise DataError(
+                        f"{address}: there is no version {place.version}; the last one is {table.version()}.",
+                        parameters=(parameter,),
+                    )
+                table.load_as_version(place.version)
+            return DeltaVersion(table)
 
     def create(self, address: str, changes: Changes, job: str) -> None:
         """Create a table whose version 0 has the rows."""
@@ -155,7 +151,7 @@ class Delta(Tables):
                 parameters=("out",),
             )
         folder = place.folder
-        if folder is None or DeltaTable.is_deltatable(place.uri):
+        if folder is None:
             return
         if not folder.absolute().parent.is_dir():
             problem = f"there is no folder {folder.absolute().parent}. Create it, or check the address."

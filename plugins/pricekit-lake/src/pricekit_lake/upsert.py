@@ -106,7 +106,7 @@ class Tables(Source):
             raise DataError(f"there is no table {address}. Check the address.", parameters=("table",))
         names = version.schema.names if columns is None else list(columns)
         schema = pa.schema([version.schema.field(name).with_nullable(True) for name in names])
-        batches = _first_rows(version.batches(names), schema, limit)
+        batches = _explained(_first_rows(version.batches(names), schema, limit), address)
         yield pa.RecordBatchReader.from_batches(schema, batches)
 
     def check(self, output: Output) -> None:
@@ -120,13 +120,22 @@ class Tables(Source):
     def write(self, output: Output) -> Iterator[Upsert]:
         """Yield what collects rows; they are committed at the end."""
         self.check(output)
-        with temporary_folder() as folder, errors(output.address, "out"):
+        with temporary_folder() as folder:
             sink = Upsert(self, output, folder)
             try:
                 yield sink
                 sink.commit()
             finally:
                 sink.close()
+
+
+def _explained(batches: Iterator[pa.RecordBatch], address: str) -> Iterator[pa.RecordBatch]:
+    while True:
+        with errors(address, "table"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _first_rows(
@@ -200,9 +209,10 @@ class Upsert:
 
     def write(self, rows: pa.Table) -> None:
         """Collect rows. Of several with the same id, the last one counts."""
-        self._database.register("batch", rows)
-        self._database.execute("INSERT INTO written SELECT * FROM batch")
-        self._database.unregister("batch")
+        with errors(self._output.address, "out"):
+            self._database.register("batch", rows)
+            self._database.execute("INSERT INTO written SELECT * FROM batch")
+            self._database.unregister("batch")
 
     def commit(self) -> None:
         """Publish all rows that differ in one commit; raises DataError."""
@@ -339,7 +349,7 @@ def with_all_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 _PASSING = re.compile(
     r"timed? ?out|connection (?:refused|reset|closed|aborted|lost|error)|connect error|temporarily|slow ?down|"
-    r"too many requests|service unavailable|database is locked|\b50[0234]\b",
+    r"too many requests|service unavailable|table already exists|database is locked|status\D{0,9}50[0234]",
     re.I,
 )
 _PASSING_KINDS = frozenset(
@@ -372,7 +382,7 @@ def errors(address: str, parameter: str) -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     """Return the message of a library on one line, without credentials."""
-    message = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(re.sub(r"\x1b\[\d*m|↳", "", str(error)).split()) or type(error).__name__
     message = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:…@", message)
     for name, value in os.environ.items():
         if len(value) >= 4 and _SECRET.search(name):
