@@ -57,7 +57,7 @@ def test_a_killed_prediction_is_repeated(moment, address, products, bundle, vers
     table, expected = products
     process = started(table, "--out", address)
     happened = {
-        MOMENTS[0]: lambda: any((tmp_path / "cache").rglob("part-*.parquet")),
+        MOMENTS[0]: lambda: any((tmp_path / "cache").rglob("part-*-*.parquet")),
         MOMENTS[1]: lambda: any((tmp_path / "temporary").rglob("rows.duckdb")),
         MOMENTS[2]: lambda: versions(address),
     }[moment]
@@ -76,7 +76,7 @@ def test_a_resumed_prediction_keeps_its_version(products, bundle, tmp_path, addr
 
     table, expected = products
     process = started(table, "--out", address)
-    while process.poll() is None and not any((tmp_path / "cache").rglob("part-*.parquet")):
+    while process.poll() is None and not any((tmp_path / "cache").rglob("part-*-*.parquet")):
         time.sleep(0.005)
     process.kill()
     process.wait()

@@ -172,6 +172,8 @@ def test_partitions_are_kept(kind, created):
 def test_many_files_are_compared_and_only_those_with_other_prices_are_replaced(address, catalogue):
     for first in range(0, 3000, 1000):
         write(address, {f"P{number:04d}": float(number) for number in range(first, first + 1000)}, str(first)[0])
+    first = read(address)
+    assert all(read(address).equals(first) for _ in range(5))  # the order, too
     files = files_of(address, catalogue)
     write(address, {f"P{number:04d}": -1.0 for number in range(1500, 1510)}, "9")
     assert len(files & files_of(address, catalogue)) == 2

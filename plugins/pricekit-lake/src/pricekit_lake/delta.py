@@ -84,8 +84,10 @@ class DeltaVersion:
         """Yield some columns of all rows."""
         names = ", ".join(map(quoted, columns))
         schema = pa.schema([self.schema.field(name).with_nullable(True) for name in columns])
-        reader = QueryBuilder().register("rows", self.table).execute(f"SELECT {names} FROM rows")
-        for batch in pa.RecordBatchReader.from_stream(reader):
+        engine = QueryBuilder().register("rows", self.table)
+        # Otherwise the order of the files depends on chance.
+        engine.execute("SET datafusion.execution.target_partitions = 1")
+        for batch in pa.RecordBatchReader.from_stream(engine.execute(f"SELECT {names} FROM rows")):
             yield batch.cast(schema)
 
     def committed(self, job: str) -> str:
