@@ -73,7 +73,10 @@ def main() -> None:
     show_table(
         f"kill -9 around the commit, {options.rows:,} rows",
         ["table", "trials", *columns],
-        [[kind, str(options.kills), *(str(counts[column]) for column in columns)] for kind, counts in trials.items()],
+        [
+            [kind, str(options.kills), *(str(counts[column]) for column in columns)]
+            for kind, counts in trials.items()
+        ],
         stderr=False,
     )
     counts = [found[column] for found in trials.values() for column in columns[3:]]
@@ -119,7 +122,9 @@ def iceberg() -> Place:
     return Place("iceberg://shop/sales.prices{}", versions, create)
 
 
-def killed_commits(bundle: Path, table: Path, place: Place, kills: int, chance: random.Random) -> Counter[str]:
+def killed_commits(
+    bundle: Path, table: Path, place: Place, kills: int, chance: random.Random
+) -> Counter[str]:
     """Kill predictions of a table, and repeat them; return how many were killed when, and what is right at the end."""
     model, found = pk.load(bundle, engine="ort-cpu"), Counter[str]()
     model.predict_file(table, table.with_name("undisturbed.parquet"))

@@ -15,7 +15,6 @@ import pytest
 
 import pricekit as pk
 
-
 FOLDER = tempfile.mkdtemp(prefix="pricekit-lake-")
 # pyiceberg reads the environment when it is imported.
 os.environ["PYICEBERG_CATALOG__SHOP__URI"] = f"sqlite:///{FOLDER}/catalogue.db"

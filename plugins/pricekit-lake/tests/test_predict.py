@@ -81,7 +81,9 @@ def test_a_resumed_prediction_keeps_its_version(products, bundle, tmp_path, addr
     process.kill()
     process.wait()
     read = DeltaTable(table[9:])
-    write_deltalake(read, pk.make_catalog(1, seed=3).drop(columns="price").astype({"sample_id": "str"}), mode="append")
+    write_deltalake(
+        read, pk.make_catalog(1, seed=3).drop(columns="price").astype({"sample_id": "str"}), mode="append"
+    )
     try:
         pk.load(bundle).predict_file(table, address, resume=True)
         same(prices_in(address), expected)
@@ -107,7 +109,9 @@ def test_a_training_reads_a_version(tmp_path):
     write_deltalake(tmp_path / "sold", pk.make_catalog(250, seed=5).tail(50), mode="append")
     settings = {"backbone.vocab_size": 300, "backbone.width": 8, "training.refit": False}
     sold = f"delta:///{tmp_path}/sold"
-    model = pk.train(f"{sold}?version=0", out=tmp_path / "run", epochs=1, features="fast15", settings=settings)
+    model = pk.train(
+        f"{sold}?version=0", out=tmp_path / "run", epochs=1, features="fast15", settings=settings
+    )
     assert (model.evaluate(f"{sold}?version=0").rows, model.evaluate(sold).rows) == (200, 250)
 
 

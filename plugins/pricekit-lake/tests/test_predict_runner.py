@@ -48,7 +48,7 @@ def rows_in(address):
 
 
 def test_a_table_is_priced_in_one_commit(address, products, bundle, versions, tmp_path):
-    table, frame = products
+    table, _ = products
     model = pk.load(bundle)
     for resume in (False, True, False):
         assert model.predict_file(table, address, interval=0.8, runner="here", resume=resume) == ROWS

@@ -65,7 +65,10 @@ def _refuse_versions(folder: Location) -> None:
     """Raise DataError for a folder in which a table has versions: its files are also those of former ones."""
     for file in files_below(folder):
         *parents, name = file.relative_to(folder).parts  # type: ignore[arg-type]
-        for mark, last, lake in (("_delta_log", ".json", "Delta Lake"), ("metadata", ".metadata.json", "Iceberg")):
+        for mark, last, lake in (
+            ("_delta_log", ".json", "Delta Lake"),
+            ("metadata", ".metadata.json", "Iceberg"),
+        ):
             if not (mark in parents and name.endswith(last)):
                 continue
             table = folder

@@ -217,7 +217,7 @@ def _schema_of(frame: pd.DataFrame) -> pa.Schema:
 
 
 def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, dict[str, np.ndarray]]:
-    """Return the ids, and by name the columns of a Parquet file from a `PredictionWriter`: prices, float32 (N,), answers.
+    """Return the ids of a Parquet file from a `PredictionWriter`, and the others by name: float32 (N,), or bool.
 
     Args:
         path: the file.

@@ -70,11 +70,6 @@ class DeltaVersion:
 
     table: DeltaTable
 
-    @property
-    def name(self) -> str:
-        """Such as "version 3"."""
-        return f"version {self.table.version()}"
-
     @cached_property
     def schema(self) -> pa.Schema:
         """All columns."""
@@ -121,7 +116,7 @@ class DeltaVersion:
 
 
 class Delta(Tables):
-    """Tables of Delta Lake, in a local folder or a store, for which Delta Lake takes credentials from the environment."""
+    """Tables of Delta Lake, in a local folder, or in a store, whose credentials the environment holds."""
 
     def load(self, address: str, parameter: str) -> DeltaVersion | None:
         """Return a version of a table."""
@@ -142,7 +137,9 @@ class Delta(Tables):
     def create(self, address: str, changes: Changes, job: str) -> None:
         """Create a table whose version 0 has the rows."""
         properties = _properties(job, 0)
-        write_deltalake(Place.of(address).uri, changes.rows("all"), mode="error", commit_properties=properties)
+        write_deltalake(
+            Place.of(address).uri, changes.rows("all"), mode="error", commit_properties=properties
+        )
 
     def check_place(self, address: str) -> None:
         """Check that no version is named, and that a new local table would have a folder of its own."""
@@ -175,6 +172,4 @@ def _application(job: str) -> str:
 def _properties(job: str, version: int) -> CommitProperties:
     """Return what a commit remembers: the job, and the version that it becomes, or none if another one was faster."""
     transaction = Transaction(_application(job), version)
-    return CommitProperties(
-        custom_metadata={JOB: job}, max_commit_retries=0, app_transactions=[transaction]
-    )
+    return CommitProperties(custom_metadata={JOB: job}, max_commit_retries=0, app_transactions=[transaction])

@@ -77,11 +77,6 @@ class IcebergVersion:
     _ends: list[int] = field(default_factory=list)
     """The number of rows up to the end of each file, once all were read."""
 
-    @property
-    def name(self) -> str:
-        """Such as "snapshot 5781947118336215154"."""
-        return f"snapshot {self.snapshot}"
-
     @cached_property
     def _scan(self) -> DataScan:
         return self.table.scan(snapshot_id=self.snapshot)
@@ -157,7 +152,9 @@ class IcebergVersion:
             mask[numbers[start:end] - first] = True
             new = values.slice(start, end - start).combine_chunks()
             columns = [
-                pc.replace_with_mask(cells, pa.array(mask), _flat(new[name])) if name in new.column_names else cells
+                pc.replace_with_mask(cells, pa.array(mask), _flat(new[name]))
+                if name in new.column_names
+                else cells
                 for name, cells in zip(batch.schema.names, batch.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -165,7 +162,13 @@ class IcebergVersion:
 
 
 def _flat(cells: pa.ChunkedArray) -> pa.Array:
-    return cells.chunk(0) if cells.num_chunks == 1 else pa.concat_arrays(cells.chunks) if cells.chunks else pa.array([], cells.type)
+    return (
+        cells.chunk(0)
+        if cells.num_chunks == 1
+        else pa.concat_arrays(cells.chunks)
+        if cells.chunks
+        else pa.array([], cells.type)
+    )
 
 
 def _files_of(
@@ -189,7 +192,7 @@ def _files_of(
 
 
 class Iceberg(Tables):
-    """Tables of Apache Iceberg. `~/.pyiceberg.yaml` and the environment say where catalogues are, and hold credentials."""
+    """Tables of Apache Iceberg, in catalogues of which `~/.pyiceberg.yaml` or the environment tells."""
 
     def load(self, address: str, parameter: str) -> IcebergVersion | None:
         """Return the snapshot of a table that an address names."""
@@ -247,8 +250,8 @@ def _catalogue(place: Place) -> Iterator[Catalog]:
     if place.catalogue.lower() not in [name.lower() for name in known]:
         raise ConfigError(
             f"there is no catalogue {place.catalogue!r}; pyiceberg knows: {', '.join(known) or 'none'}."
-            f"{did_you_mean(place.catalogue, known)} Set PYICEBERG_CATALOG__{place.catalogue.upper()}__URI, or add it to "
-            "~/.pyiceberg.yaml.",
+            f"{did_you_mean(place.catalogue, known)} Add it to ~/.pyiceberg.yaml, or set "
+            f"PYICEBERG_CATALOG__{place.catalogue.upper()}__URI.",
             parameters=("table",),
         )
     catalogue = load_catalog(place.catalogue)

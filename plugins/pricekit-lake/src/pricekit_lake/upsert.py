@@ -62,15 +62,11 @@ _TYPES = {
 
 
 class Version(Protocol):
-    """One version of a table.
+    """One version of a table."""
 
-    Attributes:
-        name: such as "version 3", for messages.
-        schema: all columns; one that is not nullable must have a value.
-    """
-
-    name: str
-    schema: pa.Schema
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns; one that is not nullable must have a value."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows, always in the same order."""
@@ -257,7 +253,10 @@ class Upsert:
             types = types_of(version.schema, self._output)
         row_id, *prices = map(quoted, names)
         cast = ", ".join(f"CAST({quoted(name)} AS {_type(types[name])}) AS {quoted(name)}" for name in names)
-        last = f"SELECT rowid AS position, {cast} FROM written QUALIFY row_number() OVER (PARTITION BY {row_id} ORDER BY rowid DESC) = 1"
+        last = (
+            f"SELECT rowid AS position, {cast} FROM written "
+            f"QUALIFY row_number() OVER (PARTITION BY {row_id} ORDER BY rowid DESC) = 1"
+        )
         if version is None:
             there, joined, differs = "NULL::BIGINT", "", "true"
         else:
@@ -288,9 +287,7 @@ class Upsert:
 
 
 def _type(kind: pa.DataType) -> str:
-    return (
-        f"DECIMAL({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else _TYPES[kind]
-    )
+    return f"DECIMAL({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else _TYPES[kind]
 
 
 def _numbered(version: Version, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
