@@ -5,7 +5,6 @@ import pytest
 
 import pricekit as pk
 from pricekit.plugin import ConfigError, DataError
-from pricekit.predict import folders
 
 ROWS = 600
 
@@ -28,8 +27,8 @@ def runner(tmp_path, monkeypatch):
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: pricekit-here\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[pricekit.runners]\nhere = pricekit_here:run\n")
     monkeypatch.syspath_prepend(package)
-    monkeypatch.setattr(folders, "PART_ROWS", ROWS // 3)
-    monkeypatch.setattr(folders, "WINDOW", 50)
+    monkeypatch.setattr("pricekit.predict.folders.PART_ROWS", ROWS // 3)
+    monkeypatch.setattr("pricekit.predict.folders.WINDOW", 50)
 
 
 @pytest.fixture
