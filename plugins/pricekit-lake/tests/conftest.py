@@ -9,11 +9,10 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-
-import pricekit as pk
 
 FOLDER = tempfile.mkdtemp(prefix="pricekit-lake-")
 # pyiceberg reads the environment when it is imported.
@@ -34,14 +33,8 @@ def catalogue():
 
 
 @pytest.fixture(scope="session")
-def bundle(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    settings = {"backbone.vocab_size": 300, "backbone.width": 8, "training.refit": False}
-    model = pk.train(
-        pk.make_catalog(200, seed=1), out=folder / "run", epochs=1, features="fast15", settings=settings
-    )
-    model.export(folder / "bundle")
-    return folder / "bundle"
+def bundle():
+    return Path(__file__).parents[3] / "tests" / "golden" / "bundle"
 
 
 @pytest.fixture(autouse=True)

@@ -70,8 +70,9 @@ def test_a_killed_prediction_is_repeated(moment, address, products, bundle, vers
     assert versions(address) == 1
 
 
-def test_a_resumed_prediction_keeps_its_version(products, bundle, tmp_path, address, started):
+def test_a_resumed_prediction_keeps_its_version(products, bundle, tmp_path, started):
     """A version that was written since the first attempt is of another moment."""
+    address = f"delta:///{tmp_path}/table"
     from deltalake import DeltaTable, write_deltalake
 
     table, expected = products

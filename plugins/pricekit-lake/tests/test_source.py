@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.fs
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pricekit_lake.delta import Delta
@@ -111,6 +112,17 @@ def test_an_older_version_of_delta_is_read_whole(tmp_path):
         Delta().check(output(f"{address}?version=0"))
 
 
+def test_rows_of_delta_have_the_order_of_the_files(tmp_path):
+    for first in range(0, 200_000, 40_000):
+        write_deltalake(tmp_path / "table", pa.table({"sku": range(first, first + 40_000)}), mode="append")
+    files = [pq.read_table(file) for file in DeltaTable(tmp_path / "table").file_uris()]
+    for _ in range(3):
+        assert (
+            read(f"delta:///{tmp_path}/table")["sku"].to_pylist()
+            == pa.concat_tables(files)["sku"].to_pylist()
+        )
+
+
 def test_branches_tags_and_snapshots_of_iceberg_are_apart(catalogue):
     name = f"sales.t{uuid.uuid4().hex}"
     address = f"iceberg://shop/{name}"
@@ -174,8 +186,6 @@ def test_many_files_are_compared_and_only_those_with_other_prices_are_replaced(a
         write(
             address, {f"P{number:04d}": float(number) for number in range(first, first + 1000)}, str(first)[0]
         )
-    first = read(address)
-    assert all(read(address).equals(first) for _ in range(5))  # the order, too
     files = files_of(address, catalogue)
     write(address, {f"P{number:04d}": -1.0 for number in range(1500, 1510)}, "9")
     assert len(files & files_of(address, catalogue)) == 2
@@ -378,13 +388,13 @@ def test_credentials_appear_nowhere(pricekit):
     assert code in (1, 4), printed
     assert "Traceback" not in printed
     assert "open-sesame" not in printed
-    for uri in (
-        "postgresql+nothing://user:open-sesame@127.0.0.1:9/x",
-        "mysql://user:open-sesame@127.0.0.1:9/x",
-    ):
-        code, printed = pricekit(
-            "--verbose", "check", "iceberg://other/sales.prices", PYICEBERG_CATALOG__OTHER__URI=uri
-        )
-        assert code != 0, printed
-        assert "Traceback" not in printed
-        assert "open-sesame" not in printed
+    code, printed = pricekit(
+        "--verbose",
+        "check",
+        "iceberg://other/sales.prices",
+        PYICEBERG_CATALOG__OTHER__URI="mysql://user:open-sesame@127.0.0.1:9/x",
+    )
+    assert code != 0, printed
+    assert "mysql" in printed
+    assert "Traceback" not in printed
+    assert "open-sesame" not in printed
