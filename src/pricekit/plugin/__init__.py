@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # The list of names, which `__getattr__` reads. `X as X` expo
         Sink as Sink,
         Source as Source,
         parameters_of_address as parameters_of_address,
+        retried as retried,
     )
 
     # options of plugins, and settings

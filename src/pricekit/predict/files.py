@@ -133,8 +133,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
         try:
             files = [checkpoint.with_copy(file, columns.wanted, request.limit) for file in files]
             if is_table(out):
-                ids = _ids(files[0], columns, read_options)
-                check_table_output(out, ids, request.uncertainty.of_no_rows(), request.on_conflict)
+                check_table(request, files[0])
             tables = _merge_small(
                 iter_files(files, columns, rows=WINDOW, limit=request.limit, read_options=read_options)
             )
@@ -148,7 +147,7 @@ def predict_file(predictor: Predictor, request: Request, *, resume: bool, proces
                     f"{source} changed during the prediction; predict again when the file is complete."
                 )
             if is_table(out):
-                checkpoint.check_ids()
+                check_ids(checkpoint, out)
             with PredictionWriter(out, request.on_conflict, checkpoint.job(request.uncertainty)) as writer:
                 for ids, priced_rows in checkpoint:
                     write_prices(writer, ids, priced_rows, predictor, request.uncertainty)
@@ -186,16 +185,50 @@ def _check_out(out: Location, files: Sequence[Location]) -> None:
         raise DataError(f"{out} is the table itself. Name another table.", parameters=("out",), path=str(out))
 
 
-def _ids(file: Location, columns: Columns, read_options: ReadOptions) -> pd.Series:
-    """Return the ids of a file, none, with their type; raises DataError if it has no id column."""
-    if columns_found(file, columns, read_options).id is None:
+def check_table(request: Request, file: Location) -> None:
+    """Check that the prices of files, of which one is given, can be written into the table of a request.
+
+    Raises:
+        DataError: the file has no id column, or the table has other columns or types.
+    """
+    columns, out = request.columns, request.out
+    assert is_table(out)
+    if columns_found(file, columns, request.read_options).id is None:
         raise DataError(
             f"{file} has no id column{'' if columns.id is None else f' {columns.id!r}'}, by which rows are found in a "
             "table of a database. Name the column of its ids.",
             parameters=("id",),
             column=columns.id,
         )
-    return ids_without_rows(file, columns, read_options)
+    ids = ids_without_rows(file, columns, request.read_options)
+    check_table_output(out, ids, request.uncertainty.of_no_rows(), request.on_conflict)
+
+
+def check_ids(priced_rows: Iterable[tuple[pd.Series, object]], out: Location) -> None:
+    """Raise DataError if an id is missing, or stands for two rows; iterates over the rows, and again in that case."""
+    hashes = []
+    for ids, _ in priced_rows:
+        if ids.isna().any():
+            raise DataError(
+                f"an id is missing, but {out} finds its rows by their ids. Add it to the table.",
+                parameters=("id",),
+            )
+        hashes.append(pd.util.hash_pandas_object(ids, index=False).to_numpy())
+    order = np.sort(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+    twice = np.unique(order[1:][order[1:] == order[:-1]])
+    if not len(twice):
+        return
+    same = [ids[np.isin(hashed, twice)] for (ids, _), hashed in zip(priced_rows, hashes, strict=True)]
+    counts = pd.concat(same).value_counts()
+    if (several := counts[counts > 1]).empty:  # equal hashes of different ids
+        return
+    raise DataError(
+        f"{counted(len(several), 'id')} of the table stand for several rows, such as {str(several.index[0])!r} for "
+        f"{several.iloc[0]}, but {out} has one price for each id. Name a column of different ids, or remove "
+        "the repeated rows.",
+        parameters=("id",),
+        ids=len(several),
+    )
 
 
 def _watch(file: Path, predictor: Predictor, out: Location) -> Watch:
@@ -452,32 +485,6 @@ class PredictionCheckpoint:
             with progress(f"reading {location.name}", 0):
                 copy_table(location.text, copy, wanted, limit)
         return replace(location, copy=copy)
-
-    def check_ids(self) -> None:
-        """Raise DataError if an id is missing, or stands for two rows."""
-        hashes = []
-        for ids, _ in self:
-            if ids.isna().any():
-                raise DataError(
-                    f"an id is missing, but {self.shown} finds its rows by their ids. Add it to the table.",
-                    parameters=("id",),
-                )
-            hashes.append(pd.util.hash_pandas_object(ids, index=False).to_numpy())
-        order = np.sort(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
-        twice = np.unique(order[1:][order[1:] == order[:-1]])
-        if not len(twice):
-            return
-        same = [ids[np.isin(hashed, twice)] for (ids, _), hashed in zip(self, hashes, strict=True)]
-        counts = pd.concat(same).value_counts()
-        if (several := counts[counts > 1]).empty:  # equal hashes of different ids
-            return
-        raise DataError(
-            f"{counted(len(several), 'id')} of the table stand for several rows, such as {str(several.index[0])!r} for "
-            f"{several.iloc[0]}, but {self.shown} has one price for each id. Name a column of different ids, or remove "
-            "the repeated rows.",
-            parameters=("id",),
-            ids=len(several),
-        )
 
     def job(self, uncertainty: Uncertainty) -> str:
         """Return a name of the rows, with ids and prices, and of what is written of them: 64 hexadecimal digits."""

@@ -7,6 +7,9 @@ through a plugin package.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import pandas as pd
 from pydantic import BaseModel
 
 from pricekit import __version__
@@ -27,6 +31,7 @@ from pricekit.io.files import delete_abandoned, describe_failure
 from pricekit.io.locks import owned
 from pricekit.io.log import logger
 from pricekit.io.progress import progress
+from pricekit.io.sources import copy_table
 from pricekit.io.storage import (
     Address,
     Location,
@@ -36,12 +41,21 @@ from pricekit.io.storage import (
     fingerprint,
     for_all,
     is_folder,
+    is_table,
     read_text,
     size_of,
     working_path,
     write_text,
 )
-from pricekit.predict.files import WINDOW, check_request, priced, write_prices
+from pricekit.predict.files import (
+    WINDOW,
+    Request,
+    check_ids,
+    check_request,
+    check_table,
+    priced,
+    write_prices,
+)
 from pricekit.predict.intervals import CERTAIN, Uncertainty
 from pricekit.predict.predictor import Shipped
 from pricekit.predict.workers import (
@@ -53,8 +67,17 @@ from pricekit.predict.workers import (
     kept,
     worthwhile,
 )
-from pricekit.table import Columns, PredictionWriter, ReadOptions, Table, iter_table, table_files
-from pricekit.table.formats import format_of, output_name
+from pricekit.table import (
+    Columns,
+    PredictionWriter,
+    ReadOptions,
+    Table,
+    check_columns,
+    iter_table,
+    read_predictions,
+    table_files,
+)
+from pricekit.table.formats import format_of, named_format, output_name
 from pricekit.table.many_files import fixed_part, ids_without_rows, warn_of_other_formats
 from pricekit.table.source import DEFAULT_READ_OPTIONS
 from pricekit.table.table import Notices
@@ -427,6 +450,104 @@ def predict_folder(
     if failed:
         raise _failure(failed, len(parts))
     return rows
+
+
+PART_ROWS = 100_000
+"""Rows of each file into which a table is split for a runner."""
+
+
+def predict_with_runner(job: Job, request: Request, workers: Workers, *, resume: bool = False) -> int:
+    """Price a table, or a folder of Parquet files, into a table with a runner; return the number of rows.
+
+    A table becomes files in the working folder of the output, where the workers also put their prices, so they must
+    see it. All prices are written at the end, as a whole if the output can.
+
+    Args:
+        job: prices one file.
+        request: what is priced, and the table of the prices.
+        workers: who prices it.
+        resume: keep the files and the prices of an interrupted prediction.
+
+    Raises:
+        DataError: as of `predict_folder`; or an id stands for several rows; or the table cannot be written.
+        PluginError, BundleError: the workers or the model cannot be used.
+    """
+    out, source = request.out, request.source
+    check_request(job.model(), job.columns, job.uncertainty)
+    key = json.dumps([str(source), request.limit, job.digest, job.request])
+    with working_path(out) as place, owned(place, "predictions", DataError, shown=out):
+        folder = place.with_name(f".{place.name}.{workers.runner}")
+        known, prices = folder / "key.json", folder / "prices"
+        if not (resume and known.is_file() and known.read_text("utf-8") == key):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(known, key)
+        if is_table(source):
+            files: Location = folder / "rows"
+            if not is_folder(files):
+                with progress(f"reading {source.name}", 0):
+                    _split(source, folder, job.columns.wanted, request.limit)
+        else:
+            files = source
+        parts = parts_of(files, prices)
+        if others := [part.name for part in parts if named_format(part.target) != "parquet"]:
+            raise DataError(
+                f"{source} contains {others[0]}, but a runner prices Parquet files or a table into a table. Convert "
+                "it, or leave the runner out.",
+                parameters=("table", "runner"),
+            )
+        check_columns(files, job.columns, job.read_options)
+        check_table(request, parts[0].source)
+        rows = predict_folder(job, files, prices, workers, resume=True)
+        priced_parts = _PricedParts([prices / output_name(part.name) for part in parts])
+        check_ids(priced_parts, out)
+        with PredictionWriter(out, request.on_conflict, priced_parts.job(request)) as writer:
+            for ids, columns in priced_parts:
+                writer.write(ids, columns.pop("price"), columns)
+        shutil.rmtree(folder)
+    return rows
+
+
+def _split(table: Address, folder: Path, wanted: frozenset[str] | None, limit: int | None) -> None:
+    """Write the rows of a table into the Parquet files of the new folder `rows`, which appears as a whole."""
+    import pyarrow.parquet as pq  # slow to import
+
+    copy, written = folder / "table.parquet", folder / "rows.tmp"
+    shutil.rmtree(written, ignore_errors=True)
+    written.mkdir()
+    copy_table(table.text, copy, wanted, limit)
+    with pq.ParquetFile(copy) as file:
+        batches = file.iter_batches(WINDOW)
+        for number in range(max(1, -(-file.metadata.num_rows // PART_ROWS))):
+            with pq.ParquetWriter(written / f"part-{number:06d}.parquet", file.schema_arrow) as part:
+                rows = 0
+                while rows < PART_ROWS and (batch := next(batches, None)) is not None:
+                    part.write_batch(batch)
+                    rows += len(batch)
+    written.rename(folder / "rows")
+    copy.unlink()
+
+
+@dataclass(frozen=True)
+class _PricedParts:
+    """Local files of prices; iterating yields ids and the other columns, file by file."""
+
+    files: Sequence[Path]
+
+    def __iter__(self) -> Iterator[tuple[pd.Series, dict[str, np.ndarray]]]:
+        import pyarrow.parquet as pq  # slow to import
+
+        types = {pq.read_schema(file).field(0).type for file in self.files}
+        for file in self.files:
+            yield read_predictions(file, text_ids=len(types) > 1)
+
+    def job(self, request: Request) -> str:
+        """Return a name of the rows, and of what is written of them: 64 hexadecimal digits."""
+        name = hashlib.sha256(f"{request.out}\n{request.uncertainty}".encode())
+        for file in self.files:
+            with file.open("rb") as opened:
+                name.update(hashlib.file_digest(opened, "sha256").digest())
+        return name.hexdigest()
 
 
 def _outcomes(job: Job, parts: Sequence[Part], processes: int | None) -> Iterator[Outcome]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
@@ -42,9 +43,10 @@ def table_files(path: Location) -> list[Location]:
     whose names begin with "." or "_" are omitted unless the pattern contains such a name.
 
     Raises:
-        DataError: there is no such file.
+        DataError: there is no such file, or a folder contains a table with versions, of Delta Lake or Iceberg.
     """
     if is_folder(path):
+        _refuse_versions(path)
         files = _files_in(path, "parquet")
         problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
     elif is_pattern(path) and not exists(path):
@@ -57,6 +59,30 @@ def table_files(path: Location) -> list[Location]:
     if not files:
         raise DataError(f"{path}: {problem}. Check the path.", parameters=("table",))
     return files
+
+
+def _refuse_versions(folder: Location) -> None:
+    """Raise DataError for a folder in which a table has versions: its files are also those of former ones."""
+    for file in files_below(folder):
+        *parents, name = file.relative_to(folder).parts  # type: ignore[arg-type]
+        for mark, last, lake in (
+            ("_delta_log", ".json", "Delta Lake"),
+            ("metadata", ".metadata.json", "Iceberg"),
+        ):
+            if not (mark in parents and name.endswith(last)):
+                continue
+            table = folder
+            for part in parents[: parents.index(mark)]:
+                table = table / part
+            address = "iceberg://CATALOGUE/NAMESPACE.TABLE"
+            if lake == "Delta Lake":
+                local = isinstance(table, Path)
+                address = f"delta:///{quote(str(table))}" if local else f"delta+{table}"
+            raise DataError(
+                f"{table} is a table of {lake}, whose files are also those of former versions. Name it as {address}.",
+                parameters=("table",),
+                path=str(table),
+            )
 
 
 def warn_of_other_formats(path: Location) -> None:

@@ -217,7 +217,7 @@ def _schema_of(frame: pd.DataFrame) -> pa.Schema:
 
 
 def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, dict[str, np.ndarray]]:
-    """Return the ids, and by name the columns of prices, float32 (N,), of a Parquet file from a `PredictionWriter`.
+    """Return the ids of a Parquet file from a `PredictionWriter`, and the others by name: float32 (N,), or bool.
 
     Args:
         path: the file.
@@ -228,7 +228,10 @@ def read_predictions(path: Path, *, text_ids: bool = False) -> tuple[pd.Series, 
     table = pq.ParquetFile(path).read()
     (name, *names), ids = table.column_names, flat(table.column(0))
     frame = as_frame({name: as_text(ids) if text_ids else ids})
-    return frame[name], {each: table.column(each).to_numpy().astype(np.float32) for each in names}
+    columns = {each: table.column(each).to_numpy() for each in names}
+    return frame[name], {
+        each: cells if cells.dtype == bool else cells.astype(np.float32) for each, cells in columns.items()
+    }
 
 
 def write_rejected(path: Path, frames: Sequence[pd.DataFrame]) -> None:
