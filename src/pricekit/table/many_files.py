@@ -46,7 +46,6 @@ def table_files(path: Location) -> list[Location]:
         DataError: there is no such file, or a folder contains a table with versions, of Delta Lake or Iceberg.
     """
     if is_folder(path):
-        _refuse_versions(path)
         files = _files_in(path, "parquet")
         problem = 'the folder contains no .parquet file. For other formats, use a pattern such as "*.csv"'
     elif is_pattern(path) and not exists(path):
@@ -61,9 +60,9 @@ def table_files(path: Location) -> list[Location]:
     return files
 
 
-def _refuse_versions(folder: Location) -> None:
+def _refuse_versions(folder: Location, files: Sequence[Location]) -> None:
     """Raise DataError for a folder in which a table has versions: its files are also those of former ones."""
-    for file in files_below(folder):
+    for file in files:
         *parents, name = file.relative_to(folder).parts  # type: ignore[arg-type]
         for mark, last, lake in (
             ("_delta_log", ".json", "Delta Lake"),
@@ -98,10 +97,12 @@ def warn_of_other_formats(path: Location) -> None:
 
 
 def _files_in(folder: Location, *formats: str) -> list[Location]:
-    """Return the files of some formats in a folder and its subfolders, except for hidden ones."""
+    """Return the files of some formats in a folder and its subfolders, except for hidden ones; raises DataError."""
+    files = files_below(folder)
+    _refuse_versions(folder, files)
     return [
         file
-        for file in files_below(folder)
+        for file in files
         if named_format(file) in formats and not _is_hidden(file.relative_to(folder))  # type: ignore[arg-type]
     ]
 
