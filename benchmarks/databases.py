@@ -5,7 +5,8 @@
 
 A server is started for it on a socket, with its usual settings. The rows of the table, repeated as needed, get ids of
 their own and become a table of the server and a Parquet file. `cost` prices them in turn: from Parquet to Parquet, and
-from table to table. The memory is the highest of all resident pages of a command, which system calls report.
+from table to table. The memory is that of a command and its children, looked at every 0.5 s; pages that processes share
+count once.
 
 `kills` prices them once without a disturbance. In each trial, at a random moment, `pricekit predict` is killed and
 repeated with `--resume`, or the server and all its processes are killed and started again. Each id must then be there
@@ -23,8 +24,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from postgresql_server import Server, installed
@@ -100,10 +103,11 @@ def cost(options: argparse.Namespace, server: Server, folder: Path) -> int:
         for name, (source, out) in ways.items():
             began = time.perf_counter()
             process = subprocess.Popen(command(options, source, "--out", out), stderr=subprocess.DEVNULL)
-            _, status, usage = os.wait4(process.pid, 0)
+            while process.poll() is None:
+                memory[name] = max(memory[name], memory_of(process.pid))
+                time.sleep(0.5)
             seconds[name].append(time.perf_counter() - began)
-            memory[name] = max(memory[name], usage.ru_maxrss / 1e6)
-            if status:
+            if process.returncode:
                 print(f"{name} failed")
                 return 1
     assert server.execute("SELECT count(*) FROM prices") == [(rows,)]
@@ -121,6 +125,17 @@ def cost(options: argparse.Namespace, server: Server, folder: Path) -> int:
         f"{rows:,} rows, medians of {options.rounds}", ["way", "s", "ratio", "GB"], lines, stderr=False
     )
     return 0
+
+
+def memory_of(pid: int) -> float:
+    """Return the memory of a process and its children, in GB."""
+    total = 0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += each.memory_full_info().pss
+    return total / 1e9
 
 
 def kills(options: argparse.Namespace, server: Server, folder: Path) -> int:
