@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 # Since 1.29, ONNX Runtime sends usage data to a server unless this is set before its import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 limit_spinning()
-offer(lambda scheme: import_module("pricekit.core.loader").registry().source(scheme))
+offer(lambda *scheme: import_module("pricekit.core.loader").registry().source(*scheme))
 
 _PUBLIC = {
     "CrossValidation": "pricekit.model",

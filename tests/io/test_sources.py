@@ -68,9 +68,9 @@ class Writer:
 
 @pytest.fixture(autouse=True)
 def shop(monkeypatch):
-    def source(scheme):
+    def source(scheme, parameter):
         if scheme != "shop":
-            raise ConfigError(f"the scheme {scheme} is unknown", parameters=("table",))
+            raise ConfigError(f"the scheme {scheme} is unknown", parameters=(parameter,))
         return Shop()
 
     monkeypatch.setattr(sources, "_lookup", source)

@@ -117,6 +117,32 @@ def test_a_query_with_a_comment_is_read(tmp_path):
     assert rows.to_pydict() == {"title": ["tea 0", "tea 1", "tea 2"]}
 
 
+def test_two_columns_of_one_name_are_refused(server):
+    address = server.address("t").replace("table=t", "query=SELECT%201%20AS%20a,%202%20AS%20a")
+    with pytest.raises(DataError, match="two columns have the name 'a'"):
+        pk.read_table(address)
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
+def test_a_check_of_an_output_creates_no_file(scheme, tmp_path):
+    source = {"sqlite": Sqlite, "duckdb": Duckdb}[scheme]()
+    source.check(Output(f"{scheme}:///{tmp_path}/new?table=prices", SCHEMA))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(DataError, match="there is no file"):
+        source.check(Output(f"{scheme}:///{tmp_path}/nowhere/new?table=prices", SCHEMA))
+
+
+@pytest.mark.parametrize(
+    "words", [["check"], ["train"], ["predict", "bundle"], ["drift", "bundle"], ["pretrain"]]
+)
+@pytest.mark.parametrize("flags", [[], ["--verbose"], ["--log-format", "json"]])
+def test_no_command_prints_a_password_in_an_address(words, flags, pricekit):
+    address = "postgresql://shop:geheim@db.example/shop?table=products"
+    code, printed = pricekit(*words, address, *flags, "--out", address)
+    assert code != 0
+    assert "geheim" not in printed
+
+
 def test_reading_changes_nothing(server, table, tmp_path):
     server.execute(f"CREATE TABLE {table} (id int)", f"INSERT INTO {table} VALUES (1)")
     server.execute(

@@ -10,12 +10,21 @@ import click
 
 from pricekit.cli.completion import completer
 from pricekit.errors import ConfigError
+from pricekit.io.sources import refuse_credentials
 from pricekit.options import OpenOptions, Parameter, parameters_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-TABLE = click.Path()
-FOLDER = click.Path()
+
+class _Place(click.Path):
+    """A path or an address. One with a password is refused before anything prints it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        refuse_credentials(str(value), "table" if param is None or param.name is None else param.name)
+        return super().convert(value, param, ctx)
+
+
+TABLE = FOLDER = _Place()
 REQUIRED = "required"
 """Instead of a default: the command needs the option."""
 
@@ -138,7 +147,7 @@ def _type(parameter: Parameter) -> Any:
     if parameter.choices:
         return click.Choice(parameter.choices)
     if parameter.is_path:
-        return click.Path()
+        return TABLE
     if bool in kinds:
         return bool
     if parameter.is_numbers:

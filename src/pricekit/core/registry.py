@@ -217,8 +217,13 @@ class Registry:
                 f"{type(error).__name__}: {error}. Report it to the plugin's author"
             ) from error
 
-    def source(self, scheme: str) -> Source:
-        """Create the source of addresses; raises ConfigError for an unknown scheme, and PluginError."""
+    def source(self, scheme: str, parameter: str) -> Source:
+        """Create the source of addresses; raises ConfigError for an unknown scheme, and PluginError.
+
+        Args:
+            scheme: of the addresses, and the name of the source.
+            parameter: the name of the one that has the address, for the error.
+        """
         if ("source", scheme) in self.entries:
             return cast(Source, self.create("source", scheme))
         known = [*PROVIDERS, *SOURCES, *(entry.name for entry in self.of_kind("source"))]
@@ -232,7 +237,7 @@ class Registry:
         raise ConfigError(
             f"{start} of an address is unknown; expected a local path, or one of {schemes}."
             f"{did_you_mean(scheme, known)}",
-            parameters=("table",),
+            parameters=(parameter,),
             candidates=known,
         )
 

@@ -106,6 +106,11 @@ class Source:
         """
         raise NotImplementedError
 
+    def column_names(self, address: str) -> list[str]:
+        """Return the names of the columns of a table; raises the errors of `read`."""
+        with self.read(address, limit=0) as stream:
+            return list(stream.schema.names)
+
     def check(self, output: Output) -> None:
         """Check that rows of a schema can be written, without writing; raises the errors of `write`."""
         with self.write(output):
@@ -129,19 +134,19 @@ class Source:
         return None
 
 
-_lookup: Callable[[str], Source] | None = None
+_lookup: Callable[[str, str], Source] | None = None
 
 
-def offer(lookup: Callable[[str], Source]) -> None:
-    """Say what returns the source of a scheme; it raises ConfigError for an unknown one."""
+def offer(lookup: Callable[[str, str], Source]) -> None:
+    """Say what returns the source of a scheme, which a parameter names; it raises ConfigError for an unknown one."""
     global _lookup
     _lookup = lookup
 
 
-def source_of(address: str) -> Source:
-    """Return the source that reads and writes an address; raises ConfigError."""
+def source_of(address: str, parameter: str = "table") -> Source:
+    """Return the source that reads and writes an address, which a parameter names; raises ConfigError."""
     assert _lookup is not None
-    return _lookup(scheme_of(address).partition("+")[0])
+    return _lookup(scheme_of(address).partition("+")[0], parameter)
 
 
 def parameters_of_address(address: str) -> tuple[str, dict[str, str]]:
@@ -188,7 +193,9 @@ def with_query(address: str, sql: str) -> str:
 
 
 def refuse_credentials(address: str, parameter: str) -> None:
-    """Raise ConfigError, which does not show them, if an address contains credentials."""
+    """Raise ConfigError, which does not show them, if an address contains credentials; local paths pass."""
+    if not scheme_of(address):
+        return
     place, values = parameters_of_address(address)
     scheme, _, rest = place.partition("://")
     user, at, server = rest.partition("/")[0].rpartition("@")
@@ -242,13 +249,8 @@ def copy_table(
         OSError: the disk is full.
     """
     source, what = source_of(address), f"{shown_address(address)} cannot be read"
-
-    def names() -> list[str]:
-        with source.read(address, limit=0) as stream:
-            return list(stream.schema.names)
-
     # A server that did not answer before is not waited for.
-    present = retried(names, what, attempts=1)
+    present = retried(lambda: source.column_names(address), what, attempts=1)
     all_there = wanted is not None and wanted <= set(present) and len(present) == len(set(present))
     columns = [name for name in present if wanted and name in wanted] if all_there else None
 
@@ -278,17 +280,30 @@ def copy_table(
 def opened_sink(output: Output) -> Iterator[Sink]:
     """Yield what writes rows into a table, and tries again what may pass; raises DataError and ConfigError."""
     what = f"{shown_address(output.address)} cannot be written"
-    try:
-        with source_of(output.address).write(output) as sink:
-            yield _Retrying(sink, what)
-    except ConnectionError as error:
-        raise DataError(f"{what}: {_sentence(error)} Try again later.", parameters=("out",)) from error
+    with _about_output():
+        try:
+            with source_of(output.address).write(output) as sink:
+                yield _Retrying(sink, what)
+        except ConnectionError as error:
+            raise DataError(f"{what}: {_sentence(error)} Try again later.") from error
 
 
 def check_sink(output: Output) -> None:
     """Check that rows can be written into a table, before they are computed; raises DataError and ConfigError."""
     what = f"{shown_address(output.address)} cannot be written"
-    retried(lambda: source_of(output.address).check(output), what, attempts=1)
+    with _about_output():
+        retried(lambda: source_of(output.address).check(output), what, attempts=1)
+
+
+@contextmanager
+def _about_output() -> Iterator[None]:
+    """Let errors name the output, whatever address a source thinks that it reads."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        if set(error.parameters) <= {"table", "sql"}:
+            error.parameters = ("out",)
+        raise
 
 
 @dataclass

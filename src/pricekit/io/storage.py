@@ -135,9 +135,9 @@ def location_of(path: Any, parameter: str) -> Location:
         return Address(path)
     start, _, rest = path.partition("://")
     address = Address(f"{start.lower()}://{rest.rstrip('/')}")
+    refuse_credentials(address.text, parameter)
     if address.is_table:
-        refuse_credentials(address.text, parameter)
-        source_of(address.text)
+        source_of(address.text, parameter)
     if "\0" in address.text or not rest.strip("/") or address.name == "..":
         raise ConfigError(f"{address} names no file and no folder; check it", parameters=(parameter,))
     return address

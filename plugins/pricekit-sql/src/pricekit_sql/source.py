@@ -59,10 +59,15 @@ class Place:
     options: dict[str, str]
 
     @classmethod
-    def of(cls, address: str) -> Place:
-        """Read an address; raises ConfigError."""
+    def of(cls, address: str, *, writes: bool = False) -> Place:
+        """Read an address, which names a table if it is to be written; raises ConfigError."""
         start, options = parameters_of_address(address)
         name, query = options.pop("table", ""), options.pop("query", "").strip().removesuffix(";")
+        if writes and (query or not name):
+            raise ConfigError(
+                f"the address {start} names no table to write; add ?table=NAME, without a query",
+                parameters=("out",),
+            )
         if bool(name) == bool(query):
             problem = "both a table and a query" if name else "neither a table nor a query"
             raise ConfigError(
@@ -125,8 +130,11 @@ class Session(Protocol):
     types: ClassVar[dict[pa.DataType, str]]
     prices: ClassVar[frozenset[str] | None]
 
-    def describe(self, place: Place) -> list[tuple[pa.Field, str]]:
-        """Return the columns of a table or a query, as they are read, and the expression that selects each."""
+    def names(self, place: Place) -> list[str]:
+        """Return the names of the columns of a table or a query."""
+
+    def describe(self, place: Place, names: Sequence[str]) -> list[tuple[pa.Field, str]]:
+        """Return some columns of a table or a query, as they are read, and the expression that selects each."""
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query."""
@@ -156,6 +164,20 @@ class Database(Source):
     connect: Callable[[Place, bool], Session]
     """Opens a session for a place: to write, or only to read."""
 
+    def column_names(self, address: str) -> list[str]:
+        """Return the names of the columns of a table or a query."""
+        place = Place.of(address)
+        with closing(type(self).connect(place, False)) as session:
+            names = session.names(place)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(
+                f"{place.address}: two columns have the name {twice!r}. Name each differently, with AS.",
+                parameters=("table",),
+                column=twice,
+            )
+        return names
+
     @contextmanager
     def read(
         self, address: str, columns: Sequence[str] | None = None, limit: int | None = None
@@ -163,14 +185,8 @@ class Database(Source):
         """Yield the rows of a table or a query, in one transaction that writes nothing."""
         place = Place.of(address)
         with closing(type(self).connect(place, False)) as session:
-            described = session.describe(place)
-            if columns is not None:
-                by_name = {field.name: (field, selected) for field, selected in described}
-                described = [by_name[name] for name in columns]
+            described = session.describe(place, session.names(place) if columns is None else columns)
             schema = pa.schema([field for field, _ in described])
-            if limit == 0:
-                yield schema.empty_table().to_reader()
-                return
             most = "" if limit is None else f" LIMIT {limit}"
             selected = ", ".join(f"{expression} AS {quoted(field.name)}" for field, expression in described)
             batches = session.batches(f"SELECT {selected} FROM {place.rows}{most}", schema)
@@ -196,19 +212,9 @@ class Upsert:
     """
 
     def __init__(self, database: Database, output: Output) -> None:
-        self._place, self._output = Place.of(output.address), output
-        if not self._place.table:
-            raise ConfigError(
-                f"the address {self._place.address} names a query, into which no rows are written; name a table",
-                parameters=("out",),
-            )
+        self._place, self._output = Place.of(output.address, writes=True), output
         self._database = database
         self._session: Session | None = self._connected()
-        try:
-            self._check(self._session)
-        except BaseException:
-            self.close()
-            raise
 
     def write(self, rows: pa.Table) -> None:
         """Write rows in a transaction."""
@@ -229,7 +235,13 @@ class Upsert:
                 session.close()
 
     def _connected(self) -> Session:
-        return type(self._database).connect(self._place, True)
+        session = type(self._database).connect(self._place, True)
+        try:
+            self._types = self._check(session)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def _check(self, session: Session) -> dict[str, str]:
         """Return the types of the table's columns; {} if there is none; raises DataError."""
@@ -267,12 +279,12 @@ class Upsert:
 
     def _write(self, session: Session, rows: pa.Table) -> None:
         table, (row_id, *prices) = quoted(*self._place.table), self._output.schema.names
-        types = self._check(session)
-        if not types:
-            types = {field.name: session.types[field.type] for field in self._output.schema}
-            columns = [f"{quoted(name)} {kind}" for name, kind in types.items()]
+        if not self._types:
+            columns = [f"{quoted(field.name)} {session.types[field.type]}" for field in self._output.schema]
             columns[0] += " PRIMARY KEY"
             session.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+            self._types = self._check(session)
+        types = self._types
         session.stage(rows)
         cast = {name: f"CAST(s.{quoted(name)} AS {types[name]})" for name in (row_id, *prices)}
         self._check_ids(session, row_id, cast[row_id])
@@ -362,7 +374,7 @@ class _PostgresSession:
     def __init__(self, place: Place, writes: bool) -> None:
         from adbc_driver_postgresql import dbapi
 
-        self._errors = _Errors(place.address, "out" if writes else "table", _passes_in_postgresql)
+        self._errors = _Errors(place.address, _passes_in_postgresql)
         options = {
             name: value for name, (variable, value) in self._defaults.items() if variable not in os.environ
         } | place.options
@@ -374,11 +386,17 @@ class _PostgresSession:
             self.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             self.execute("SET LOCAL synchronize_seqscans = off")  # the same order of rows each time
 
-    def describe(self, place: Place) -> list[tuple[pa.Field, str]]:
+    def names(self, place: Place) -> list[str]:
+        return list(self._schema(place).names)
+
+    def describe(self, place: Place, names: Sequence[str]) -> list[tuple[pa.Field, str]]:
+        schema = self._schema(place)
+        return [self._selected(schema.field(name)) for name in names]
+
+    def _schema(self, place: Place) -> pa.Schema:
         with self._errors.explained():
             self._cursor.execute(f"SELECT * FROM {place.rows} LIMIT 0")
-            schema = self._cursor.fetch_record_batch().schema
-        return [self._selected(field) for field in schema]
+            return self._cursor.fetch_record_batch().schema
 
     def _selected(self, field: pa.Field) -> tuple[pa.Field, str]:
         facts, name = field.metadata or {}, quoted(field.name)
@@ -515,11 +533,12 @@ class _SqliteSession:
         pa.bool_(): "BOOLEAN",
     }
     prices: ClassVar[frozenset[str] | None] = None  # the type of a column is only advice
+    _kinds = ("integer", "real", "text", "blob")
 
     def __init__(self, place: Place, writes: bool) -> None:
         import sqlite3
 
-        self._errors = _Errors(place.address, "out" if writes else "table", _passes_in_sqlite)
+        self._errors = _Errors(place.address, _passes_in_sqlite)
         file = _existing(place, writes)
         mode = "rwc" if writes else "ro"
         with self._errors.explained():
@@ -528,26 +547,22 @@ class _SqliteSession:
             )
             self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    def describe(self, place: Place) -> list[tuple[pa.Field, str]]:
+    def names(self, place: Place) -> list[str]:
         with self._errors.explained():
             cursor = self._connection.execute(f"SELECT * FROM {place.rows} LIMIT 0")
-        names = [column[0] for column in cursor.description]
-        if not names or len(set(names)) < len(names):
-            return [(pa.field(name, pa.string()), quoted(name)) for name in names]
+        return [column[0] for column in cursor.description]
+
+    def describe(self, place: Place, names: Sequence[str]) -> list[tuple[pa.Field, str]]:
         # Each value has a type of its own, so all values of a column decide.
-        kinds = ("integer", "real", "text", "blob")
-        counts = ", ".join(f"max(typeof({quoted(name)}) = '{kind}')" for name in names for kind in kinds)
+        counts = ", ".join(
+            f"max(typeof({quoted(name)}) = '{kind}')" for name in names for kind in self._kinds
+        )
         (values,) = self.execute(f"SELECT {counts} FROM {place.rows}")
-        fields = []
-        for number, name in enumerate(names):
-            whole, real, text, blob = map(bool, values[len(kinds) * number : len(kinds) * (number + 1)])
-            number_type = pa.float64() if real else pa.int64()
-            only = pa.binary() if blob else number_type
-            texts = text or (blob and (whole or real)) or not (whole or real or text or blob)
-            fields.append(
-                (pa.field(name, pa.string() if texts else only), _sqlite(quoted(name), texts, real))
-            )
-        return fields
+        size = len(self._kinds)
+        return [
+            _sqlite_column(name, *map(bool, values[start : start + size]))
+            for name, start in zip(names, range(0, len(values), size), strict=True)
+        ]
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with self._errors.explained():
@@ -605,10 +620,17 @@ def _passes_in_sqlite(error: Exception, message: str, connecting: bool) -> bool:
     return "locked" in message or "busy" in message
 
 
-def _sqlite(name: str, text: bool, real: bool) -> str:
-    if text:
-        return f"CAST({name} AS TEXT)"
-    return f"CAST({name} AS REAL)" if real else name
+def _sqlite_column(name: str, whole: bool, real: bool, text: bool, blob: bool) -> tuple[pa.Field, str]:
+    """Return the type that holds all values of a column, which are of these kinds, and what selects it."""
+    if blob and not (whole or real or text):
+        return pa.field(name, pa.binary()), quoted(name)
+    if text or blob or not (whole or real):
+        return pa.field(name, pa.string()), f"CAST({quoted(name)} AS TEXT)"
+    return (
+        (pa.field(name, pa.float64()), f"CAST({quoted(name)} AS REAL)")
+        if real
+        else (pa.field(name, pa.int64()), quoted(name))
+    )
 
 
 class _DuckdbSession:
@@ -626,17 +648,23 @@ class _DuckdbSession:
     def __init__(self, place: Place, writes: bool) -> None:
         import duckdb
 
-        self._errors = _Errors(place.address, "out" if writes else "table", _passes_in_duckdb)
+        self._errors = _Errors(place.address, _passes_in_duckdb)
         file = _existing(place, writes)
         with self._errors.explained(connecting=True):
             self._connection = duckdb.connect(str(file), read_only=not writes)
             self._connection.begin()
 
-    def describe(self, place: Place) -> list[tuple[pa.Field, str]]:
+    def names(self, place: Place) -> list[str]:
+        return list(self._schema(place).names)
+
+    def describe(self, place: Place, names: Sequence[str]) -> list[tuple[pa.Field, str]]:
+        schema = self._schema(place)
+        return [(schema.field(name), quoted(name)) for name in names]
+
+    def _schema(self, place: Place) -> pa.Schema:
         with self._errors.explained():
             relation = self._connection.sql(f"SELECT * FROM {place.rows} LIMIT 0")
-            schema = relation.to_arrow_reader(ROWS).schema
-        return [(field, quoted(field.name)) for field in schema]
+            return relation.to_arrow_reader(ROWS).schema
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with self._errors.explained():
@@ -697,7 +725,7 @@ def _existing(place: Place, writes: bool) -> Path:
         raise DataError(
             f"there is no file {file}. Check the address: its path is relative after three slashes, and absolute after "
             "four.",
-            parameters=("out",) if writes else ("table",),
+            parameters=("table",),
             path=str(file),
         )
     return file
@@ -713,12 +741,10 @@ class _Errors:
 
     Attributes:
         address: of the database.
-        parameter: that names it.
         passes: returns whether an error, with its message, may pass; the last argument: while connecting.
     """
 
     address: str
-    parameter: str
     passes: Callable[[Exception, str, bool], bool]
 
     @contextmanager
@@ -732,14 +758,16 @@ class _Errors:
             message = _sentence(error)
             if self.passes(error, message, connecting):
                 raise ConnectionError(message) from error
-            raise DataError(f"{self.address}: {message}", parameters=(self.parameter,)) from error
+            raise DataError(f"{self.address}: {message}", parameters=("table",)) from error
 
 
 def _sentence(error: Exception) -> str:
     """Return the message of a database on one line, without its kind and without the query."""
-    message = " ".join(re.split(r"\n+(?:LINE \d|CONTEXT:)|Query was:|SQLSTATE:", str(error))[0].split())
+    message = re.split(r"\n+(?:LINE \d|CONTEXT:)|Query was:|SQLSTATE:", str(error))[0].strip()
+    message = " ".join(re.sub(r"\s*\n\s*(?=[A-Z])", ". ", message).split())
     message = re.sub(r"^.*?\b(?:ERROR|FATAL): |^(?:[\w ]+ Error: |[A-Z_]+: )?(?:\[\w+\] )?", "", message)
-    return shorten(message, 300).rstrip(".? ") + "."
+    message = shorten(message, 300).rstrip(". ")
+    return message if message.endswith("?") else f"{message}."
 
 
 class Postgresql(Database):
@@ -748,7 +776,16 @@ class Postgresql(Database):
     connect = _PostgresSession
 
 
-class Sqlite(Database):
+class _InFile(Database):
+    """A database in a file, which is created with the first rows."""
+
+    def check(self, output: Output) -> None:
+        """Check an existing table, or that a file can be created."""
+        if _existing(Place.of(output.address, writes=True), True).exists():
+            super().check(output)
+
+
+class Sqlite(_InFile):
     """A file of SQLite."""
 
     connect = _SqliteSession
@@ -758,7 +795,7 @@ class Sqlite(Database):
         return f"sqlite:///{folder.absolute()}/scratch.db?table=scratch"
 
 
-class Duckdb(Database):
+class Duckdb(_InFile):
     """A file of DuckDB."""
 
     connect = _DuckdbSession
