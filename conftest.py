@@ -440,6 +440,29 @@ def program() -> Callable[..., tuple[str, set[str]]]:
     return run
 
 
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a command in a new process, with temporary files in the folder `temporary` of the test."""
+    (tmp_path / "temporary").mkdir()
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pricekit", *map(str, arguments)],
+            env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
 STUCK = """
 import json, sys, time
 from contextlib import contextmanager

@@ -1,6 +1,6 @@
 """Prices in PostgreSQL: time and memory against Parquet files, and kills of clients and servers.
 
-    python benchmarks/databases.py cost BUNDLE TABLE [--rows 1000000] [--rounds 5]
+    python benchmarks/databases.py cost BUNDLE TABLE [--rows 1000000] [--rounds 5] [--processes 1]
     python benchmarks/databases.py kills BUNDLE TABLE [--rows 30000] [--clients 50] [--servers 20] [--seed 0]
 
 A server is started for it on a socket, with its usual settings. The rows of the table, repeated as needed, get ids of
@@ -49,6 +49,7 @@ def main() -> int:
     parser.add_argument("table")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--processes", type=int, help="of each command; default: as many as it chooses")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--servers", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -102,7 +103,10 @@ def cost(options: argparse.Namespace, server: Server, folder: Path) -> int:
         server.execute("DROP TABLE IF EXISTS prices")
         for name, (source, out) in ways.items():
             began = time.perf_counter()
-            process = subprocess.Popen(command(options, source, "--out", out), stderr=subprocess.DEVNULL)
+            words = command(options, source, "--out", out)
+            if options.processes is not None:
+                words += ["--processes", str(options.processes)]
+            process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
             while process.poll() is None:
                 memory[name] = max(memory[name], memory_of(process.pid))
                 time.sleep(0.5)

@@ -54,10 +54,9 @@ class Server:
         self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "stop")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def address(self, table: str, user: str = "shop", **more: str) -> str:
-        """Return the address of a table."""
-        extra = "".join(f"&{name}={value}" for name, value in more.items())
-        return f"postgresql://{user}@/postgres?host={self.folder}&table={table}{extra}"
+    def address(self, table: str, user: str = "shop", parameters: str = "") -> str:
+        """Return the address of a table, with more parameters such as "&application_name=other"."""
+        return f"postgresql://{user}@/postgres?host={self.folder}&table={table}{parameters}"
 
     def connect(self) -> Any:
         """Return a connection of ADBC, without transactions."""
