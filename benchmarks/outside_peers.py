@@ -19,8 +19,8 @@ def main() -> None:
     """Read the folder, the name of the peer and its time limit in seconds from the command line."""
     folder, peer, seconds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     train, held = (pd.read_parquet(folder / f"{part}.parquet") for part in ("train", "held"))
-    found = catboost(train, held) if peer == "catboost" else autogluon(train, held, peer, seconds, folder)
-    np.save(folder / f"{TARGET}.npy", np.asarray(found, dtype=np.float64), allow_pickle=False)
+    prices = catboost(train, held) if peer == "catboost" else autogluon(train, held, peer, seconds, folder)
+    np.save(folder / f"{TARGET}.npy", np.asarray(prices, dtype=np.float64), allow_pickle=False)
 
 
 def autogluon(train: pd.DataFrame, held: pd.DataFrame, peer: str, seconds: int, folder: Path) -> np.ndarray:

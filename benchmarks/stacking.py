@@ -1,24 +1,27 @@
-"""SMAPE of LightGBM with the columns of `PriceFeatures`, and with text features of its own.
+"""SMAPE of another model with the columns of `PriceFeatures`, and with text features of its own.
 
     python benchmarks/stacking.py ../shared/data
     python benchmarks/stacking.py ../shared/data --tables wine scotch --rows 1000 --folds 2
+    python benchmarks/stacking.py ../shared/data --peer autogluon-medium --python peers/bin/python
 
-Every table is divided into three folds that keep near-duplicates together. LightGBM is fitted on at most `--rows` rows
-of two of them, and prices at most `--held` rows of the third. The numbers and categories of the columns are those of
-benchmarks/column_peers.py, and so are the settings and the fit of LightGBM; its own features are 100 dimensions of the
-TF-IDF of the text. "pricekit" is the first column of `PriceFeatures` alone. With `--leaking`, the columns are also
-replaced by the 16 principal components of the vectors of one model, which has seen the prices of the training rows. A
-difference below 0 means better than LightGBM's own features.
+Every table is divided into three folds that keep near-duplicates together. The other model is fitted on at most
+`--rows` rows of two of them, and prices at most `--held` rows of the third. The numbers and categories of the columns
+are those of benchmarks/column_peers.py, and so are the settings and the fit of LightGBM; its own features are 100
+dimensions of the TF-IDF of the text. AutoGluon makes features of the text itself; it runs in the environment that
+benchmarks/column_peers.py describes, and sees the text in both cases. "pricekit" is the first column of `PriceFeatures`
+alone. With `--leaking`, the columns are also replaced by the 16 principal components of the vectors of one model, which
+has seen the prices of the training rows. A difference below 0 means better than the model's own features.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import column_peers
 import numpy as np
+import pandas as pd
 import peers
 from sklearn.decomposition import PCA
 
@@ -58,6 +61,11 @@ OWN, STACKED, PRICEKIT, LEAKING = "own features", "PriceFeatures", "pricekit", "
 SETTINGS = {"training.folds": 1, "speed.progress": False}
 """Few rows choose the epoch on one part of them, not on all, which takes a fifth of the time."""
 
+Blocks = tuple[np.ndarray, np.ndarray]
+"""Columns of the training rows and of the others, (N, D) and (n, D)."""
+Peer = Callable[[Blocks | None], np.ndarray]
+"""A function of columns in place of the model's own features of the text, or beside them; returns prices, (n,)."""
+
 
 def main() -> None:
     """Parse the command line and print the table."""
@@ -69,6 +77,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4000, help="maximum number of training rows")
     parser.add_argument("--held", type=int, default=3000, help="maximum number of rows to price")
     parser.add_argument("--folds", type=int, default=3, help="of PriceFeatures")
+    parser.add_argument("--peer", choices=column_peers.NAMES, default="lightgbm")
+    parser.add_argument("--python", type=Path, help="the interpreter of the environment of AutoGluon")
+    parser.add_argument("--minutes", type=float, default=3, help="time limit of each fit of AutoGluon")
     parser.add_argument("--leaking", action="store_true", help="also measure vectors that leak")
     options = parser.parse_args()
     lines = []
@@ -84,32 +95,48 @@ def main() -> None:
 def measure(name: str, options: argparse.Namespace) -> list[str]:
     """Return the numbers of rows, the SMAPE of the own features, and that of the others with the difference."""
     train, held = rows_of(name, options)
-    price = train.known_price
     text = TABLES[name][1].split(",")
+    features = pk.PriceFeatures(folds=options.folds, settings={"columns.text": text, **SETTINGS})
+    learned = features.fit_transform(train.frame[text], train.known_price)
+    new = features.transform(held.frame[text])
+    peer = lightgbm(train, held) if options.peer == "lightgbm" else outside(train, held, options)
+    prices = {OWN: peer(None), STACKED: peer((learned, new)), PRICEKIT: np.exp(new[:, 0])}
+    if options.leaking:
+        prices[LEAKING] = peer(leaking(train, held, text))
+    rows = held_out_of(held, prices[OWN])
+    runs = {each: replace(rows, predicted=predicted) for each, predicted in prices.items()}
+    first, *others = compare(runs).runs
+    return [f"{len(train):,}/{len(held):,}", f"{first.score:.2f}", *map(described, others)]
+
+
+def lightgbm(train: Table, held: Table) -> Peer:
+    """Return LightGBM on numbers and categories, and on 100 dimensions of the words unless there are other columns."""
     columns = columns_of(train.text)
     (block, categorical), (held_block, _) = (
         column_peers.numbers_and_codes(part.text, columns) for part in (train, held)
     )
-    words = peers.svd_of(train.text.tolist(), held.text.tolist())
-    features = pk.PriceFeatures(folds=options.folds, settings={"columns.text": text, **SETTINGS})
-    learned = features.fit_transform(train.frame[text], price)
-    new = features.transform(held.frame[text])
 
-    def boosted(*parts: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        blocks = [(block, held_block), *parts]
-        inputs = [np.hstack([each[place] for each in blocks]) for place in (0, 1)]
-        return column_peers.boosted(inputs[0], price, inputs[1], categorical)
+    def prices(others: Blocks | None) -> np.ndarray:
+        learned, new = others or peers.svd_of(train.text.tolist(), held.text.tolist())
+        inputs = np.hstack([block, learned]), np.hstack([held_block, new])
+        return column_peers.boosted(inputs[0], train.known_price, inputs[1], categorical)
 
-    prices = {
-        OWN: boosted(words),
-        STACKED: boosted((learned, new)),
-        PRICEKIT: np.exp(new[:, 0]),
-    }
-    if options.leaking:
-        prices[LEAKING] = boosted(leaking(train, held, text))
-    rows = held_out_of(held, prices[OWN])
-    first, *others = compare({each: replace(rows, predicted=found) for each, found in prices.items()}).runs
-    return [f"{len(train):,}/{len(held):,}", f"{first.score:.2f}", *map(described, others)]
+    return prices
+
+
+def outside(train: Table, held: Table, options: argparse.Namespace) -> Peer:
+    """Return a model of another environment on the cells of the columns, beside which there may be other columns."""
+    cells = column_peers.columns_frame(pd.concat([train.text, held.text], ignore_index=True))
+    first, second = np.split(np.arange(len(cells)), [len(train)])
+    price = np.concatenate([train.known_price, np.full(len(held), np.nan)])
+
+    def prices(others: Blocks | None) -> np.ndarray:
+        frame = cells
+        if others is not None:
+            frame = cells.join(pd.DataFrame(np.vstack(others)).add_prefix("pricekit_"))
+        return column_peers.outside_prices(frame, price, first, second, options, options.minutes)
+
+    return prices
 
 
 def described(run: ComparedRun) -> str:

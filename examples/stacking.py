@@ -1,10 +1,14 @@
 """
-Text for LightGBM
-=================
+Text for LightGBM and AutoGluon
+===============================
 
 ``PriceFeatures`` gives another model what texts say about prices. In a pipeline, each training row gets the values of a
 model that has not seen its price, so the other model learns how far to trust them.
 """
+
+import subprocess
+import tempfile
+from pathlib import Path
 
 import lightgbm
 import numpy as np
@@ -66,3 +70,43 @@ for name, model in pipelines.items():
     predicted = model.fit(rows[train], prices[train]).predict(rows[new])
     scores[name] = pk.smape(predicted, prices[new].to_numpy())
 print(pd.Series(scores, name="SMAPE").round(2).to_string())
+
+# %%
+# AutoGluon
+# ---------
+#
+# AutoGluon 1.6.3 needs an older pandas than pricekit, so it gets an environment of its own, and the columns in files:
+#
+# .. code-block:: bash
+#
+#    python -m venv peers
+#    peers/bin/python -m pip install "autogluon.tabular[lightgbm]==1.6.3"
+#
+# Without this environment, the example ends here.
+
+AUTOGLUON = Path("peers/bin/python")
+PROGRAM = """
+import sys
+from autogluon.tabular import TabularPredictor
+train, new, prices = sys.argv[1:]
+predictor = TabularPredictor("log_of_price", path=f"{prices}-models", verbosity=0).fit(train, time_limit=60)
+predictor.predict(new).to_frame().to_parquet(prices)
+"""
+
+
+def autogluon(columns: pd.DataFrame) -> np.ndarray:
+    """Fit AutoGluon to columns of all rows; return the prices of the new rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [f"{folder}/{name}.parquet" for name in ("train", "new", "prices")]
+        columns[train].assign(log_of_price=np.log(prices[train])).to_parquet(files[0])
+        columns[new].to_parquet(files[1])
+        subprocess.run([AUTOGLUON, "-c", PROGRAM, *files], check=True)
+        return np.exp(pd.read_parquet(files[2])["log_of_price"].to_numpy())
+
+
+if AUTOGLUON.exists():
+    features.set_output(transform="pandas")
+    texts = rows[["catalog_content"]]
+    learned = [features.fit_transform(texts[train], prices[train]), features.transform(texts[new])]
+    for name, columns in {"its own features": rows, "PriceFeatures": rows.join(pd.concat(learned))}.items():
+        print(f"AutoGluon with {name}: {pk.smape(autogluon(columns), prices[new].to_numpy()):.2f}")
