@@ -441,7 +441,8 @@ def predict_folder(
         if resume:
             records = zip(parts, for_all(job.finished, parts), strict=True)
             finished = {part.name: record.rows for part, record in records if record}
-            logger.info(f"{len(finished):,} of {counted(len(parts), 'file')} were finished before.")
+            if finished:
+                logger.info(f"{len(finished):,} of {len(parts):,} files were finished before.")
         left = [part for part in parts if part.name not in finished]
         rows, failed = sum(finished.values()), dict[str, str]()
         if left:
