@@ -267,18 +267,33 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     complete = set() if by_name else {test.partition("::")[0] for test in collected}
     kept = {
         test: messages
-        for test, messages in json.loads(MESSAGES.read_text("utf-8")).items()
+        for test, messages in read_messages().items()
         for file in [test.partition("::")[0]]
         if test in collected or (file not in complete and (session.config.rootpath / file).is_file())
     }
-    text = json.dumps(kept | met, indent=1, ensure_ascii=False, sort_keys=True)
+    files: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for test, messages in (kept | met).items():
+        file, _, name = test.partition("::")
+        function, bracket, case = name.partition("[")
+        files.setdefault(file, {}).setdefault(function, {})[bracket + case] = messages
+    text = json.dumps(files, indent=1, ensure_ascii=False, sort_keys=True)
     MESSAGES.write_text(text + "\n", "utf-8")
+
+
+def read_messages() -> dict[str, list[str]]:
+    """Return the messages of errors, by test; the file has them by file, function and case."""
+    return {
+        f"{file}::{function}{case}": messages
+        for file, functions in json.loads(MESSAGES.read_text("utf-8")).items()
+        for function, cases in functions.items()
+        for case, messages in cases.items()
+    }
 
 
 @pytest.fixture(scope="session")
 def written_messages() -> dict[str, list[str]]:
     """The messages of errors, by test."""
-    return json.loads(MESSAGES.read_text("utf-8"))
+    return read_messages()
 
 
 @pytest.fixture

@@ -236,8 +236,8 @@ def from_transformers(
         The differences between graph and model.
 
     Raises:
-        ConfigError: no `target` is given; the folder is no such model, is damaged, or needs code of its own; or fp16 or
-            int8 is wanted without `sample`.
+        ConfigError: no `target` is given, or embeddings are wanted; the folder is no such model, is damaged, or needs
+            code of its own; or fp16 or int8 is wanted without `sample`.
         ExportError: `out` is not empty, the model cannot be exported, or prices differ from those of transformers.
         DataError: `sample` or the table of comparables cannot be used.
 
@@ -254,8 +254,6 @@ def from_transformers(
         >>> pk.load("bundle").predict(["Item Name: Green Tea, 20 Count (Pack of 6)"]).shape
         (1,)
     """
-    from functools import partial
-
     from pricekit.io.imports import slow_import
 
     target, bundle = options["target"], path_of(out, "out")
@@ -264,15 +262,20 @@ def from_transformers(
             "the weights do not say what the model predicts; expected the target log, log1p or price",
             parameters=("target",),
         )
+    if options["with_embeddings"]:
+        raise ConfigError(
+            "only a model that pricekit has trained has embeddings; export this one without them",
+            parameters=("with_embeddings",),
+        )
     slow_import("pricekit.export.from_transformers")
-    from pricekit.export.from_transformers import Link, export_transformers, interface_of
-    from pricekit.export.triton import adding_to_repository
+    from pricekit.export.from_transformers import Link, export_transformers
+    from pricekit.export.triton import Interface, adding_to_repository
     from pricekit.predict.keys import read_signing_key
     from pricekit.table import Columns
 
     columns = Columns((options["text"],), options["price"])
     key = None if options["sign"] is None else read_signing_key(options["sign"], "sign")
-    with adding_to_repository(options["triton"], bundle, partial(interface_of, columns)):
+    with adding_to_repository(options["triton"], bundle, lambda: Interface(columns.text, None)):
         return export_transformers(
             path_of(folder, "folder"),
             bundle,

@@ -43,10 +43,12 @@ CONTAINERS = [pod["containers"][0] for pod in PODS.values()] + RUNTIME["spec"]["
 def _arguments():
     """Return what each container runs, by the name of its place."""
     (command,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
-    found = {"Dockerfile": yaml.safe_load(command)}
-    found["compose"] = COMPOSE["services"]["predict"]["command"].replace('"', "").split()
-    found |= {name: pod["containers"][0]["args"] for name, pod in PODS.items()}
-    return found | {"kserve": RUNTIME["spec"]["containers"][0]["args"]}
+    return {
+        "Dockerfile": yaml.safe_load(command),
+        "compose": COMPOSE["services"]["predict"]["command"].replace('"', "").split(),
+        "kserve": RUNTIME["spec"]["containers"][0]["args"],
+        **{name: pod["containers"][0]["args"] for name, pod in PODS.items()},
+    }
 
 
 ARGUMENTS = _arguments()
@@ -175,10 +177,10 @@ def test_probes_ask_addresses_that_the_server_has():
         for kind in ("startup", "readiness", "liveness")
         if f"{kind}Probe" in container
     ]
-    asked = {probe["httpGet"]["path"] for probe in probes}
-    asked |= set(re.findall(r"127\.0\.0\.1:8080(/[\w/]+)", DOCKERFILE))
-    assert asked == {"/v2/health/live", "/v2/health/ready"}
-    assert [path for path in asked if f'"{path}"' not in SERVER] == []
+    paths = {probe["httpGet"]["path"] for probe in probes}
+    paths |= set(re.findall(r"127\.0\.0\.1:8080(/[\w/]+)", DOCKERFILE))
+    assert paths == {"/v2/health/live", "/v2/health/ready"}
+    assert [path for path in paths if f'"{path}"' not in SERVER] == []
 
 
 def test_a_load_balancer_notices_the_end_in_time():

@@ -24,17 +24,17 @@ def problems():
 
     The classes are those of KServe's Python package, but the package itself is not imported: it needs a web server.
     """
-    found = importlib.util.find_spec("kserve")
-    if found is None or importlib.util.find_spec("kubernetes") is None:
+    installed = importlib.util.find_spec("kserve")
+    if installed is None or importlib.util.find_spec("kubernetes") is None:
         pytest.skip(
             "KServe's classes are not installed: pip install --no-deps kserve && pip install kubernetes six"
         )
     package = ModuleType("kserve")
-    package.__path__ = list(found.submodule_search_locations)
+    package.__path__ = list(installed.submodule_search_locations)
     sys.modules["kserve"] = package
     modules = [importlib.import_module("kserve.models"), importlib.import_module("kubernetes.client")]
 
-    def listed(value, kind, place):
+    def mistakes(value, kind, place):
         inner = re.fullmatch(r"[Ll]ist\[(.*)\]|[Dd]ict[(\[]str, (.*)[)\]]", kind)
         if kind == "object":  # a number or a text
             return []
@@ -44,11 +44,11 @@ def problems():
         if inner and inner[1]:
             if not isinstance(value, list):
                 return [f"{place} is no list"]
-            return [each for n, one in enumerate(value) for each in listed(one, inner[1], f"{place}[{n}]")]
+            return [each for n, one in enumerate(value) for each in mistakes(one, inner[1], f"{place}[{n}]")]
         if not isinstance(value, dict):
             return [f"{place} is no object"]
         if inner:
-            return [each for key, one in value.items() for each in listed(one, inner[2], f"{place}.{key}")]
+            return [each for key, one in value.items() for each in mistakes(one, inner[2], f"{place}.{key}")]
         model = next(getattr(module, kind) for module in modules if hasattr(module, kind))
         names = {written: name for name, written in model.attribute_map.items()}
         wrong = [f"{place}.{key} is unknown" for key in value.keys() - names.keys()]
@@ -58,14 +58,14 @@ def problems():
         except ValueError as error:  # a required value is missing
             wrong.append(f"{place}: {error}")
         for name, one in known.items():
-            wrong += listed(one, model.openapi_types[name], f"{place}.{model.attribute_map[name]}")
+            wrong += mistakes(one, model.openapi_types[name], f"{place}.{model.attribute_map[name]}")
         return wrong
 
     def check(manifest):
         kind = manifest["kind"]
-        own = [] if manifest["apiVersion"] == VERSIONS[kind] else ["another apiVersion"]
+        other_version = [] if manifest["apiVersion"] == VERSIONS[kind] else ["another apiVersion"]
         version = manifest["apiVersion"].rpartition("/")[2].capitalize()
-        return own + listed(manifest, f"{version}{kind}", kind)
+        return other_version + mistakes(manifest, f"{version}{kind}", kind)
 
     return check
 

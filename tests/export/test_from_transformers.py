@@ -191,6 +191,9 @@ WRONG = {
     "no tokenizer": lambda f: (f / "tokenizer.json").unlink(),
     "damaged tokenizer": lambda f: (f / "tokenizer.json").write_text("{}"),
     "damaged tokenizer config": lambda f: (f / "tokenizer_config.json").write_text("{"),
+    "length that is no number": lambda f: edit(f, "tokenizer_config.json", model_max_length="long"),
+    "no length": lambda f: edit(f, "tokenizer_config.json", model_max_length=0),
+    "architectures that are no names": lambda f: edit(f, "config.json", architectures=[7]),
     "adapter": lambda f: (f / "adapter_config.json").write_text('{"base_model_name_or_path": "/"}'),
     "link outside": link_outside,
     "index outside": index_outside,
@@ -218,6 +221,7 @@ def test_a_folder_that_cannot_be_used_is_one_clear_error(folders, tmp_path, what
         ({"target": "log", "mean": float("nan")}, ["mean"]),
         ({"target": "log", "max_length": 259}, ["max_length"]),
         ({"target": "log", "precision": "fp8"}, ["precision"]),
+        ({"target": "log", "with_embeddings": True}, ["with_embeddings"]),
         ({"target": "log", "precision": "int8"}, ["sample", "precision"]),
     ],
 )
@@ -228,7 +232,7 @@ def test_options_that_cannot_be_used_are_named(folders, tmp_path, options, param
 
 def tokens_of(folder, texts, max_length=None):
     """What a bundle of the folder reads."""
-    preprocessor = open_regressor(folder, max_length).preprocessor(Columns("text"))
+    preprocessor = open_regressor(folder, Link("log", 0, 1), Columns("text"), max_length).preprocessor
     tokens = preprocessor(table_of_texts(texts)).tokens
     return [ids.tolist() for ids in np.split(tokens.ids, tokens.offsets[1:-1])]
 

@@ -53,7 +53,7 @@ def test_the_level_is_one_that_the_model_has():
 
 
 def test_a_model_without_intervals_returns_prices_only():
-    found = _parsed(Interface(("text",), 0, has_intervals=False).configuration("tea"))
+    found = _parsed(Interface(("text",), None).configuration("tea"))
     assert [each.name for each in found.output] == ["price"]
     assert dict(found.parameters).keys() == {"engine"}
 

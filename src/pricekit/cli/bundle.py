@@ -98,9 +98,11 @@ def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     if refit is not None:
         facts.append(("refit", f"on all {refit['rows']:,} rows; the metrics are of the pass before"))
     facts += [(name, f"{value:,.2f}") for name, value in manifest["metrics"].items()]
-    if made := manifest.get("transformers"):
-        scaled = f", standardised with mean {made['mean']:g} and std {made['std']:g}"
-        facts.append(("of transformers", f"{made['architecture']}, whose output is {made['target']}{scaled}"))
+    if origin := manifest.get("transformers"):
+        facts.append(("architecture", f"{origin['architecture']} of transformers"))
+        facts.append(
+            ("target", f"{origin['target']}, with mean {origin['mean']:g} and std {origin['std']:g}")
+        )
     for plugin in manifest["plugins"]:
         facts.append((plugin["kind"], f"{plugin['name']} of {plugin['package']} {plugin['version']}"))
     if names := manifest.get("training_rows_in"):

@@ -58,13 +58,13 @@ def export(run: str | None, folder: str | None, **flags: Any) -> None:
         begin(f"reading {folder}", "pricekit.export.from_transformers")
         report = call(partial(pk.bundles.from_transformers, folder), flags)
     else:
-        of_run, of_transformers = parameters_of(ExportOptions), parameters_of(TransformersOptions)
-        others = {name: flags.pop(name) for name in of_transformers if name not in of_run}
-        if given := [name for name, value in others.items() if of_transformers[name].is_set(value)]:
-            raise ConfigError(
-                f"{given[0]} describes a model of transformers, but a run is exported",
-                parameters=(given[0], "folder"),
-            )
+        run_options = parameters_of(ExportOptions)
+        for name, parameter in parameters_of(TransformersOptions).items():
+            if name not in run_options and parameter.is_set(flags.pop(name)):
+                raise ConfigError(
+                    f"{name} describes a model of transformers, but a run is exported",
+                    parameters=(name, "folder"),
+                )
         path = trained_path(run or str(latest_run()), "run")
         flags["out"] = out = path_of(flags["out"] or BUNDLES / path.resolve().name, "out")
         begin(f"reading {path}", "pricekit.export.export")

@@ -28,7 +28,6 @@ from pricekit.evaluation.scores import Goal, constant_score
 from pricekit.export.card import CARD, transformers_card
 from pricekit.export.export import export_facts, export_model, publish, read_products
 from pricekit.export.inventory import Weights
-from pricekit.export.triton import Interface
 from pricekit.export.verify import LIMITS, SINGLE_ROWS, VerificationReport
 from pricekit.features.fitted import FittedFeatures
 from pricekit.features.preprocess import Preprocessor
@@ -101,8 +100,8 @@ class Link(nn.Module):
         return target[self.target] + (scaled if (self.mean, self.std) != (0, 1) else "")
 
 
-class Output(nn.Module):
-    """The output of a regressor as an encoding of width 1, so that a `PriceModel` needs no head.
+class RegressorEncoder(nn.Module):
+    """A regressor as an encoder of width 1: its output is the encoding, so that a `PriceModel` needs no head.
 
     Args:
         model: the model of transformers, with its own head.
@@ -130,48 +129,60 @@ class Regressor:
     Attributes:
         model: in evaluation mode.
         tokenizer: that of transformers.
-        fast: the tokenizer in it, which pads as the model expects.
-        max_length: maximum number of tokens of a text.
+        link: turns an output into a price.
+        preprocessor: that of the bundle.
     """
 
     model: PreTrainedModel
     tokenizer: Any
-    fast: Tokenizer
-    max_length: int
+    link: Link
+    preprocessor: Preprocessor
 
     @property
     def architecture(self) -> str:
         """The name of its class."""
         return type(self.model).__name__
 
-    def price_model(self, link: Link) -> PriceModel:
+    @property
+    def max_length(self) -> int:
+        """The maximum number of tokens of a text."""
+        return self.preprocessor.max_length
+
+    def price_model(self) -> PriceModel:
         """Return the model that is exported; it shares the weights."""
-        model = PriceModel(Output(self.model), HeadConfig(), link, features=0)
+        model = PriceModel(RegressorEncoder(self.model), HeadConfig(), self.link, features=0)
         model.heads = nn.ModuleList([nn.Identity()])
         return model.eval()
 
-    def preprocessor(self, columns: Columns) -> Preprocessor:
-        """Return what makes inputs of a table."""
-        return Preprocessor(columns, self.fast, self.max_length, pad_id_of(self.fast), FittedFeatures(()))
-
-    def tokens(self, texts: list[str]) -> list[list[int]]:
-        """Return the tokens that transformers gives texts."""
-        ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
-        return ids
-
     @torch.inference_mode()
-    def price(self, text: str, link: Link) -> float | None:
+    def price(self, text: str) -> float | None:
         """Return the price that transformers gives a text; None for a text without tokens."""
         inputs = self.tokenizer(text, truncation=True, max_length=self.max_length, return_tensors="pt")
         model: Any = self.model
-        return float(link.to_price(model(**inputs).logits[0, 0])) if inputs["input_ids"].numel() else None
+        return (
+            float(self.link.to_price(model(**inputs).logits[0, 0])) if inputs["input_ids"].numel() else None
+        )
+
+    def other_tokens(self, table: Table, texts: list[str]) -> list[int]:
+        """Return the rows of a table whose tokens in the bundle are not those that transformers gives texts, (N,)."""
+        tokens = self.preprocessor(table).tokens
+        ours = np.split(tokens.ids, tokens.offsets[1:-1])
+        theirs = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
+        nothing = [self.preprocessor.pad_id]
+        return [
+            row
+            for row, (own, expected) in enumerate(zip(ours, theirs, strict=True))
+            if own.tolist() != (expected or nothing)
+        ]
 
 
-def open_regressor(folder: Path, max_length: int | None = None) -> Regressor:
+def open_regressor(folder: Path, link: Link, columns: Columns, max_length: int | None = None) -> Regressor:
     """Open the folder of a fine-tuned regressor: config.json, tokenizer and safetensors, as `save_pretrained` writes.
 
     Args:
         folder: the folder.
+        link: turns its output into a price.
+        columns: of the text that it reads, and of prices.
         max_length: maximum number of tokens of a text; None: that of the tokenizer.
 
     Raises:
@@ -185,10 +196,10 @@ def open_regressor(folder: Path, max_length: int | None = None) -> Regressor:
         family = family_of(values["model_type"])
         with naming(folder / "config.json", values):
             config = family.config.from_dict(values)
-            known: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(family.config, None)
+            architecture: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(family.config, None)
             longest = longest_text(family, config)
-        _check_config(folder, config, known)
-        model = load_model(known, config, folder, known.__name__, {})
+            _check_config(folder, config, architecture)
+        model = load_model(architecture, config, folder, architecture.__name__, {})
         model.train(False)
         tokenizer, backend = open_tokenizer(folder)
         fast = Tokenizer.from_str(backend.to_str())
@@ -197,7 +208,9 @@ def open_regressor(folder: Path, max_length: int | None = None) -> Regressor:
         set_padding(fast, padding, f"the tokenizer in {folder}")
     if config.model_type == "deberta-v2":
         export_by_distance(model.base_model, longest or MAX_LENGTH)
-    return Regressor(model, tokenizer, fast, _length(tokenizer, backend, longest, max_length))
+    length = _length(tokenizer, backend, longest, max_length)
+    preprocessor = Preprocessor(columns, fast, length, pad_id_of(fast), FittedFeatures(()))
+    return Regressor(model, tokenizer, link, preprocessor)
 
 
 def _check_folder(folder: Path) -> None:
@@ -237,18 +250,19 @@ def _json(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _check_config(folder: Path, config: Any, known: Any) -> None:
+def _check_config(folder: Path, config: Any, architecture: Any) -> None:
     """Raise ConfigError unless a configuration is that of a regressor with one output."""
     saved, path = ", ".join(config.architectures or []), folder / "config.json"
-    if known is None or config.model_type in SEQUENCE_TO_SEQUENCE:
+    if architecture is None or config.model_type in SEQUENCE_TO_SEQUENCE:
         raise ConfigError(
             f"{path} is of the family '{config.model_type}', which has no regressor that can be exported; use an "
             "encoder such as BERT, RoBERTa, DeBERTa or ModernBERT",
             path=str(path),
         )
-    if saved and known.__name__ not in config.architectures:
+    if saved and architecture.__name__ not in config.architectures:
         raise ConfigError(
-            f"{path} describes {shorten(saved, 100)}, not {known.__name__}; fine-tune it as {_EXPECTED}, and save it",
+            f"{path} describes {shorten(saved, 100)}, not {architecture.__name__}; fine-tune it as {_EXPECTED}, and "
+            "save it",
             path=str(path),
         )
     if config.num_labels != 1 or config.problem_type not in (None, "regression"):
@@ -269,8 +283,15 @@ def _length(tokenizer: Any, backend: Tokenizer, longest: int | None, wanted: int
         )
     if wanted is not None:
         return wanted
-    cut = (backend.truncation or {}).get("max_length", most)
-    length = int(min(most, cut, tokenizer.model_max_length))
+    limits = [tokenizer.model_max_length, (backend.truncation or {}).get("max_length", most)]
+    for limit in limits:
+        if not isinstance(limit, int | float) or limit < 1:
+            raise ConfigError(
+                f"the tokenizer keeps {shorten(repr(limit), 60)} tokens of a text; expected 1 or more. Name "
+                "max_length, or correct model_max_length in tokenizer_config.json and the truncation in tokenizer.json",
+                parameters=("folder",),
+            )
+    length = int(min(most, *limits))
     logger.info(f"the model reads at most {length:,} tokens of a text, as its tokenizer says")
     return length
 
@@ -282,11 +303,6 @@ def _about_folder() -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(str(error), parameters=("folder",), **error.facts) from error.__cause__
-
-
-def interface_of(columns: Columns) -> Interface:
-    """Return what the model reads and returns, for Triton."""
-    return Interface(columns.text, 0, has_intervals=False)
 
 
 def export_transformers(
@@ -328,13 +344,14 @@ def export_transformers(
         rows = _sample_rows(sample, columns)
         currency = rows.price_style.currency if rows.price is not None else None
         products = read_products(comparables, columns, currency)
-        regressor = open_regressor(folder, max_length)
-        model, preprocessor = regressor.price_model(link), regressor.preprocessor(columns)
-        _check_tokens(regressor, preprocessor, table_of_texts(invented_texts(), columns.text[0]))
+        regressor = open_regressor(folder, link, columns, max_length)
+        model, preprocessor = regressor.price_model(), regressor.preprocessor
+        for table in (table_of_texts(invented_texts(), columns.text[0]), rows):
+            _check_tokens(regressor, table)
         prices = predict(model, preprocessor(rows), BATCH_SIZE)
-        _check_prices(regressor, link, preprocessor, rows, prices)
+        _check_prices(regressor, rows, prices)
         if sample is not None:
-            _report_sample(regressor, link, preprocessor, rows, prices)
+            _report_sample(regressor, rows, prices)
         exported = export_model(model, preprocessor, rows, precision, f"the {regressor.architecture}")
         facts = export_facts(precision, exported.float32_nodes, exported.report) | {
             "transformers": {
@@ -367,10 +384,10 @@ def _sample_rows(source: TableSource | None, columns: Columns) -> Table:
     return table.take(np.random.default_rng(0).permutation(len(table))[:SAMPLE_ROWS])
 
 
-def _check_tokens(regressor: Regressor, preprocessor: Preprocessor, table: Table) -> None:
+def _check_tokens(regressor: Regressor, table: Table) -> None:
     """Raise ExportError if texts have other tokens in the bundle than in transformers."""
     texts = [text[: CHARS_PER_TOKEN * regressor.max_length] for text in table.text]
-    if other := _other_tokens(regressor, preprocessor, table, texts):
+    if other := regressor.other_tokens(table, texts):
         raise ExportError(
             f"the tokenizer of the bundle reads {shorten(repr(texts[other[0]]), 60)} in other tokens than "
             f"{type(regressor.tokenizer).__name__} of transformers. Nothing was published; save the model with a "
@@ -379,38 +396,21 @@ def _check_tokens(regressor: Regressor, preprocessor: Preprocessor, table: Table
         )
 
 
-def _other_tokens(
-    regressor: Regressor, preprocessor: Preprocessor, table: Table, texts: list[str]
-) -> list[int]:
-    """Return the rows of a table whose tokens in the bundle differ from those that transformers gives texts, (N,)."""
-    tokens = preprocessor(table).tokens
-    ours = np.split(tokens.ids, tokens.offsets[1:-1])
-    rows = zip(ours, regressor.tokens(texts), strict=True)
-    return [
-        row for row, (own, expected) in enumerate(rows) if own.tolist() != (expected or [preprocessor.pad_id])
-    ]
-
-
-def _check_prices(
-    regressor: Regressor, link: Link, preprocessor: Preprocessor, rows: Table, prices: np.ndarray
-) -> None:
+def _check_prices(regressor: Regressor, rows: Table, prices: np.ndarray) -> None:
     """Compare the model that will be exported with transformers, from text to price.
 
     Args:
         regressor: the model of transformers.
-        link: turns its output into a price.
-        preprocessor: that of the bundle.
         rows: N rows, of which the first ones are compared.
         prices: of the model that will be exported, float32 (N,).
 
     Raises:
         ExportError: a price differs.
     """
-    _check_tokens(regressor, preprocessor, rows)
     texts, limit = rows.text.tolist()[:SINGLE_ROWS], LIMITS["fp32"].price
     with progress("pricing with transformers", len(texts)) as advance:
         for text, price in zip(texts, prices.tolist(), strict=False):
-            expected = regressor.price(text[: CHARS_PER_TOKEN * regressor.max_length], link)
+            expected = regressor.price(text[: CHARS_PER_TOKEN * regressor.max_length])
             advance(1)
             if expected is not None and not abs(price - expected) <= limit * expected:
                 raise ExportError(
@@ -421,23 +421,21 @@ def _check_prices(
                 )
 
 
-def _report_sample(
-    regressor: Regressor, link: Link, preprocessor: Preprocessor, rows: Table, prices: np.ndarray
-) -> None:
+def _report_sample(regressor: Regressor, rows: Table, prices: np.ndarray) -> None:
     """Say how good the prices of a user's rows are, and whether transformers would read their texts differently."""
     assert rows.price is not None
     score, constant = SMAPE(prices, rows.price), constant_score(rows, rows, SMAPE)
-    found = f"SMAPE on {counted(len(rows), 'row')} of the sample is {SMAPE.write(score)}"
+    accuracy = f"SMAPE on {counted(len(rows), 'row')} of the sample is {SMAPE.write(score)}"
     if Goal(SMAPE, score, constant).missed:
         logger.warning(
-            f"{found}, and not below that of a constant price, {SMAPE.write(constant)}: check the target, its mean and "
-            "its standard deviation"
+            f"{accuracy}, and not below that of a constant price, {SMAPE.write(constant)}: check the target, its mean "
+            "and its standard deviation"
         )
     else:
-        logger.info(found)
-    written = rows.frame[preprocessor.columns.text[0]].fillna("").astype(str).tolist()
-    other = _other_tokens(regressor, preprocessor, rows, written)
-    pairs = [(regressor.price(written[row], link), float(prices[row])) for row in other[:SINGLE_ROWS]]
+        logger.info(accuracy)
+    written = rows.frame[regressor.preprocessor.columns.text[0]].fillna("").astype(str).tolist()
+    other = regressor.other_tokens(rows, written)
+    pairs = [(regressor.price(written[row]), float(prices[row])) for row in other[:SINGLE_ROWS]]
     differences = [abs(price / expected - 1) for expected, price in pairs if expected]
     if differences:
         logger.warning(

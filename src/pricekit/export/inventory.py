@@ -53,14 +53,14 @@ class Weights:
 
 def weights_of(runs: Sequence[LoadedRun]) -> list[Weights]:
     """Return what the weights of runs come from: the pretrained ones that the trainings started with."""
-    found = []
+    weights = []
     for run in runs:
         chosen = run.config.backbone
         source = registry().create("backbone", chosen.name, chosen.options).weights_source
         if source is UNKNOWN_WEIGHTS:
             source = WeightsSource(f"weights of the backbone {chosen.name}")
-        found.append(Weights(chosen.name, source, f"pretrained weights of the backbone {chosen.name}"))
-    return found
+        weights.append(Weights(chosen.name, source, f"pretrained weights of the backbone {chosen.name}"))
+    return weights
 
 
 def make_inventory(files: Mapping[str, bytes], facts: Mapping[str, Any], weights: Sequence[Weights]) -> bytes:

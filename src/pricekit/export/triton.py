@@ -60,18 +60,16 @@ class Interface:
 
     Attributes:
         columns: the columns that it reads.
-        highest: the highest level of its price intervals; 0: there are too few rows for one.
-        has_intervals: whether it says how sure prices are.
+        highest: the highest level of its price intervals; 0: there are too few rows for one; None: it has none.
     """
 
     columns: tuple[str, ...]
-    highest: float
-    has_intervals: bool = True
+    highest: float | None
 
     def text(self) -> str:
         """Return the inputs, one text for each row and column, and the outputs, as part of a configuration."""
         listed = []
-        outputs = OUTPUTS if self.has_intervals else OUTPUTS[:1]
+        outputs = OUTPUTS[:1] if self.highest is None else OUTPUTS
         for key, tensors in (("input", [(name, "STRING", 1) for name in self.columns]), ("output", outputs)):
             lines = (
                 f"  {{ name: {quoted(name)} data_type: TYPE_{kind} dims: [ {size} ] }}"

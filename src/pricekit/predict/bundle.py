@@ -8,7 +8,7 @@
     asset-HASH.onnx, asset-HASH.bin    files that features need, see `pricekit.features.assets`; most bundles have none
     intervals.json    what intervals and quantiles of prices are made of; a model of transformers has none
     comparables.parquet, comparables.json    products with prices and their index; most bundles have none
-    sketch.json       what tables are compared with, see `pricekit.insight`; likewise
+    sketch.json       what tables are compared with, see `pricekit.insight`; a model of transformers has none
     self_test.json    invented rows and their prices; none if a feature cannot price them
     README.md         the model card
     signature.json    who wrote the manifest, see `keys.py`; unsigned bundles have none

@@ -114,8 +114,8 @@ class Predictor:
     @property
     def vectors(self) -> dict[str, int]:
         """The columns of vectors, such as embeddings, that the model reads, and the length of the vectors in each."""
-        members = [member.preprocessor.features.vectors for member in self.members]
-        return {name: width for vectors in members for name, width in vectors.items()}
+        features = [member.preprocessor.features for member in self.members]
+        return {name: width for each in features for name, width in each.vectors.items()}
 
     @property
     def preprocessor(self) -> Preprocessor:
@@ -262,8 +262,8 @@ class Predictor:
         """Return the price intervals; raises ConfigError if there are none."""
         if self.intervals is None:
             raise ConfigError(
-                "this model has no price intervals, which only models have that pricekit has trained; use such a "
-                "model, or leave the interval, the quantiles and the tolerance out",
+                "this model has no price intervals, because pricekit has not trained it; leave the interval, the "
+                "quantiles and the tolerance out",
                 parameters=("interval", "quantiles", "within"),
             )
         return self.intervals

@@ -22,8 +22,8 @@ from pricekit.core.registry import options_model
 from pricekit.errors import PricekitError
 from pricekit.wording import shorten
 
-CONTRACTS = "pricekit.core.contracts"
-"""The module whose methods a plugin must override."""
+CONTRACTS = ("pricekit.core.contracts", "pricekit.io.sources")
+"""The modules whose methods a plugin must override."""
 
 Make = Callable[[], Any]
 """Creates a plugin; a class is created with its default options."""
@@ -106,7 +106,7 @@ def require_methods(plugin: Any, *names: str) -> None:
     kind = type(plugin).__name__
     for name in names:
         defined = getattr(plugin, name, None)
-        if not callable(defined) or getattr(defined, "__module__", "") == CONTRACTS:
+        if not callable(defined) or getattr(defined, "__module__", "") in CONTRACTS:
             fail(f"{kind} has no method {name}", f"the methods {', '.join(names)}", f"add {name}")
     if hasattr(plugin, "Options"):
         model = options_model(plugin)

@@ -12,19 +12,17 @@ import pyarrow as pa
 from pricekit.errors import DataError
 from pricekit.io.files import temporary_folder
 from pricekit.io.sources import OnConflict, Output, Source
-from pricekit.testing.runner import Checks, Make, fail, require_import_without_torch
+from pricekit.testing.runner import Checks, Make, fail, require_import_without_torch, require_methods
 from pricekit.wording import shorten
 
 SCHEMA = pa.schema({"sku": pa.string(), "price": pa.float64(), "release": pa.bool_()})
 SKUS = ("a-1", "ü", "007", 'O\'Neill "x"', "7", " b")
 
-Written = Callable[[Source, str], None]
-
 
 def checks() -> Checks:
     """Return the checks; see `pricekit.testing.check_source`."""
     return {
-        "has read": _members,
+        "has read": lambda make: require_methods(make(), "read"),
         "rows that are written are read": partial(_with_table, _reads),
         "columns and limits": partial(_with_table, _selects),
         "a batch that is repeated is written once": partial(_with_table, _repeats),
@@ -36,13 +34,7 @@ def checks() -> Checks:
     }
 
 
-def _members(make: Make) -> None:
-    source = make()
-    if type(source).read is Source.read:
-        fail(f"{type(source).__name__} has no method read", "the method read", "add read")
-
-
-def _with_table(check: Written, make: Make) -> None:
+def _with_table(check: Callable[[Source, str], None], make: Make) -> None:
     """Check with the address of a new table."""
     source: Source = make()
     with temporary_folder() as folder:
@@ -65,11 +57,9 @@ def _write(source: Source, address: str, prices: Sequence[float], on_conflict: O
     output = Output(address, SCHEMA, on_conflict, job=sha256(repr(prices).encode()).hexdigest())
     source.check(output)
     with source.write(output) as sink:
-        for start in range(
-            0, len(prices), 2
-        ):  # a batch again: nobody may know what became of the first attempt
-            sink.write(_rows(prices).slice(start, 2))
-            sink.write(_rows(prices).slice(start, 2))
+        for start in range(0, len(prices), 2):
+            for _ in range(2):  # a repeated batch, as after an attempt whose outcome is unknown
+                sink.write(_rows(prices).slice(start, 2))
 
 
 def _read(source: Source, address: str) -> list[tuple[str, float, bool]]:
