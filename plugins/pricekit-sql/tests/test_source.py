@@ -250,6 +250,8 @@ def test_a_password_comes_from_the_environment_and_appears_nowhere(
         ("PGPASSFILE", "/dev/null", 1),
     ):
         with monkeypatch.context() as patch:
+            for name in ("PGPASSWORD", "PGPASSFILE"):
+                patch.delenv(name, raising=False)
             patch.setenv(variable, value)
             code, out, errors = pricekit(
                 "check", server.address(table, user="guarded"), "--limit", 1, "--verbose"

@@ -158,12 +158,11 @@ class PredictionWriter:
             if is_table(self._path):
                 sink = _TableSink(str(self._path), self._on_conflict, self._job)
                 self._sink = stack.enter_context(sink)
-                self._stack = stack.pop_all()
-                return self
-            temporary = stack.enter_context(published(self._path))
-            temporary.touch()  # fail now rather than after an hour of predicting
-            self._sink = stack.enter_context(closing(open_sink(temporary, self._path)))
-            stack.push(self._without_rows)
+            else:
+                temporary = stack.enter_context(published(self._path))
+                temporary.touch()  # fail now rather than after an hour of predicting
+                self._sink = stack.enter_context(closing(open_sink(temporary, self._path)))
+                stack.push(self._without_rows)
             self._stack = stack.pop_all()
         return self
 
