@@ -1,23 +1,17 @@
-"""A catalogue of Iceberg in a file of SQLite, and a small bundle."""
-
-from __future__ import annotations
+"""A catalogue of Iceberg in a file of SQLite, and addresses of new tables."""
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import uuid
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 FOLDER = tempfile.mkdtemp(prefix="pricekit-lake-")
-# pyiceberg reads the environment when it is imported.
+# pyiceberg reads the environment when it is imported. Nobody listens at the address of `other`.
 os.environ["PYICEBERG_CATALOG__SHOP__URI"] = f"sqlite:///{FOLDER}/catalogue.db"
 os.environ["PYICEBERG_CATALOG__SHOP__WAREHOUSE"] = f"file://{FOLDER}/warehouse"
+os.environ["PYICEBERG_CATALOG__OTHER__URI"] = "mysql://user:open-sesame@127.0.0.1:9/x"
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +24,6 @@ def catalogue():
     yield loaded
     loaded.close()
     shutil.rmtree(FOLDER)
-
-
-@pytest.fixture(scope="session")
-def bundle():
-    return Path(__file__).parents[3] / "tests" / "golden" / "bundle"
 
 
 @pytest.fixture(autouse=True)
@@ -66,42 +55,3 @@ def versions(catalogue):
         return len(catalogue.load_table(name).snapshots()) if catalogue.table_exists(name) else 0
 
     return count
-
-
-@pytest.fixture
-def pricekit():
-    """Run a command in a process of its own; return its exit code and all that it printed."""
-
-    def run(*words: Any, **variables: str) -> tuple[int, str]:
-        done = subprocess.run(
-            command(*words), capture_output=True, text=True, env=os.environ | variables, check=False
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    return run
-
-
-def command(*words: Any) -> Sequence[str]:
-    return [sys.executable, "-m", "pricekit", *map(str, words)]
-
-
-@pytest.fixture
-def started(bundle, tmp_path):
-    """Start a prediction in a process of its own, with temporary files in the folder `temporary` of the test."""
-    running = []
-    (tmp_path / "temporary").mkdir()
-
-    def start(*words: Any) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            command("predict", bundle, *words),
-            env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()

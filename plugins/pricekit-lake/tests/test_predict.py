@@ -55,7 +55,7 @@ def test_a_table_is_priced_like_a_frame(address, products, bundle, versions):
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_prediction_is_repeated(moment, address, products, bundle, versions, tmp_path, started):
     table, expected = products
-    process = started(table, "--out", address)
+    process = started("predict", bundle, table, "--out", address)
     happened = {
         MOMENTS[0]: lambda: any((tmp_path / "cache").rglob("part-*-*.parquet")),
         MOMENTS[1]: lambda: any((tmp_path / "temporary").rglob("rows.duckdb")),
@@ -76,7 +76,7 @@ def test_a_resumed_prediction_keeps_its_version(products, bundle, tmp_path, star
     from deltalake import DeltaTable, write_deltalake
 
     table, expected = products
-    process = started(table, "--out", address)
+    process = started("predict", bundle, table, "--out", address)
     while process.poll() is None and not any((tmp_path / "cache").rglob("part-*-*.parquet")):
         time.sleep(0.005)
     process.kill()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 
 from pricekit.plugin import ConfigError, DataError, parameters_of_address
-from pricekit_lake.upsert import JOB, Changes, Tables, errors, only, quoted, with_all_columns
+from pricekit_lake.upsert import JOB, Changes, Tables, errors, only, with_all_columns
 
 STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """What may follow `delta+`."""
@@ -77,7 +77,7 @@ class DeltaVersion:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of all rows."""
-        names = ", ".join(map(quoted, columns))
+        names = ", ".join(map(_quoted, columns))
         schema = pa.schema([self.schema.field(name).with_nullable(True) for name in columns])
         engine = QueryBuilder().register("rows", self.table)
         # Otherwise the order of the files depends on chance.
@@ -102,7 +102,7 @@ class DeltaVersion:
             reader = pa.RecordBatchReader.from_batches(self.schema, rows)
             write_deltalake(self.table, reader, mode="append", commit_properties=properties)
             return
-        row_id, *prices = map(quoted, changes.schema.names)
+        row_id, *prices = map(_quoted, changes.schema.names)
         merger = self.table.merge(
             changes.rows("all"),
             f"t.{row_id} = s.{row_id}",
@@ -163,6 +163,11 @@ class Delta(Tables):
     def scratch(self, folder: Path) -> str:
         """Return the address of a table in a new folder."""
         return f"delta:///{quote(str(folder.absolute()))}/scratch"
+
+
+def _quoted(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _application(job: str) -> str:

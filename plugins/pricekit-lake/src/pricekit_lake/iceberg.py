@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask, Table, Transaction
 from pyiceberg.table.snapshots import ancestors_of
 
-from pricekit.plugin import ConfigError, DataError, did_you_mean, parameters_of_address
+from pricekit.plugin import ConfigError, DataError, did_you_mean, parameters_of_address, shorten
 from pricekit_lake.upsert import JOB, ROWS, Changes, Tables, errors, only, with_all_columns
 
 MAIN = "main"
@@ -150,25 +150,15 @@ class IcebergVersion:
             start, end = np.searchsorted(numbers, [first, first + len(batch)])
             mask = np.zeros(len(batch), bool)
             mask[numbers[start:end] - first] = True
-            new = values.slice(start, end - start).combine_chunks()
+            new = values.slice(start, end - start)
             columns = [
-                pc.replace_with_mask(cells, pa.array(mask), _flat(new[name]))
+                pc.replace_with_mask(cells, pa.array(mask), new[name].combine_chunks())
                 if name in new.column_names
                 else cells
                 for name, cells in zip(batch.schema.names, batch.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
             first += len(batch)
-
-
-def _flat(cells: pa.ChunkedArray) -> pa.Array:
-    return (
-        cells.chunk(0)
-        if cells.num_chunks == 1
-        else pa.concat_arrays(cells.chunks)
-        if cells.chunks
-        else pa.array([], cells.type)
-    )
 
 
 def _files_of(
@@ -201,22 +191,26 @@ class Iceberg(Tables):
             try:
                 table = catalogue.load_table(place.table)
             except (NoSuchTableError, NoSuchNamespaceError):
-                return None
+                if place.branch == MAIN:
+                    return None
+                raise DataError(
+                    f"there is no table {place.address}, and so no branch of it. Create it, or check the address.",
+                    parameters=(parameter,),
+                ) from None
         kind, name = next(iter(place.options.items()), ("branch", MAIN))
         if kind == "snapshot":
-            found = table.snapshot_by_id(int(name)) if name.isascii() and name.isdecimal() else None
-            known = [str(snapshot.snapshot_id) for snapshot in table.snapshots()[-5:]]
+            known = {str(snapshot.snapshot_id): snapshot.snapshot_id for snapshot in table.snapshots()}
         else:
-            references = {key: ref for key, ref in table.refs().items() if ref.snapshot_ref_type == kind}
-            found = table.snapshot_by_name(name) if name in references else None
-            known = sorted(references)
-        if found is None and not (name == MAIN and kind == "branch"):
+            known = {
+                key: ref.snapshot_id for key, ref in table.refs().items() if ref.snapshot_ref_type == kind
+            }
+        if name not in known and (kind, name) != ("branch", MAIN):
             raise DataError(
-                f"the table {place.address} has no {kind} {name!r}; there are: {', '.join(known) or 'none'}."
-                f"{did_you_mean(name, known)}",
+                f"the table {place.address} has no {kind} {shorten(name)!r}; there are: "
+                f"{shorten(', '.join(reversed(known)), 100) or 'none'}.{did_you_mean(name, known)}",
                 parameters=(parameter,),
             )
-        return IcebergVersion(table, place, None if found is None else found.snapshot_id)
+        return IcebergVersion(table, place, known.get(name))
 
     def create(self, address: str, changes: Changes, job: str) -> None:
         """Create a table with a snapshot of the rows."""

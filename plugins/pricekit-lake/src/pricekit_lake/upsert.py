@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import duckdb
 import numpy as np
@@ -45,8 +45,8 @@ ROWS = 65_536
 MEMORY = "1GB"
 """What the comparison of rows keeps in memory; the rest is on disk."""
 
-_ROW = "pricekit_row"
-"""The column of the number of a row in a version, from 0."""
+_NUMBER = "number"
+"""The column of the number of a row in a version, from 0. Those of the output are `_columns`, whatever their names."""
 
 _TYPES = {
     pa.string(): "VARCHAR",
@@ -59,6 +59,8 @@ _TYPES = {
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
 }
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 class Version(Protocol):
@@ -200,13 +202,15 @@ class Upsert:
             str(folder / "rows.duckdb"),
             config={"memory_limit": MEMORY, "temp_directory": str(folder / "spilled")},
         )
-        columns = ", ".join(f"{quoted(field.name)} {_TYPES[field.type]}" for field in output.schema)
+        self._columns = _columns(output.schema)
+        typed = zip(self._columns, output.schema.types, strict=True)
+        columns = ", ".join(f"{column} {_TYPES[kind]}" for column, kind in typed)
         self._database.execute(f"CREATE TABLE written ({columns})")
 
     def write(self, rows: pa.Table) -> None:
         """Collect rows. Of several with the same id, the last one counts."""
         with errors(self._output.address, "out"):
-            self._database.register("batch", rows)
+            self._database.register("batch", rows.rename_columns(self._columns))
             self._database.execute("INSERT INTO written SELECT * FROM batch")
             self._database.unregister("batch")
 
@@ -247,55 +251,69 @@ class Upsert:
 
     def _compare(self, version: Version | None) -> Changes:
         """Find the rows that a version lacks, or has with other values."""
-        database, names = self._database, self._output.schema.names
-        types = {field.name: field.type for field in self._output.schema}
+        database, columns, schema = self._database, self._columns, self._output.schema
         if version is not None:
             types = types_of(version.schema, self._output)
-        row_id, *prices = map(quoted, names)
-        cast = ", ".join(f"CAST({quoted(name)} AS {_type(types[name])}) AS {quoted(name)}" for name in names)
+            schema = pa.schema([(name, types[name]) for name in schema.names])
+        row_id, *prices = columns
+        cast = ", ".join(
+            f"CAST({column} AS {_type(kind)}) AS {column}"
+            for column, kind in zip(columns, schema.types, strict=True)
+        )
         last = (
             f"SELECT rowid AS position, {cast} FROM written "
             f"QUALIFY row_number() OVER (PARTITION BY {row_id} ORDER BY rowid DESC) = 1"
         )
         if version is None:
-            there, joined, differs = "NULL::BIGINT", "", "true"
+            number, joined, differs = "NULL::BIGINT", "", "true"
         else:
-            schema = pa.schema([*types.items(), (_ROW, pa.int64())])
-            reader = pa.RecordBatchReader.from_batches(schema, _numbered(version, names, schema))
-            database.register("there", reader)
-            there, joined = f"t.{_ROW}", f"LEFT JOIN there t ON t.{row_id} = w.{row_id}"
+            database.register("there", _numbered(version, schema))
+            number, joined = f"t.{_NUMBER}", f"LEFT JOIN there t ON t.{row_id} = w.{row_id}"
             differs = " OR ".join(
-                [f"t.{_ROW} IS NULL", *(f"w.{price} IS DISTINCT FROM t.{price}" for price in prices)]
+                [f"{number} IS NULL", *(f"w.{price} IS DISTINCT FROM t.{price}" for price in prices)]
             )
         database.execute(
-            f"CREATE OR REPLACE TABLE changes AS SELECT {', '.join(f'w.{quoted(name)}' for name in names)}, "
-            f"w.position, {there} AS {_ROW} FROM ({last}) w {joined} WHERE {differs}"
+            f"CREATE OR REPLACE TABLE changes AS SELECT {', '.join(f'w.{column}' for column in columns)}, "
+            f"w.position, {number} AS {_NUMBER} FROM ({last}) w {joined} WHERE {differs}"
         )
         if version is not None:
             database.unregister("there")
         twice = database.execute(
-            f"SELECT {row_id} FROM changes WHERE {_ROW} IS NOT NULL GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
-        ).fetchall()
+            f"SELECT {row_id} FROM changes WHERE {_NUMBER} IS NOT NULL GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 "
+            "LIMIT 1"
+        ).fetchone()
         if twice:
             raise DataError(
-                f"the table {self._output.address} has several rows with the id {str(twice[0][0])!r}, but one price is "
+                f"the table {self._output.address} has several rows with the id {str(twice[0])!r}, but one price is "
                 "written for each id. Remove the repeated rows, or name another table.",
                 parameters=("out",),
-                id=twice[0][0],
+                id=twice[0],
             )
-        return Changes(database, pa.schema([(name, types[name]) for name in names]))
+        return Changes(database, schema)
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    """Return names of columns for DuckDB, in which upper case counts for nothing and `rowid` is its own column."""
+    return [f"c{number}" for number in range(len(schema))]
 
 
 def _type(kind: pa.DataType) -> str:
     return f"DECIMAL({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else _TYPES[kind]
 
 
-def _numbered(version: Version, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    first = 0
-    for batch in version.batches(names):
-        numbers = pa.array(range(first, first + len(batch)), pa.int64())
-        yield pa.RecordBatch.from_arrays([*batch.columns, numbers], names=[*names, _ROW]).cast(schema)
-        first += len(batch)
+def _numbered(version: Version, columns: pa.Schema) -> pa.RecordBatchReader:
+    """Stream columns of all rows, named for DuckDB, and their numbers."""
+    names = [*_columns(columns), _NUMBER]
+    schema = pa.schema(list(zip(names, [*columns.types, pa.int64()], strict=True)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in version.batches(columns.names):
+            numbers = pa.array(range(first, first + len(batch)), pa.int64())
+            yield pa.RecordBatch.from_arrays([*batch.columns, numbers], names=names).cast(schema)
+            first += len(batch)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 class Changes:
@@ -308,31 +326,29 @@ class Changes:
 
     def __init__(self, database: duckdb.DuckDBPyConnection, schema: pa.Schema) -> None:
         self._database, self.schema = database, schema
-        query = f"SELECT count(*) - count({_ROW}), count({_ROW}) FROM changes"
+        query = f"SELECT count(*) - count({_NUMBER}), count({_NUMBER}) FROM changes"
         self.inserted, self.updated = database.execute(query).fetchall()[0]
 
     def rows(self, which: str) -> pa.RecordBatchReader:
         """Stream the rows: "inserted", "updated" or "all", in the order in which they were written."""
-        where = {"inserted": f"{_ROW} IS NULL", "updated": f"{_ROW} IS NOT NULL", "all": "true"}[which]
-        return self._stream(self.schema, f"WHERE {where} ORDER BY position")
+        where = {"inserted": f"{_NUMBER} IS NULL", "updated": f"{_NUMBER} IS NOT NULL", "all": "true"}[which]
+        reader = self._query(
+            f"{', '.join(_columns(self.schema))} FROM changes WHERE {where} ORDER BY position"
+        )
+        return pa.RecordBatchReader.from_batches(self.schema, map(self._typed, reader))
 
     def between(self, first: int, end: int) -> tuple[np.ndarray, pa.Table]:
         """Return the updated ones of the rows that a version numbers from `first` to before `end`: numbers and rows."""
-        schema = self.schema.append(pa.field(_ROW, pa.int64()))
-        where = f"WHERE {_ROW} >= {first} AND {_ROW} < {end} ORDER BY {_ROW}"
-        rows = self._stream(schema, where).read_all()
-        return rows[_ROW].to_numpy(), rows.drop_columns(_ROW)
+        where = f"{_NUMBER} >= {first} AND {_NUMBER} < {end}"
+        rows = self._query(f"* EXCLUDE position FROM changes WHERE {where} ORDER BY {_NUMBER}").read_all()
+        return rows[_NUMBER].to_numpy(), self._typed(rows.drop_columns(_NUMBER))
 
-    def _stream(self, schema: pa.Schema, where: str) -> pa.RecordBatchReader:
-        names = ", ".join(map(quoted, schema.names))
+    def _query(self, selected: str) -> pa.RecordBatchReader:
         cursor = self._database.cursor()  # a connection has one stream at a time
-        reader = cursor.sql(f"SELECT {names} FROM changes {where}").to_arrow_reader(ROWS)
-        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
+        return cursor.sql(f"SELECT {selected}").to_arrow_reader(ROWS)
 
-
-def quoted(name: str) -> str:
-    """Return a name of SQL in double quotes."""
-    return '"' + name.replace('"', '""') + '"'
+    def _typed(self, rows: Rows) -> Rows:
+        return rows.rename_columns(self.schema.names).cast(self.schema)
 
 
 def with_all_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -379,7 +395,17 @@ def errors(address: str, parameter: str) -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     """Return the message of a library on one line, without credentials."""
-    message = " ".join(re.sub(r"\x1b\[\d*m|↳", "", str(error)).split()) or type(error).__name__
+    message = (
+        " ".join(
+            re.sub(
+                r"\x1b\[\d*m|↳|(?: when casting from source column \w+)?\nLINE \d+: .*",
+                "",
+                str(error),
+                flags=re.S,
+            ).split()
+        )
+        or type(error).__name__
+    )
     message = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:…@", message)
     for name, value in os.environ.items():
         if len(value) >= 4 and _SECRET.search(name):
