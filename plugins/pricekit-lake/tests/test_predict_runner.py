@@ -1,5 +1,7 @@
 """Tables that a runner prices into a table: in one commit, which is neither lost nor repeated."""
 
+import shutil
+
 import pandas as pd
 import pytest
 
@@ -117,4 +119,13 @@ def test_ray_prices_a_table(address, products, bundle, versions):
         assert pk.load(bundle, engine="ort-cpu").predict_file(products[0], address, runner="ray") == ROWS
     finally:
         ray.shutdown()
+    assert (len(rows_in(address)), versions(address)) == (ROWS, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java: install default-jre-headless")
+def test_spark_prices_a_table(address, products, bundle, versions):
+    pytest.importorskip("pyspark")
+    pytest.importorskip("pricekit_spark")
+    assert pk.load(bundle, engine="ort-cpu").predict_file(products[0], address, runner="spark") == ROWS
     assert (len(rows_in(address)), versions(address)) == (ROWS, 1)

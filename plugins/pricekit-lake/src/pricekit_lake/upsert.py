@@ -101,7 +101,10 @@ class Tables(Source):
         """Yield the rows of one version."""
         version = self.load(address, "table")
         if version is None:
-            raise DataError(f"there is no table {address}. Check the address.", parameters=("table",))
+            local = " Its path is relative after three slashes, and absolute after four." * (
+                ":///" in address
+            )
+            raise DataError(f"there is no table {address}. Check the address.{local}", parameters=("table",))
         names = version.schema.names if columns is None else list(columns)
         schema = pa.schema([version.schema.field(name).with_nullable(True) for name in names])
         batches = _explained(_first_rows(version.batches(names), schema, limit), address)
