@@ -79,8 +79,7 @@ def main() -> None:
         ],
         stderr=False,
     )
-    counts = [found[column] for found in trials.values() for column in columns[3:]]
-    sys.exit(any(count < options.kills for count in counts))
+    sys.exit(any(counts[column] < options.kills for counts in trials.values() for column in columns[3:]))
 
 
 def write_products(file: Path, rows: int) -> None:
@@ -126,7 +125,7 @@ def killed_commits(
     bundle: Path, table: Path, place: Place, kills: int, chance: random.Random
 ) -> Counter[str]:
     """Kill predictions of a table, and repeat them; return how many were killed when, and what is right at the end."""
-    model, found = pk.load(bundle, engine="ort-cpu"), Counter[str]()
+    model, outcomes = pk.load(bundle, engine="ort-cpu"), Counter[str]()
     model.predict_file(table, table.with_name("undisturbed.parquet"))
     expected = pq.read_table(table.with_name("undisturbed.parquet")).sort_by("sample_id")
     old = expected.slice(0, len(expected) // 2)
@@ -141,10 +140,10 @@ def killed_commits(
         model.predict_file(table, address, resume=True)
         rows = pk.read_table(address, text="sample_id", id="sample_id").frame
         actual = rows[["sample_id", "price"]].sort_values("sample_id", ignore_index=True)
-        found[when] += 1
-        found["one version"] += place.versions(number) == before + 1
-        found["equal rows"] += actual.equals(expected.to_pandas()[["sample_id", "price"]])
-    return found
+        outcomes[when] += 1
+        outcomes["one version"] += place.versions(number) == before + 1
+        outcomes["equal rows"] += actual.equals(expected.to_pandas()[["sample_id", "price"]])
+    return outcomes
 
 
 def killed_prediction(bundle: Path, table: Path, address: str, chance: random.Random) -> bool:

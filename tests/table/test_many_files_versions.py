@@ -1,4 +1,4 @@
-"""Folders of tables that have versions are no folders of Parquet files."""
+"""A folder of a table of Delta Lake or Iceberg is refused: it has Parquet files of older versions."""
 
 from pathlib import Path
 
@@ -27,5 +27,14 @@ def test_the_error_names_the_address(table, fact, address, tmp_path, monkeypatch
     (rows.parent / fact).write_text("{}")
     with raises(DataError, "table", path=str(rows.parent)) as error:
         table_files(Path("shop"))
-    assert f"Name it as {address}." in str(error.value)
+    assert f"name it as {address}." in str(error.value)
     assert table_files(rows) == [rows]
+
+
+def test_hidden_tables_are_omitted(tmp_path):
+    rows = tmp_path / "data.parquet"
+    for folder in (tmp_path, tmp_path / "_old", tmp_path / "_old" / "_delta_log"):
+        folder.mkdir(exist_ok=True)
+        pd.DataFrame({"title": ["Green tea"]}).to_parquet(folder / "data.parquet")
+    (tmp_path / "_old" / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    assert table_files(tmp_path) == [rows]

@@ -34,15 +34,27 @@ def change_after_check(monkeypatch):
     def arrange(change):
         real = os.path.realpath
 
-        def changing(*args, **kwargs):
-            found = real(*args, **kwargs)
+        def changing(path):
+            resolved = real(path)
             monkeypatch.setattr(os.path, "realpath", real)
             change()
-            return found
+            return resolved
 
         monkeypatch.setattr(os.path, "realpath", changing)
 
     return arrange
+
+
+@pytest.fixture(params=["file", "folder"])
+def result(request, tmp_path):
+    """What a tool has written."""
+    path = tmp_path / "result"
+    if request.param == "file":
+        path.write_text("prices")
+    else:
+        path.mkdir()
+        (path / "table.csv").write_text("prices")
+    return path
 
 
 def replace_by_link(path, target):
@@ -61,40 +73,26 @@ def test_a_link_that_appears_after_the_check_is_not_read(
     assert not (tmp_path / "copy.csv").exists()
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_link_that_appears_after_the_check_is_not_written_through(
-    folder, outside, change_after_check, tmp_path, kind, raises
+    folder, outside, change_after_check, result, raises
 ):
-    source = tmp_path / "result"
-    if kind == "file":
-        source.write_text("prices")
-    else:
-        source.mkdir()
-        (source / "table.csv").write_text("prices")
     change_after_check(lambda: replace_by_link(folder.path / "tables", outside))
     with raises(DataError, "out"):
-        folder.copy_in(source, "tables/new", "out")
+        folder.copy_in(result, "tables/new", "out")
     (folder.path / "tables").unlink()
     (folder.path / "moved").rename(folder.path / "tables")
     change_after_check(lambda: (folder.path / "tables" / "new").symlink_to(outside / "table.csv"))
     with raises(ConfigError, "out"):
-        folder.copy_in(source, "tables/new", "out")
+        folder.copy_in(result, "tables/new", "out")
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"table.csv": "secret"}
     assert sorted(path.name for path in (folder.path / "tables").iterdir()) == ["new", "table.csv"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_nothing_is_replaced(folder, tmp_path, kind, raises):
-    source = tmp_path / "result"
-    if kind == "file":
-        source.write_text("prices")
-    else:
-        source.mkdir()
-        (source / "prices.csv").write_text("prices")
-    folder.copy_in(source, "new", "out")
+def test_nothing_is_replaced(folder, result, raises):
+    folder.copy_in(result, "new", "out")
     for taken in ("new", "tables", "tables/table.csv"):
         with raises(ConfigError, "out"):
-            folder.copy_in(source, taken, "out")
+            folder.copy_in(result, taken, "out")
     assert (folder.path / "tables" / "table.csv").read_text() == "ours"
     assert sorted(path.name for path in folder.path.iterdir()) == ["new", "tables"]
 

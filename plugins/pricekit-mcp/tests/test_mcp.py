@@ -1,6 +1,7 @@
 """The tools through the SDK's client, as an assistant calls them: answers, limits, and calls of an enemy."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -38,9 +39,13 @@ PATHS = {
 """Calls that are right, of which each hostile call changes one path."""
 
 
-def parameters(folder, *options, **variables):
+def parameters(folder, options=(), plugin_file=""):
     """How a client starts the server; the current folder is the one that it serves, with modules of an enemy."""
-    variables = {"OMP_NUM_THREADS": "1", "AWS_SECRET_ACCESS_KEY": SECRET, **variables}
+    variables = {
+        "OMP_NUM_THREADS": "1",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "PRICEKIT_PLUGIN_FILES": plugin_file,
+    }
     return StdioServerParameters(
         command=str(PRICEKIT), args=["mcp", str(folder), *options], cwd=folder, env=variables
     )
@@ -66,7 +71,7 @@ def connected(server):
         yield call
 
 
-def answer(call, tool, **arguments):
+def answer(call, tool, arguments):
     result, _ = call(tool, arguments)
     assert not result.is_error, result.content[0].text
     assert json.loads(result.content[0].text) == result.structured_content
@@ -104,6 +109,7 @@ def shop(tmp_path_factory, outside):
     (folder / "more").mkdir()
     (folder / "more" / "products.csv").write_bytes((folder / "products.csv").read_bytes())
     (folder / "inside.csv").symlink_to("more/products.csv")
+    (folder / "prices.csv").symlink_to("more/products.csv")
     many = pk.make_catalog(MAX_ROWS + 1).to_csv(index=False)
     (folder / "many.csv").write_text(many)
     with (folder / "huge.csv").open("wb") as file:
@@ -127,7 +133,7 @@ def shop(tmp_path_factory, outside):
 
 @pytest.fixture(scope="module")
 def call(shop):
-    with connected(parameters(shop, "--max-rows", str(MAX_ROWS), "--max-bytes", "200000000")) as calling:
+    with connected(parameters(shop, ["--max-rows", str(MAX_ROWS), "--max-bytes", "200000000"])) as calling:
         assert not (shop / "run").exists()
         result, messages = calling("train", {"table": "products.csv", "out": "run", "epochs": 1})
         assert not result.is_error, result.content[0].text
@@ -161,10 +167,10 @@ def test_the_tools_describe_themselves(call):
 
 
 def test_a_check_suggests_columns_and_has_notes(call):
-    found = answer(call, "check", table="more/products.csv")
-    assert (found["rows"], found["usable"], found["trainable"]) == (150, 150, True)
-    assert (found["text"], found["price"], found["id"]) == (["catalog_content"], "price", "sample_id")
-    assert "few" in found["notes"][0]
+    report = answer(call, "check", {"table": "more/products.csv"})
+    assert (report["rows"], report["usable"], report["trainable"]) == (150, 150, True)
+    assert (report["text"], report["price"], report["id"]) == (["catalog_content"], "price", "sample_id")
+    assert "few" in report["notes"][0]
 
 
 def test_a_training_writes_a_run_and_reports_progress(call, shop):
@@ -181,7 +187,7 @@ def test_a_training_writes_a_run_and_reports_progress(call, shop):
 
 
 def test_scores_are_those_of_the_model(call, shop):
-    held_out = answer(call, "evaluate", model="run")
+    held_out = answer(call, "evaluate", {"model": "run"})
     expected = pk.load(shop / "run").evaluate()
     assert (held_out["rows"], held_out["metric"]) == (22, "smape")
     assert held_out["metrics"] == pytest.approx(expected.metrics)
@@ -189,27 +195,29 @@ def test_scores_are_those_of_the_model(call, shop):
 
 
 def test_prices_are_in_the_answer_and_in_a_new_file(call, shop):
-    found = answer(call, "predict", model="run", table="inside.csv", out="more/prices.csv", rows=3)
+    arguments = {"model": "run", "table": "inside.csv", "out": "more/prices.csv", "rows": 3}
+    prediction = answer(call, "predict", arguments)
     table = pk.read_table(shop / "products.csv")
     expected = pk.load(shop / "run").predict(table)
-    assert (found["rows"], found["out"]) == (150, "more/prices.csv")
-    assert [row["id"] for row in found["prices"]] == table.ids.astype(str).tolist()[:3]
-    assert [row["price"] for row in found["prices"]] == pytest.approx(expected[:3].tolist())
+    assert (prediction["rows"], prediction["out"]) == (150, "more/prices.csv")
+    assert [row["id"] for row in prediction["prices"]] == table.ids.astype(str).tolist()[:3]
+    assert [row["price"] for row in prediction["prices"]] == pytest.approx(expected[:3].tolist())
     written = (shop / "more" / "prices.csv").read_text().splitlines()
     assert len(written) == 151
     before = listing(shop)
-    assert "exists already" in error(call, "predict", {**PATHS["predict"], "out": "more/prices.csv"})
+    assert "exists already" in error(call, "predict", arguments)
+    again = answer(call, "predict", {"model": "run", "table": "prices.csv", "rows": 3})
+    assert again["prices"] == prediction["prices"]
     assert listing(shop) == before
 
 
 def test_a_price_is_the_product_of_its_factors(call):
-    found = answer(call, "explain", model="run", table="products.csv", ids=["7"])
-    (row,) = found["explanations"]
-    product = row["base"] * row["others"]
-    for part in row["factors"]:
-        product *= part["factor"]
-    assert row["id"] == "7"
-    assert product == pytest.approx(row["price"], rel=1e-3)
+    ids = [str(number) for number in range(7, 14)]
+    explanations = answer(call, "explain", {**PATHS["explain"], "ids": ids})["explanations"]
+    assert [row["id"] for row in explanations] == ids
+    for row in explanations:
+        product = row["base"] * row["others"] * math.prod(part["factor"] for part in row["factors"])
+        assert product == pytest.approx(row["price"], rel=1e-3)
 
 
 OUTSIDE = {
@@ -245,16 +253,16 @@ OUTSIDE = {
 WRONG = {"number": 7, "list": ["products.csv"], "object": {"path": "products.csv"}, "true": True}
 
 HOSTILE = {
-    f"{tool}-{argument}-{name}": (tool, given | {argument: value}, argument)
-    for tool, given in PATHS.items()
-    for argument in given
+    f"{tool}-{argument}-{name}": (tool, arguments | {argument: value}, argument)
+    for tool, arguments in PATHS.items()
+    for argument in arguments
     for name, value in (OUTSIDE | WRONG).items()
     if not (argument == "out" and name == "true")
 }
 HOSTILE |= {
-    f"{tool}-{argument}-none": (tool, given | {argument: None}, argument)
-    for tool, given in PATHS.items()
-    for argument in given
+    f"{tool}-{argument}-none": (tool, arguments | {argument: None}, argument)
+    for tool, arguments in PATHS.items()
+    for argument in arguments
     if (tool, argument) not in (("predict", "out"), ("evaluate", "table"))
 }
 HOSTILE |= {
@@ -303,7 +311,7 @@ def test_hostile_calls_get_one_error_and_touch_nothing(call, shop, outside):
     assert "no argument" in error(call, "check", {"table": "products.csv", "\x1b[2J" * 1000: 1})
     assert "is wrong: Field required" in error(call, "check", {})
     assert (listing(shop), listing(outside)) == before
-    assert answer(call, "check", table="products.csv")["rows"] == 150
+    assert answer(call, "check", PATHS["check"])["rows"] == 150
     assert (listing(shop), listing(outside)) == before
 
 
@@ -354,7 +362,7 @@ def test_garbage_is_survived_and_stdout_has_messages_only(shop):
 
 
 def test_a_call_that_takes_too_long_ends_with_its_processes(shop):
-    with connected(parameters(shop, "--time-limit", "0.5")) as call:
+    with connected(parameters(shop, ["--time-limit", "0.5"])) as call:
         before = listing(shop)
         (server,) = [one for one in psutil.Process().children() if "--time-limit" in one.cmdline()]
         assert "train took more than 0.5 seconds" in error(call, "train", PATHS["train"])
@@ -366,7 +374,7 @@ def test_a_call_that_takes_too_long_ends_with_its_processes(shop):
 def test_an_error_names_no_place_of_this_machine(shop, tmp_path):
     plugin = tmp_path / "broken.py"
     plugin.write_text("import a_missing_module")
-    with connected(parameters(shop, "--plugin", str(plugin))) as call:
+    with connected(parameters(shop, ["--plugin", str(plugin)])) as call:
         text = error(call, "train", PATHS["train"])
     assert "a_missing_module" in text
     assert "(a path outside)" in text
@@ -392,7 +400,7 @@ def test_a_call_ends_with_the_server_and_with_processes_in_other_sessions(shop, 
 
     async def start_and_leave():
         async with (
-            Client(parameters(shop, PRICEKIT_PLUGIN_FILES=str(plugin))) as client,
+            Client(parameters(shop, plugin_file=str(plugin))) as client,
             create_task_group() as group,
         ):
             group.start_soon(client.call_tool, "train", PATHS["train"])

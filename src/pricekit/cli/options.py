@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -53,6 +54,31 @@ def options_of(declared: type, **defaults: str) -> Decorator:
         for name, parameter in reversed(parameters_of(declared).items()):
             words = defaults.get(name, "")
             command = click.option(cls=DeclaredOption, parameter=parameter, words=words)(command)
+        return command
+
+    return decorate
+
+
+def limit_options(limits: type) -> Decorator:
+    """Return a decorator that adds an option for each field of a dataclass of limits to a command.
+
+    Args:
+        limits: its fields are numbers, seconds if of the type float. Their metadata have the text `help`, and
+            `may_be_zero` if 0 is allowed.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for each in reversed(fields(limits)):
+            text, seconds = each.metadata["help"], each.type in (float, "float")
+            strict = not each.metadata.get("may_be_zero", False)
+            command = click.option(
+                f"--{each.name.replace('_', '-')}",
+                type=click.FloatRange(min=0, min_open=strict) if seconds else click.IntRange(min=int(strict)),
+                metavar="SECONDS" if seconds else "N",
+                default=each.default,
+                show_default=True,
+                help=f"{text[:1].upper()}{text[1:]}.",
+            )(command)
         return command
 
     return decorate

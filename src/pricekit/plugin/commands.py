@@ -11,9 +11,18 @@ Example:
 While a command runs, what `print` and `click.echo` print goes to stderr: only `show_data` prints on standard output.
 """
 
-from pricekit.cli.options import FOLDER, options_of
+from pricekit.cli.options import FOLDER, limit_options, options_of
 from pricekit.cli.terminal import begin, show_data, show_result
 from pricekit.io.stdout import stdout
 from pricekit.options import OpenOptions
 
-__all__ = ["FOLDER", "OpenOptions", "begin", "options_of", "show_data", "show_result", "stdout"]
+__all__ = [
+    "FOLDER",
+    "OpenOptions",
+    "begin",
+    "limit_options",
+    "options_of",
+    "show_data",
+    "show_result",
+    "stdout",
+]

@@ -493,8 +493,8 @@ def predict_with_runner(job: Job, request: Request, workers: Workers, *, resume:
         parts = parts_of(files, prices)
         if others := [part.name for part in parts if named_format(part.target) != "parquet"]:
             raise DataError(
-                f"{source} contains {others[0]}, but a runner prices Parquet files or a table into a table. Convert "
-                "it, or leave the runner out.",
+                f"{source} contains {others[0]}, but a runner that prices into a table reads only Parquet files. "
+                "Convert it, or leave the runner out.",
                 parameters=("table", "runner"),
             )
         check_columns(files, job.columns, job.read_options)

@@ -43,7 +43,7 @@ def table_files(path: Location) -> list[Location]:
     whose names begin with "." or "_" are omitted unless the pattern contains such a name.
 
     Raises:
-        DataError: there is no such file, or a folder contains a table with versions, of Delta Lake or Iceberg.
+        DataError: there is no such file, or a folder contains a table of Delta Lake or Iceberg.
     """
     if is_folder(path):
         files = _files_in(path, "parquet")
@@ -61,27 +61,27 @@ def table_files(path: Location) -> list[Location]:
 
 
 def _refuse_versions(folder: Location, files: Sequence[Location]) -> None:
-    """Raise DataError for a folder in which a table has versions: its files are also those of former ones."""
+    """Raise DataError if a folder contains a table of Delta Lake or Iceberg, which keeps files of older versions."""
     for file in files:
-        *parents, name = file.relative_to(folder).parts  # type: ignore[arg-type]
-        for mark, last, lake in (
-            ("_delta_log", ".json", "Delta Lake"),
-            ("metadata", ".metadata.json", "Iceberg"),
-        ):
-            if not (mark in parents and name.endswith(last)):
-                continue
-            table = folder
-            for part in parents[: parents.index(mark)]:
-                table = table / part
-            address = "iceberg://CATALOGUE/NAMESPACE.TABLE"
-            if lake == "Delta Lake":
-                local = isinstance(table, Path)
-                address = f"delta:///{quote(str(table))}" if local else f"delta+{table}"
-            raise DataError(
-                f"{table} is a table of {lake}, whose files are also those of former versions. Name it as {address}.",
-                parameters=("table",),
-                path=str(table),
-            )
+        if not file.name.endswith(".json"):
+            continue
+        place = file.relative_to(folder).parent  # type: ignore[arg-type]
+        is_delta = place.name == "_delta_log"
+        is_iceberg = place.name == "metadata" and file.name.endswith(".metadata.json")
+        if not (is_delta or is_iceberg) or _is_hidden(place.parent):
+            continue
+        table = folder
+        for part in place.parent.parts:
+            table = table / part
+        address = "iceberg://CATALOGUE/NAMESPACE.TABLE"
+        if is_delta:
+            address = f"delta:///{quote(str(table))}" if isinstance(table, Path) else f"delta+{table}"
+        raise DataError(
+            f"{table} is a table of {'Delta Lake' if is_delta else 'Iceberg'}. It has files of older versions, too, so "
+            f"name it as {address}.",
+            parameters=("table",),
+            path=str(table),
+        )
 
 
 def warn_of_other_formats(path: Location) -> None:

@@ -9,20 +9,20 @@ limits.py, command.py
 
 from typing import TYPE_CHECKING, Any
 
+from pricekit_mcp.limits import Limits
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pricekit_mcp.limits import Limits
     from pricekit_mcp.protocol import serve, server
 
 __all__ = ["Limits", "serve", "server"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is used: `pricekit mcp --help` needs none of them."""
-    from importlib import import_module
-
-    homes = {"Limits": "limits", "serve": "protocol", "server": "protocol"}
-    if name not in homes:
+    """Import the server when it is used: `pricekit mcp --help` does without the package `mcp`."""
+    if name not in __all__:
         raise AttributeError(f"module 'pricekit_mcp' has no attribute '{name}'")
-    return getattr(import_module(f"pricekit_mcp.{homes[name]}"), name)
+    from pricekit_mcp import protocol
+
+    return getattr(protocol, name)

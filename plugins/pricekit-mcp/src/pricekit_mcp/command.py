@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from pricekit.plugin.commands import FOLDER, begin
+from pricekit.plugin.commands import FOLDER, begin, limit_options
 from pricekit_mcp.limits import Limits
 
 
 @click.command(short_help="Let an assistant check, train and price in one folder.")
 @click.argument("folder", type=FOLDER)
-@click.option(
-    "--max-rows",
-    type=click.IntRange(min=1),
-    default=Limits.max_rows,
-    show_default=True,
-    help="Most rows of a table.",
-)
-@click.option(
-    "--max-bytes",
-    type=click.IntRange(min=1),
-    default=Limits.max_bytes,
-    show_default=True,
-    help="Most bytes of a table, and of a model.",
-)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    default=Limits.time_limit,
-    show_default=True,
-    help="Time until a call is ended with all its processes.",
-)
-def mcp(folder: str, **limits: Any) -> None:
+@limit_options(Limits)
+def mcp(folder: str, max_rows: int, max_bytes: int, time_limit: float) -> None:
     """Let an assistant check tables, train models and price products in FOLDER.
 
     \b
@@ -46,4 +23,4 @@ def mcp(folder: str, **limits: Any) -> None:
     begin(f"serving {folder} on standard input and output", "mcp.server")
     from pricekit_mcp.protocol import serve
 
-    serve(folder, Limits(**limits))
+    serve(folder, Limits(max_rows, max_bytes, time_limit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from pricekit.plugin import ConfigError
 
@@ -24,9 +24,11 @@ class Limits:
         Limits(max_rows=1000, max_bytes=1000000000, time_limit=600.0)
     """
 
-    max_rows: int = 100_000
-    max_bytes: int = 1_000_000_000
-    time_limit: float = 600.0
+    max_rows: int = field(default=100_000, metadata={"help": "most rows of a table"})
+    max_bytes: int = field(default=1_000_000_000, metadata={"help": "most bytes of a table, and of a model"})
+    time_limit: float = field(
+        default=600.0, metadata={"help": "time until a call is ended with all its processes"}
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -143,8 +143,8 @@ class _Calls:
     async def _answer(
         self, context: ServerRequestContext[Any], name: str, tool: Tool, arguments: Arguments
     ) -> Any:
-        given = arguments.model_dump()
-        paths = {argument: kind for argument, kind in tool.paths.items() if given[argument] is not None}
+        values = arguments.model_dump()
+        paths = {argument: kind for argument, kind in tool.paths.items() if values[argument] is not None}
         began = anyio.current_time()
 
         async def report(message: str) -> None:
@@ -155,33 +155,33 @@ class _Calls:
                 work, home = Path(private, "work"), Path(private, "home")
                 work.mkdir()
                 home.mkdir()
-                await anyio.to_thread.run_sync(self._copy_out, given, paths, work)
+                await anyio.to_thread.run_sync(self._copy_out, values, paths, work)
                 try:
-                    reply = await run(name, given, work, home, self._limits, self._folder.path, report)
+                    reply = await run(name, values, work, home, self._limits, self._folder.path, report)
                 except PricekitError as error:
                     raise PricekitError(_without_paths(str(error), work)) from None
-                await anyio.to_thread.run_sync(self._copy_in, given, paths, work)
+                await anyio.to_thread.run_sync(self._copy_in, values, paths, work)
                 reply["notes"] = [_without_paths(note, work) for note in reply["notes"]]
                 return tool.answers.model_validate(reply)
 
-    def _copy_out(self, given: dict[str, Any], paths: dict[str, Any], work: Path) -> None:
+    def _copy_out(self, values: dict[str, Any], paths: dict[str, Any], work: Path) -> None:
         """Copy what a tool reads to a private folder, under the paths that the caller uses."""
         for argument, kind in paths.items():
-            self._folder.check(given[argument], argument, folder=kind.folder, new=kind.new)
+            self._folder.check(values[argument], argument, folder=kind.folder, new=kind.new)
         for argument, kind in paths.items():
-            target = work / PurePosixPath(given[argument])
+            target = work / PurePosixPath(values[argument])
             target.parent.mkdir(parents=True, exist_ok=True)
             if not kind.new and not target.exists():  # a table in a model is there already
-                self._folder.copy_out(given[argument], argument, target, self._limits.max_bytes)
+                self._folder.copy_out(values[argument], argument, target, self._limits.max_bytes)
 
-    def _copy_in(self, given: dict[str, Any], paths: dict[str, Any], work: Path) -> None:
+    def _copy_in(self, values: dict[str, Any], paths: dict[str, Any], work: Path) -> None:
         """Copy what a tool has written to the folder."""
         for argument, kind in paths.items():
             if kind.new:
-                self._folder.copy_in(work / PurePosixPath(given[argument]), given[argument], argument)
+                self._folder.copy_in(work / PurePosixPath(values[argument]), values[argument], argument)
 
 
-def _checked(name: str, given: dict[str, Any]) -> tuple[Tool, Arguments]:
+def _checked(name: str, values: dict[str, Any]) -> tuple[Tool, Arguments]:
     """Return a tool and its arguments; raises ConfigError."""
     if name not in TOOLS:
         raise ConfigError(
@@ -189,7 +189,7 @@ def _checked(name: str, given: dict[str, Any]) -> tuple[Tool, Arguments]:
         )
     tool = TOOLS[name]
     try:
-        return tool, tool.takes.model_validate(given)
+        return tool, tool.takes.model_validate(values)
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         argument = shorten(".".join(map(str, first["loc"])), 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -42,13 +43,18 @@ Text = Annotated[
 ]
 Price = Annotated[_Name | None, Field(description="column of the price; default: suggested")]
 Id = Annotated[_Name | None, Field(description="column of the id; default: suggested")]
-Rows = Annotated[int, Field(ge=1, le=ANSWERED_ROWS, description="most rows of the answer, the first ones")]
+Rows = Annotated[int, Field(ge=1, le=ANSWERED_ROWS, description="most rows of the answer: the first ones")]
 
 
 class Arguments(BaseModel):
     """The arguments of a tool: no others, and no other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Those that are not left out, by name."""
+        return self.model_dump(exclude_none=True)
 
 
 class CheckArguments(Arguments):
@@ -186,11 +192,11 @@ class ExplainAnswer(BaseModel):
     notes: list[str] = []
 
 
-def check(given: CheckArguments, limits: Limits) -> CheckAnswer:
+def check(arguments: CheckArguments, limits: Limits) -> CheckAnswer:
     """Report how a table is read, and its problems: columns, usable rows, duplicates, leaks. Nothing is trained."""
     import pricekit as pk
 
-    report = pk.check(given.table, **_named(given, "text", "price", "id"), limit=limits.max_rows + 1)
+    report = pk.check(**arguments.named, limit=limits.max_rows + 1)
     _check_rows(report.rows, limits)
     return CheckAnswer(
         rows=report.rows,
@@ -204,26 +210,24 @@ def check(given: CheckArguments, limits: Limits) -> CheckAnswer:
     )
 
 
-def train(given: TrainArguments, limits: Limits) -> TrainAnswer:
+def train(arguments: TrainArguments, limits: Limits) -> TrainAnswer:
     """Train a model on a table of texts and prices. It takes about a minute for thousands of rows."""
     import pricekit as pk
 
-    columns = _named(given, "text", "price", "id")
-    _check_table(given.table, columns, limits)
-    model = pk.train(
-        given.table, out=given.out, **columns, **_named(given, "policy", "epochs", "time_budget")
-    )
-    return TrainAnswer(model=given.out, held_out=len(model.held_out), metrics=_finite(model.metrics))
+    reading = {name: value for name, value in arguments.named.items() if name in CheckArguments.model_fields}
+    _check_table(reading, limits)
+    model = pk.train(**arguments.named)
+    return TrainAnswer(model=arguments.out, held_out=len(model.held_out), metrics=_finite(model.metrics))
 
 
-def evaluate(given: EvaluateArguments, limits: Limits) -> EvaluateAnswer:
+def evaluate(arguments: EvaluateArguments, limits: Limits) -> EvaluateAnswer:
     """Score a model on a table with prices, or on the rows that it held out."""
     import pricekit as pk
 
-    model = pk.Model(given.model)
-    if given.table is not None:
-        _check_table(given.table, _columns_of(model), limits)
-    scores = model.evaluate(given.table)
+    model = pk.Model(arguments.model)
+    if arguments.table is not None:
+        _check_table({"table": arguments.table, "text": list(model.columns.text)}, limits)
+    scores = model.evaluate(arguments.table)
     return EvaluateAnswer(
         rows=scores.rows,
         metric=scores.metric.name,
@@ -232,48 +236,47 @@ def evaluate(given: EvaluateArguments, limits: Limits) -> EvaluateAnswer:
     )
 
 
-def predict(given: PredictArguments, limits: Limits) -> PredictAnswer:
+def predict(arguments: PredictArguments, limits: Limits) -> PredictAnswer:
     """Price the rows of a table, which needs no prices. The answer has the first rows, a new file all of them."""
     import pandas as pd
 
     import pricekit as pk
 
-    model, out = pk.Model(given.model), given.out or "prices.csv"
-    rows = model.predict_file(given.table, out, limit=limits.max_rows + 1, processes=1)
+    model, out = pk.Model(arguments.model), arguments.out or f"{tempfile.mkdtemp()}/prices.csv"
+    rows = model.predict_file(arguments.table, out, limit=limits.max_rows + 1, processes=1)
     _check_rows(rows, limits)
-    first = pd.read_csv(out, nrows=given.rows, dtype=str, keep_default_na=False)
+    first = pd.read_csv(out, nrows=arguments.rows, dtype=str, keep_default_na=False)
     names = first.iloc[:, 0] if first.shape[1] > 1 else range(len(first))
     pairs = zip(names, first["price"], strict=True)
     prices = [PricedRow(id=shorten(f"{name}", _SHOWN), price=float(price)) for name, price in pairs]
-    return PredictAnswer(rows=rows, currency=model.currency, prices=prices, out=given.out)
+    return PredictAnswer(rows=rows, currency=model.currency, prices=prices, out=arguments.out)
 
 
-def explain(given: ExplainArguments, limits: Limits) -> ExplainAnswer:
+def explain(arguments: ExplainArguments, limits: Limits) -> ExplainAnswer:
     """Show which words and columns make the prices of rows: the first ones, or those with the ids."""
     import pricekit as pk
 
-    model = pk.Model(given.model)
-    if given.ids is None:
-        found = model.explain(given.table, limit=given.rows)
+    model = pk.Model(arguments.model)
+    if arguments.ids is None:
+        explanations = model.explain(arguments.table, limit=arguments.rows)
     else:
-        _check_table(given.table, _columns_of(model), limits)
-        found = model.explain(given.table, row=given.ids[: given.rows])
-    explanations = []
-    for each in found:
-        phrases = each.phrases()
-        explanations.append(
-            ExplainedRow(
-                id=shorten(f"{each.id}", _SHOWN),
-                price=each.price,
-                base=each.base,
-                factors=[
-                    Factor(column=one.column, text=shorten(one.text, _SHOWN), factor=one.factor)
-                    for one in phrases[:_FACTORS]
-                ],
-                others=math.prod(one.factor for one in phrases[_FACTORS:]),
-            )
-        )
-    return ExplainAnswer(currency=model.currency, explanations=explanations)
+        _check_table({"table": arguments.table, "text": list(model.columns.text)}, limits)
+        explanations = model.explain(arguments.table, row=arguments.ids)
+    return ExplainAnswer(currency=model.currency, explanations=list(map(_explained, explanations)))
+
+
+def _explained(explanation: Any) -> ExplainedRow:
+    phrases = explanation.phrases()
+    return ExplainedRow(
+        id=shorten(f"{explanation.id}", _SHOWN),
+        price=explanation.price,
+        base=explanation.base,
+        factors=[
+            Factor(column=phrase.column, text=shorten(phrase.text, _SHOWN), factor=phrase.factor)
+            for phrase in phrases[:_FACTORS]
+        ],
+        others=math.prod(phrase.factor for phrase in phrases[_FACTORS:]),
+    )
 
 
 @dataclass(frozen=True)
@@ -293,12 +296,12 @@ class Tool:
     @property
     def paths(self) -> dict[str, InFolder]:
         """What its arguments name in the folder, by argument; a model comes before a table that may be in it."""
-        fields = self.takes.model_fields
-        found = {
-            name: [one for one in field.metadata if isinstance(one, InFolder)]
-            for name, field in fields.items()
+        return {
+            name: kind
+            for name, field in self.takes.model_fields.items()
+            for kind in field.metadata
+            if isinstance(kind, InFolder)
         }
-        return {name: kinds[-1] for name, kinds in found.items() if kinds}
 
 
 TOOLS = {
@@ -310,20 +313,11 @@ TOOLS = {
 }
 
 
-def _named(given: Arguments, *names: str) -> dict[str, Any]:
-    """Return the arguments of these names that were given."""
-    return {name: value for name in names if (value := getattr(given, name)) is not None}
-
-
-def _columns_of(model: Any) -> dict[str, Any]:
-    return {"text": list(model.columns.text)}
-
-
-def _check_table(table: str, columns: dict[str, Any], limits: Limits) -> None:
+def _check_table(reading: dict[str, Any], limits: Limits) -> None:
     """Raise DataError if a table cannot be read, or has too many rows; no more of them are read."""
     import pricekit as pk
 
-    _check_rows(len(pk.read_table(table, limit=limits.max_rows + 1, **columns)), limits)
+    _check_rows(len(pk.read_table(**reading, limit=limits.max_rows + 1)), limits)
 
 
 def _check_rows(rows: int, limits: Limits) -> None:

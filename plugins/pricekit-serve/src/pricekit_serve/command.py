@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pricekit.plugin.commands import FOLDER, OpenOptions, begin, options_of
+from pricekit.plugin.commands import FOLDER, OpenOptions, begin, limit_options, options_of
 from pricekit_serve.limits import Limits
-
-
-def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each limit."""
-    for each in reversed(fields(Limits)):
-        text = each.metadata["help"]
-        seconds = each.type == "float"
-        strict = not each.metadata["may_be_zero"]
-        command = click.option(
-            f"--{each.name.replace('_', '-')}",
-            type=click.FloatRange(min=0, min_open=strict) if seconds else click.IntRange(min=int(strict)),
-            metavar="SECONDS" if seconds else "N",
-            default=each.default,
-            show_default=True,
-            help=f"{text[:1].upper()}{text[1:]}.",
-        )(command)
-    return command
 
 
 @click.command(short_help="Answer requests for prices over HTTP.")
@@ -81,7 +63,7 @@ def _limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="SECONDS",
     help="After SIGTERM, be not ready for this long before connections are refused.",
 )
-@_limit_options
+@limit_options(Limits)
 def serve(bundles: tuple[str, ...], **flags: Any) -> None:
     """Answer requests for prices over HTTP with one BUNDLE or several.
 
