@@ -359,6 +359,8 @@ def test_numbers_with_words_and_units(cell: str, value: float) -> None:
         "268, 83 €",
         "$1, 368",
         "$268 83",
+        "€1 00,00",
+        "€ 12 34 56,00",
         "$ 22 . 91",
         "2k5 đ",
         "1m250 đ",

@@ -47,7 +47,7 @@ _MAX_LETTERS = 20
 _MAX_LETTERS_WITH_UNITS = 60
 """The same with the letters of its units."""
 
-_TORN = lazy_pattern(r"(?:\s?[.,]\s|\s(?=\d\d\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
+_TORN = lazy_pattern(r"(?:\s?[.,]\s|\s(?=\d\d(?:\s\d\d)*(?:[.,]\d+)?\W*$))\d{2,3}(?!\d|\s?%|\s?[^\W\d_])")
 _TORN_BEFORE = lazy_pattern(r"\d\s?[.,]\s$")
 _PENCE = lazy_pattern(r"p(?![^\W_])")
 _NOW = lazy_pattern(
@@ -288,7 +288,7 @@ def _is_extra(text: str, price: Cell) -> bool:
 
 
 def _is_torn(text: str, price: Cell) -> bool:
-    """Return whether a number continues before or after the match, as in $1, 368 and $268 83."""
+    """Return whether a number continues before or after the match, as in $1, 368, $268 83 and €1 00,00."""
     if _STRAY_MARK.match(text, price.start + price.length) or _STRAY_MARK_BEFORE.search(text[: price.start]):
         return True
     if price.decimal_mark or price.ambiguous_mark or not price.length:
