@@ -292,7 +292,7 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns, (C,)."""
         check_is_fitted(self)
-        vectors = len(self._spaces[0].origin) if self._spaces else 0
+        vectors = len(self._spaces[0][1]) if self._spaces else 0
         return np.array(["log_price", *(f"vector_{place}" for place in range(vectors))], dtype=object)
 
     def _columns(
@@ -302,8 +302,8 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         models = _opened(self, self.bundles_)[folds]
         columns = [np.mean([np.log(model.predict(rows).astype(np.float64)) for model in models], axis=0)]
         if vectors:
-            spaces = zip(self._spaces[folds], vectors[folds], strict=True)
-            columns.extend(np.mean([space(each) for space, each in spaces], axis=0).T)
+            spaces = zip(vectors[folds], self._spaces[folds], strict=True)
+            columns.extend(np.mean([each @ matrix - origin for each, (matrix, origin) in spaces], axis=0).T)
         return np.column_stack(columns)
 
     def __sklearn_tags__(self) -> Any:
@@ -321,24 +321,12 @@ show_options(PriceFeatures.__init__, SettingOptions)
 PriceFeatures.__doc__ = described(PriceFeatures.__doc__, SettingOptions)
 
 
-@dataclass(frozen=True)
-class _Space:
-    """Maps the vectors of a model to the components that all models share: vectors · matrix - origin.
+def _common_space(
+    vectors: Sequence[np.ndarray], fold: np.ndarray, components: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return for each model what maps its vectors to V principal components that all models share.
 
-    Attributes:
-        matrix: float64 (H, V).
-        origin: float64 (V,).
-    """
-
-    matrix: np.ndarray
-    origin: np.ndarray
-
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        return np.asarray(vectors @ self.matrix - self.origin)
-
-
-def _common_space(vectors: Sequence[np.ndarray], fold: np.ndarray, components: int) -> list[_Space]:
-    """Return the map of each fold's model to a few principal components that all models share.
+    The components are vectors · matrix - origin, with a matrix (H, V) and an origin (V,).
 
     A rotation (orthogonal Procrustes) makes the vectors of a model most similar to those of the first. It is fitted
     without the rows that the model has not seen: the first model has seen their prices, and the rotation, which has a
@@ -361,7 +349,7 @@ def _common_space(vectors: Sequence[np.ndarray], fold: np.ndarray, components: i
     pca = PCA(min(components, *rows.shape), svd_solver="full").fit(rows)
     axes = pca.components_.T
     return [
-        _Space(rotation @ axes, (mean @ rotation + pca.mean_) @ axes)
+        (rotation @ axes, (mean @ rotation + pca.mean_) @ axes)
         for mean, rotation in zip(means, rotations, strict=True)
     ]
 

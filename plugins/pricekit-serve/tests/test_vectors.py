@@ -53,7 +53,9 @@ def test_a_vector_is_a_list_or_its_text_and_huge_numbers_are_infinite(bundle):
     with TestClient(app(bundle, engine="ort-cpu")) as client:
         answer = client.post("/predict", json={"rows": [row(vector) for vector in texts]})
         lists = client.post("/predict", json={"rows": [row(VECTORS[0].tolist()), row(None), row([])]})
-    assert [each["price"] for each in answer.json()["rows"]] == [each["price"] for each in lists.json()["rows"]]
+    assert [each["price"] for each in answer.json()["rows"]] == [
+        each["price"] for each in lists.json()["rows"]
+    ]
 
 
 @pytest.mark.parametrize(

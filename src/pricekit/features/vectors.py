@@ -213,10 +213,8 @@ class Gram:
         """Return the sums over all rows of several parts, which have levels of their own."""
         rows = sum(part.rows for part in parts)
         level = sum(part.rows * part.level for part in parts) / max(rows, 1)
-        products, target = np.zeros((width, width)), np.zeros(width)
-        for part in parts:
-            products += part.products
-            target += part.target
+        products = sum((part.products for part in parts), np.zeros((width, width)))
+        target = sum((part.target for part in parts), np.zeros(width))
         return cls(rows, products, target, sum(part.spread for part in parts), level)
 
     def error(self, values: Floats, directions: Floats, penalty: float) -> float:

@@ -156,7 +156,9 @@ def rows_of_json(values: Any, known: KnownColumns, most: int) -> Rows:
     vectors = {name: [row[name] for row in values] for name in known.vectors}
     cells = {name: vectors[name] if name in vectors else _column(values, name) for name in names}
     has_ids = known.id is not None and any(known.id in row for row in values)
-    return Rows(with_vectors(cells, known), _column(values, known.id) if has_ids and known.id is not None else None)
+    return Rows(
+        with_vectors(cells, known), _column(values, known.id) if has_ids and known.id is not None else None
+    )
 
 
 def check_count(rows: int, most: int) -> None:
