@@ -34,26 +34,19 @@ from pricekit.runs.split import duplicates_in, stratified_folds
 from pricekit.table import Columns, ReadOptions, Table, read_usable
 
 TABLES = {
-    "wine": (
-        "wine.csv",
-        "title,description,designation,country,province,region_1,variety,winery,points",
-        "price",
-    ),
+    "wine": ("wine.csv", "title,description,designation,country,province,region_1,variety,winery,points"),
     "ebay_autos_de": (
         "ebay_autos_de.csv",
         "name,vehicleType,yearOfRegistration,gearbox,powerPS,model,odometer,fuelType,brand,notRepairedDamage",
-        "price",
     ),
-    "scotch": ("scotch.csv", "name,category,review.point,description", "price"),
-    "tiki_vn": ("tiki_vn.csv", "name,brand,badge,sold,rating", "price"),
-    "mercari": (
-        "mercari.tsv",
-        "name,category_name,brand_name,item_description,item_condition_id,shipping",
-        "price",
-    ),
-    "myntra": ("myntra.csv", "ProductName,ProductBrand,Gender,Description,PrimaryColor", "Price (INR)"),
-    "reference": ("amazon2025/train.csv", "catalog_content", "price"),
+    "scotch": ("scotch.csv", "name,category,review.point,description"),
+    "tiki_vn": ("tiki_vn.csv", "name,brand,badge,sold,rating"),
+    "mercari": ("mercari.tsv", "name,category_name,brand_name,item_description,item_condition_id,shipping"),
+    "myntra": ("myntra.csv", "ProductName,ProductBrand,Gender,Description,PrimaryColor"),
+    "reference": ("amazon2025/train.csv", "catalog_content"),
 }
+PRICES = {"myntra": "Price (INR)"}
+"""The price columns that are not called price."""
 NAMES = {"tiki_vn": ("url", "image", "badge", "price", "brand", "name", "sold", "rating", "delivery", "more")}
 """The columns of a file without a header."""
 
@@ -147,8 +140,9 @@ def described(run: ComparedRun) -> str:
 
 def rows_of(name: str, options: argparse.Namespace) -> tuple[Table, Table]:
     """Return the rows to train on, and those to price."""
-    file, text, price = TABLES[name]
-    columns, read = Columns(tuple(text.split(",")), price), ReadOptions(names=NAMES.get(name, ()))
+    file, text = TABLES[name]
+    columns = Columns(tuple(text.split(",")), PRICES.get(name, "price"))
+    read = ReadOptions(names=NAMES.get(name, ()))
     table, _ = read_usable(options.data / file, columns, read_options=read, notices=lambda _: None)
     fold = stratified_folds(table.known_price, duplicates_in(table)[0], 3, 0)
     random = np.random.default_rng(0)

@@ -298,5 +298,7 @@ def test_settings_with_which_a_row_would_be_seen_are_refused(catalog, raises):
         small_features(settings={"columns.time": "year"}).fit(rows, price)
     with raises(ConfigError, "vectors"):
         small_features(vectors=-1).fit(rows, price)
+    with raises(ConfigError, "vectors", "backbone"):
+        pk.PriceFeatures(backbone="mlp").fit(rows, price)
     with raises(ConfigError, "folds"):
         small_features(folds=1).fit(rows, price)

@@ -6,7 +6,6 @@ import inspect
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_
 from pathlib import Path
 from typing import Any, Self, Unpack
 from weakref import WeakKeyDictionary
@@ -241,8 +240,8 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: the shapes do not match, or a value is missing or not finite.
             DataError: too few rows can be used, or they form too few groups of different texts.
-            ConfigError: `folds` or `vectors` is invalid, or the folds would be by time.
-            ExportError: the backbone reads no text, so there are no vectors.
+            ConfigError: `folds` or `vectors` is invalid, the backbone reads no text and so has no vectors, or the folds
+                would be by time.
         """
         rows = _TrainingRows.of(self, X, y, sample_weight)
         self._check_settings(rows.options)
@@ -253,26 +252,29 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         held_out, table = validated.held_out, rows.table[list(rows.renamed.values())]
         fold = np.full(len(table), -1)  # of rows that cannot be trained on
         fold[held_out["row"]] = held_out["fold"]
-        self._spaces = []
-        if self.vectors:
-            vectors = [model.embed(table) for model in _opened(self, self.bundles_)]
-            self._spaces = _common_space(vectors, fold, self.vectors)
+        vectors = [model.embed(table) for model in _opened(self, self.bundles_)] if self.vectors else []
+        self._spaces = _common_space(vectors, fold, self.vectors) if vectors else []
         values = np.empty((len(table), len(self.get_feature_names_out())))
         for number in np.unique(fold).tolist():
             held = np.flatnonzero(fold == number)
             folds = slice(None) if number < 0 else slice(number, number + 1)
-            values[held] = self._columns(table.iloc[held], folds)
+            values[held] = self._columns(table.iloc[held], [each[held] for each in vectors], folds)
         return values
 
     def _check_settings(self, options: Mapping[str, Any]) -> None:
-        """Raise ConfigError for settings with which a row would have no model that has not seen it, or no vector."""
+        """Raise ConfigError for settings that leave a row without vectors, or without a model that has not seen it."""
         if not isinstance(self.vectors, int | np.integer) or self.vectors < 0:
             raise ConfigError(f"vectors is {self.vectors!r}; expected 0 or more", parameters=("vectors",))
         config = config_of(options)
+        if self.vectors and config.backbone.name == "mlp":
+            raise ConfigError(
+                "the backbone mlp reads no text, so it has no vectors; set vectors to 0, or choose another backbone",
+                parameters=("vectors", "backbone"),
+            )
         if config.columns.time is not None:
             raise ConfigError(
-                "with folds by time, every model is trained on the earliest rows, so none can say what it would not "
-                "know of them; leave the setting columns.time out",
+                "with folds by time, every model is trained on the earliest rows, so no model can price them unseen; "
+                "leave the setting columns.time out",
                 parameters=("settings",),
             )
 
@@ -284,21 +286,25 @@ class PriceFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         rows = _frame(self, X, reset=False).rename(columns=self._renamed)
-        return self._columns(rows, slice(None))
+        vectors = [model.embed(rows) for model in _opened(self, self.bundles_)] if self._spaces else []
+        return self._columns(rows, vectors)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns, (C,)."""
         check_is_fitted(self)
-        vectors = len(self._spaces[0].origin) if self._spaces else 0
+        vectors = len(self._spaces[0][1]) if self._spaces else 0
         return np.array(["log_price", *(f"vector_{place}" for place in range(vectors))], dtype=object)
 
-    def _columns(self, rows: pd.DataFrame, folds: slice) -> np.ndarray:
-        """Return the means of the columns of some folds, float64 (N, C)."""
-        models, spaces = _opened(self, self.bundles_)[folds], self._spaces[folds]
-        log_prices = [np.log(model.predict(rows).astype(np.float64)) for model in models]
-        vectors = [space(model.embed(rows)) for model, space in zip(models, spaces, strict=False)]
-        parts = [np.mean(log_prices, axis=0)[:, None], *([np.mean(vectors, axis=0)] if vectors else [])]
-        return np.hstack(parts)
+    def _columns(
+        self, rows: pd.DataFrame, vectors: Sequence[np.ndarray], folds: slice = slice(None)
+    ) -> np.ndarray:
+        """Return the means of the columns of some folds, float64 (N, C), from the rows' vectors by each model."""
+        models = _opened(self, self.bundles_)[folds]
+        columns = [np.mean([np.log(model.predict(rows).astype(np.float64)) for model in models], axis=0)]
+        if vectors:
+            spaces = zip(vectors[folds], self._spaces[folds], strict=True)
+            columns.extend(np.mean([each @ matrix - origin for each, (matrix, origin) in spaces], axis=0).T)
+        return np.column_stack(columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -315,50 +321,36 @@ show_options(PriceFeatures.__init__, SettingOptions)
 PriceFeatures.__doc__ = described(PriceFeatures.__doc__, SettingOptions)
 
 
-@dataclass(frozen=True)
-class _Space:
-    """The way from the vectors of a model to the components of all: vectors · matrix - origin.
+def _common_space(
+    vectors: Sequence[np.ndarray], fold: np.ndarray, components: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return for each model what maps its vectors to V principal components that all models share.
 
-    Attributes:
-        matrix: float64 (H, V).
-        origin: float64 (V,).
-    """
+    The components are vectors · matrix - origin, with a matrix (H, V) and an origin (V,).
 
-    matrix: np.ndarray
-    origin: np.ndarray
-
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        return np.asarray(vectors @ self.matrix - self.origin)
-
-
-def _common_space(vectors: Sequence[np.ndarray], fold: np.ndarray, components: int) -> list[_Space]:
-    """Return the way of each fold's model into one space of a few principal components.
-
-    A rotation (orthogonal Procrustes) makes the vectors of a model most similar to those of the first. The rows that
-    the model has not seen take no part in it: the first model has seen their prices, and with a number for each pair of
-    axes, a rotation would remember some of them.
+    A rotation (orthogonal Procrustes) makes the vectors of a model most similar to those of the first. It is fitted
+    without the rows that the model has not seen: the first model has seen their prices, and the rotation, which has a
+    number for each pair of axes, would remember some of them.
 
     Args:
         vectors: of each model for all rows, each float32 (N, H).
-        fold: the model that has not seen a row, int (N,); -1: all have not.
+        fold: the model that has not seen a row, int (N,); -1: none has seen it.
         components: number of components at most.
     """
-    centred = [each - each.mean(0) for each in vectors]
-    rotations = [np.eye(vectors[0].shape[1])]
-    for number in range(1, len(vectors)):
+    means = [each.mean(0) for each in vectors]
+    centred = [each - mean for each, mean in zip(vectors, means, strict=True)]
+    rotations, unseen = [], []
+    for number, each in enumerate(centred):
         seen = fold != number
-        left, _, right = np.linalg.svd(centred[number][seen].T @ centred[0][seen], full_matrices=False)
+        left, _, right = np.linalg.svd(each[seen].T @ centred[0][seen], full_matrices=False)
         rotations.append(left @ right)
-    unseen = np.empty_like(centred[0])
-    for number, rotation in enumerate(rotations):
-        held = fold == number
-        unseen[held] = centred[number][held] @ rotation
-    unseen = unseen[fold >= 0]
-    pca = PCA(min(components, *unseen.shape), svd_solver="full").fit(unseen)
-    axes, mean = pca.components_.T, pca.mean_
+        unseen.append(each[fold == number] @ rotations[-1])
+    rows = np.vstack(unseen)
+    pca = PCA(min(components, *rows.shape), svd_solver="full").fit(rows)
+    axes = pca.components_.T
     return [
-        _Space(rotation @ axes, (each.mean(0) @ rotation + mean) @ axes)
-        for each, rotation in zip(vectors, rotations, strict=True)
+        (rotation @ axes, (mean @ rotation + pca.mean_) @ axes)
+        for mean, rotation in zip(means, rotations, strict=True)
     ]
 
 
@@ -420,19 +412,18 @@ class _TrainingRows:
         return cls(pd.concat([frame.rename(columns=names), pd.DataFrame(added)], axis=1), options, names)
 
 
-def _files_of(run: Model, **options: Any) -> dict[str, bytes]:
+def _files_of(run: Model, *, with_embeddings: bool = False) -> dict[str, bytes]:
     """Return the contents of the files of a run's bundle by name."""
     with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:
         bundle = Path(folder) / "bundle"
-        run.export(bundle, **options)
+        run.export(bundle, with_embeddings=with_embeddings)
         return {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
 
 
 def _opened(estimator: Any, bundles: list[dict[str, bytes]]) -> list[Predictor]:
     """Return the models of an estimator; each process opens them from their bytes once."""
     opened = _OPEN.get(estimator)
-    same = opened is not None and len(opened[1]) == len(bundles) and all(map(is_, opened[1], bundles))
-    if opened is None or opened[0] != estimator.engine or not same:
+    if opened is None or opened[:2] != (estimator.engine, bundles):
         predictors = []
         for files in bundles:
             with tempfile.TemporaryDirectory(prefix="pricekit-") as folder:

@@ -124,6 +124,17 @@ def test_ridge_regression_predicts_the_log_price_of_other_rows():
     assert np.corrcoef(own, estimate[fold == 1])[0, 1] > 0.99
 
 
+def test_rows_without_weight_do_not_count_even_if_a_fold_has_no_others():
+    fold, some = np.arange(ROWS) % 5, np.arange(ROWS) % 5 != 2
+    projection = Projection.fit(VECTORS, 3, LOG_PRICE, some.astype(float))
+    estimate = projection.out_of_fold(VECTORS, LOG_PRICE, fold, some.astype(float))
+    assert np.isfinite(estimate).all()
+    alone = projection.out_of_fold(VECTORS[some], LOG_PRICE[some], fold[some])
+    assert estimate[some] == pytest.approx(alone, abs=1e-6)
+    none = Projection.fit(VECTORS, 3, LOG_PRICE, np.isnan(VECTORS[:, 0]).astype(float))
+    assert (none(VECTORS)[:, 0] == np.float32(LOG_PRICE[7])).all()
+
+
 def test_noise_predicts_no_price():
     price = np.random.default_rng(1).normal(size=ROWS)
     projection = Projection.fit(VECTORS, 1, price)

@@ -101,6 +101,14 @@ def test_a_cell_that_is_no_vector_is_an_error_that_names_the_row(cell, raises):
         vectors_of(pd.DataFrame({"title": TITLES[:2], "seen": ["[1, 2]", cell]}))
 
 
+def test_a_text_that_was_cut_says_how_to_store_the_vector(raises):
+    cell = json.dumps([1 / 3] * 3000)
+    table = pd.DataFrame({"title": ["tea"], "seen": [cell]})
+    with raises(DataError, "table", column="seen", row=0) as raised:
+        vectors_of(table)
+    assert "Long texts are cut" in str(raised.value)
+
+
 def test_other_columns_are_no_vectors(raises):
     for cells in ([1.5, 2.5], [["a", "b"], ["c", "d"]], [b"ab", b"cd"]):
         with raises(DataError, "table", column="seen", row=0):

@@ -89,32 +89,32 @@ class Projection:
             log_price: float64 (N,); None: no log price is predicted, and the components are rotated.
             weight: how much each row counts for the log price, float64 (N,); None: equally.
         """
-        rows, width, priced = _chosen(vectors), vectors.shape[1], int(log_price is not None)
+        rows, width, priced = _chosen(vectors, weight), vectors.shape[1], int(log_price is not None)
         prices = np.zeros(len(vectors)) if log_price is None else log_price
         mean, deviation = _moments(vectors, rows)
         varies = deviation > 1e-6 * np.abs(mean) + 1e-30
-        nothing = np.zeros((width, priced + components))
+        weights = np.zeros((width, priced + components))
         level = float(np.average(prices, weights=weight)) if len(prices) else 0.0
         scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
-        plain = cls(mean.astype(np.float32), scale.astype(np.float32), *_whole(nothing), level)
+        plain = cls(mean.astype(np.float32), scale.astype(np.float32), *_whole(weights), level)
         if len(rows) < LEAST_ROWS:
             return plain
         gram = plain.sums(vectors[rows], prices[rows], None if weight is None else weight[rows])
         values, axes = np.linalg.eigh(gram.products)
         values = np.maximum(values, 0)
-        nothing[:, priced : priced + min(components, width)] = _principal(
+        weights[:, priced : priced + min(components, width)] = _principal(
             values[::-1][:components], axes[:, ::-1][:, :components], len(rows), rotated=not priced
         )
         penalty = 0.0
         if priced:
             penalty = width * min(PENALTIES.tolist(), key=lambda each: gram.error(values, axes, width * each))
-            nothing[:, 0] = axes @ ((axes.T @ gram.target) / (values + penalty))
-        return cls(plain.mean, plain.scale, *_whole(nothing), gram.level, penalty)
+            weights[:, 0] = axes @ ((axes.T @ gram.target) / (values + penalty))
+        return cls(plain.mean, plain.scale, *_whole(weights), gram.level, penalty)
 
     def sums(self, vectors: Block, log_price: Floats, weight: Floats | None = None) -> Gram:
         """Return sums over standardised vectors, float32 (N, D), from which a ridge regression is computed."""
         width = vectors.shape[1]
-        counted = np.ones(len(vectors)) if weight is None else weight / weight.mean()
+        counted = np.ones(len(vectors)) if weight is None or not len(weight) else weight / weight.mean()
         level = float(np.average(log_price, weights=counted)) if len(vectors) else 0.0
         products, target = np.zeros((width, width)), np.zeros(width)
         for start in range(0, len(vectors), _ROWS):
@@ -151,9 +151,9 @@ class Projection:
     ) -> np.ndarray:
         """Return the log price of each row, float32 (N,), by regressions on the rows of other folds.
 
-        The sums of all rows but those of a fold are the sums of all, less those of the fold.
+        Each fold is summed once; a regression adds the sums of the other folds.
         """
-        rows = _chosen(vectors)
+        rows = _chosen(vectors, weight)
         sums = {
             number: self.sums(vectors[own], log_price[own], None if weight is None else weight[own])
             for number in np.unique(fold)
@@ -213,10 +213,8 @@ class Gram:
         """Return the sums over all rows of several parts, which have levels of their own."""
         rows = sum(part.rows for part in parts)
         level = sum(part.rows * part.level for part in parts) / max(rows, 1)
-        products, target = np.zeros((width, width)), np.zeros(width)
-        for part in parts:
-            products += part.products
-            target += part.target
+        products = sum((part.products for part in parts), np.zeros((width, width)))
+        target = sum((part.target for part in parts), np.zeros(width))
         return cls(rows, products, target, sum(part.spread for part in parts), level)
 
     def error(self, values: Floats, directions: Floats, penalty: float) -> float:
@@ -227,9 +225,9 @@ class Gram:
         return max(rest, 0.0) / free**2
 
 
-def _chosen(vectors: Block) -> Ints:
-    """Return the rows that are fitted to: those with a vector, or some of very many."""
-    known = np.flatnonzero(~np.isnan(vectors[:, 0]))
+def _chosen(vectors: Block, weight: Floats | None) -> Ints:
+    """Return the rows that are fitted to: those with a vector and a weight above 0, or some of very many."""
+    known = np.flatnonzero(~np.isnan(vectors[:, 0]) & (True if weight is None else weight > 0))
     most = min(MOST_ROWS, max(MOST_WORK // vectors.shape[1] ** 2, 4 * vectors.shape[1]))
     return known[evenly(len(known), most)]
 
@@ -238,7 +236,7 @@ def _principal(values: Floats, axes: Floats, rows: int, *, rotated: bool) -> Flo
     """Return the weights of principal components, (D, K), from their eigenvalues over some rows, and unit vectors.
 
     They have the variance 1. Rotated ones are mixtures of all K, each in proportion to its deviation: a network
-    standardises its inputs, and would otherwise hear the faint last components as loudly as the first ones.
+    standardises its inputs, which would otherwise make the last components as large as the first ones.
     """
     variance = values / rows
     variance = np.where(variance > _NONE * max(1.0, float(variance.max(initial=0))), variance, np.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -93,9 +93,12 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
         return dict(options)  # whoever reads the table says what is wrong with it
     text = names_of(named.get("text"), "text") or [name for name in usual.text if name in present]
     price = named.get("price") or (usual.price if usual.price in present else None)
-    vectors = _vectors(source, named) if priced else {}
     if text and (price or not priced):
-        return {**options, **vectors}
+        try:
+            vectors = vectors_in(source.opened) if priced else ()
+        except DataError:
+            vectors = ()  # whoever reads the table says what is wrong with it
+        return {**options, **_chosen_vectors(vectors, named)}
     most = min(options.get("limit") or MOST_ROWS, MOST_ROWS)
     from pricekit.evaluation.table_report import profile_table  # slow to import
 
@@ -113,28 +116,24 @@ def with_columns(source: Source, options: Mapping[str, Any], *, priced: bool = T
         left_out = {name: why for name, why in report.left_out.items() if name not in report.leaks.columns}
         report = replace(report, left_out=left_out)
     _log(source.table_name, report, chosen, headless=report.read_options.names != read_options.names)
-    return {**options, **chosen, **vectors}
+    return {**options, **chosen, **_chosen_vectors(report.vectors if priced else (), named)}
 
 
-def _vectors(source: Source, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the option that names the columns of vectors, {} if it is named or there are none.
+def _chosen_vectors(vectors: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option that names a table's columns of vectors, {} if it is named or there are none.
 
-    If the text columns are named, others are no inputs, and a log names those that could be.
+    If the text columns are named, the columns of vectors are no inputs, and a log names them.
     """
-    try:
-        found = [] if named.get("vectors") is not None else vectors_in(source.opened)
-    except DataError:
-        return {}  # whoever reads the table says what is wrong with it
-    if not found:
+    if named.get("vectors") is not None or not vectors:
         return {}
-    names = ", ".join(map(shorten, found))
+    names = ", ".join(map(shorten, vectors))
     if "text" in named:
         logger.info(
-            f"columns of vectors that are not read: {names}; name those that the model shall read in vectors"
+            f"columns of vectors that are not read: {names}; to read some of them, name them in vectors"
         )
         return {}
     logger.info(f"columns of vectors: {names}")
-    return {"vectors": found}
+    return {"vectors": list(vectors)}
 
 
 def _guessed(source: Source, report: TableReport) -> tuple[str, ...]:

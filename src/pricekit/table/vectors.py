@@ -187,9 +187,13 @@ def _lists(column: pd.Series, rows: np.ndarray, width: int | None) -> pa.Array:
 def _no_vector(name: str, row: int, cell: Any, width: int | None) -> DataError:
     numbers = "numbers" if width is None else counted(width, "number")
     length = f" ({len(cell):,} characters)" if isinstance(cell, str) and len(cell) > 40 else ""
+    is_cut = bool(length) and cell.startswith("[") and not cell.rstrip().endswith("]")
+    advice = (
+        ". Long texts are cut: store vectors of so many numbers as lists, in Parquet, or with fewer digits"
+    )
     return DataError(
         f"the column {shorten(name)!r} has no vector in row {row:,}, counted from 0: found {shorten(repr(cell))}"
-        f"{length}; expected a list of {numbers}, such as [0.5, -1.25], or an empty cell",
+        f"{length}; expected a list of {numbers}, such as [0.5, -1.25], or an empty cell" + advice * is_cut,
         parameters=("table",),
         column=name,
         row=row,

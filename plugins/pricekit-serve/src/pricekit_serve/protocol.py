@@ -19,7 +19,7 @@ from pricekit_serve.bodies import parse_json
 from pricekit_serve.errors import RequestError, invalid
 from pricekit_serve.limits import Limits
 from pricekit_serve.models import Model
-from pricekit_serve.rows import Number, Rows, check_cell, check_count, check_names, check_size, check_vectors
+from pricekit_serve.rows import Number, Rows, check_cell, check_count, check_names, check_size, with_vectors
 
 _PRICE = {"price": np.dtype(np.float32)}
 _SURE = {name: column.dtype for name, column in Uncertainty(0.9, within=2).of_no_rows().items()}
@@ -142,10 +142,8 @@ def _rows(content: Mapping[str, Any], binary: memoryview, model: Model, limits: 
     sizes = {len(column) for column in cells.values()}
     if len(sizes) > 1:
         raise invalid("inputs", "have different numbers of rows")
-    check_vectors(cells, known)
-    return Rows(
-        {name: cells[name] for name in [*known.text, *sorted(cells.keys() - {*known.text, known.id})]}
-    )
+    names = [*known.text, *sorted(cells.keys() - {*known.text, known.id})]
+    return Rows(with_vectors({name: cells[name] for name in names}, known))
 
 
 def _texts(

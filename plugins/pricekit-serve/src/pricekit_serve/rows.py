@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +45,7 @@ class KnownColumns:
         text: those that each row must have.
         id: that which identifies a row; it does not change prices.
         others: further ones that the model reads.
-        vectors: the number of values of columns that are lists of numbers.
+        vectors: the length of the vectors in each column of vectors.
         any: further ones are allowed, because the columns that the model reads are unknown.
     """
 
@@ -87,12 +88,13 @@ class Rows:
     """Checked rows.
 
     Attributes:
-        cells: the texts of each column that prices depend on, in the order of the model.
+        cells: the texts of each column that prices depend on, in the order of the model; of a column of vectors lists
+            of numbers, None for a missing one.
         ids: the ids of the rows; None if the request has none.
         spread: whether the spreads of the prices are computed, too, for intervals and quantiles.
     """
 
-    cells: Mapping[str, Sequence[str]]
+    cells: Mapping[str, Sequence[Any]]
     ids: Sequence[str] | None = field(default=None, repr=False)
     spread: bool = False
 
@@ -110,7 +112,12 @@ class Rows:
             (texts,) = self.cells.values()
             return list(texts)
         ids = {} if self.ids is None or columns.id is None else {columns.id: self.ids}
-        return pa.table({name: text_array(list(column)) for name, column in {**self.cells, **ids}.items()})
+        return pa.table({name: _as_arrow(list(column)) for name, column in {**self.cells, **ids}.items()})
+
+
+def _as_arrow(column: list[Any]) -> pa.Array:
+    is_text = not column or isinstance(column[0], str)
+    return text_array(column) if is_text else pa.array(column, pa.large_list(pa.float64()))
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
@@ -146,10 +153,12 @@ def rows_of_json(values: Any, known: KnownColumns, most: int) -> Rows:
         others |= row.keys() - needed
         check_size(len(values), len(needed) + len(others), known)
     names = [*known.text, *sorted(others - {known.id})]
-    cells = {name: _column(values, name, is_vector=name in known.vectors) for name in names}
-    check_vectors(cells, known)
+    vectors = {name: [row[name] for row in values] for name in known.vectors}
+    cells = {name: vectors[name] if name in vectors else _column(values, name) for name in names}
     has_ids = known.id is not None and any(known.id in row for row in values)
-    return Rows(cells, _column(values, known.id) if has_ids and known.id is not None else None)
+    return Rows(
+        with_vectors(cells, known), _column(values, known.id) if has_ids and known.id is not None else None
+    )
 
 
 def check_count(rows: int, most: int) -> None:
@@ -181,23 +190,30 @@ def check_cell(field: str, text: str) -> str:
     return text.replace("\0", "") if "\0" in text else text
 
 
-def check_vectors(cells: Mapping[str, Sequence[str]], known: KnownColumns) -> None:
-    """Raise RequestError for a cell in a column of vectors that is neither blank nor a list of as many numbers."""
-    for name, width in known.vectors.items():
-        for number, cell in enumerate(cells.get(name, ())):
-            count = 0 if not cell.strip() else _numbers_in(cell)
-            if count not in (0, width):
-                found = "is no list of numbers" if count < 0 else f"has {count:,} numbers"
-                raise invalid(f"rows[{number}].{name}", f"{found}; expected {width:,} numbers, or null")
+def with_vectors(cells: Mapping[str, Sequence[Any]], known: KnownColumns) -> dict[str, Sequence[Any]]:
+    """Return cells with lists of floats in the columns of vectors, None for a missing vector; raises RequestError."""
+    vectors = {
+        name: [_vector(f"rows[{row}].{name}", cell, width) for row, cell in enumerate(cells[name])]
+        for name, width in known.vectors.items()
+    }
+    return {**cells, **vectors}
 
 
-def _numbers_in(cell: str) -> int:
-    """Return how many numbers a list has that is written as JSON, -1 if it is none."""
-    try:
-        values = json.loads(cell)
-    except (ValueError, RecursionError):
-        return -1
-    return len(values) if isinstance(values, list) and {*map(type, values)} <= {int, float} else -1
+def _vector(field: str, cell: Any, width: int) -> list[float] | None:
+    """Return the vector in a cell, which is a list of numbers, or one that is written as JSON, or blank."""
+    if isinstance(cell, str):
+        with suppress(ValueError, RecursionError):  # it stays a text
+            cell = json.loads(cell, parse_int=float) if cell.strip() else None
+    numbers = [] if cell is None else cell
+    if not isinstance(numbers, list):
+        problem = "is no list of numbers"
+    elif not all(isinstance(number, float | Number) for number in numbers):
+        problem = "is a list with other values than numbers"
+    elif len(numbers) not in (0, width):
+        problem = f"has {len(numbers):,} numbers"
+    else:
+        return [float(number) for number in numbers] or None
+    raise invalid(field, f"{problem}; expected {width:,} numbers, or null")
 
 
 def check_names(where: str, names: Collection[str], known: KnownColumns) -> None:
@@ -218,14 +234,12 @@ def check_names(where: str, names: Collection[str], known: KnownColumns) -> None
         )
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str, *, is_vector: bool = False) -> list[str]:
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
     """Return the cells of a column as `pricekit predict` reads them from JSON lines."""
     found = []
     for number, row in enumerate(rows):
         value = row.get(name, "")
-        if is_vector and isinstance(value, list) and all(isinstance(each, Number) for each in value):
-            value = f"[{','.join(value)}]"
-        elif type(value) is not str:
+        if type(value) is not str:
             value = _text(f"rows[{number}].{name}", value)
         if len(value) > MAX_TEXT_CHARS or "\0" in value:
             value = check_cell(f"rows[{number}].{name}", value)
@@ -267,9 +281,9 @@ def rows_of_arrow(body: bytes, known: KnownColumns, most: int) -> Rows:
     except (pa.ArrowException, OSError, ValueError, IndexError, struct.error, OverflowError) as error:
         raise RequestError(400, f"the body is not an Arrow IPC stream: {error}") from None
     texts = {name: _texts(name, column) for name, column in cells.items()}
-    check_vectors(texts, known)
     ids = texts.pop(known.id, None) if known.id not in (None, *known.text) else None
-    return Rows({name: texts[name] for name in [*known.text, *sorted(texts.keys() - set(known.text))]}, ids)
+    ordered = {name: texts[name] for name in [*known.text, *sorted(texts.keys() - set(known.text))]}
+    return Rows(with_vectors(ordered, known), ids)
 
 
 def _read(body: bytes, known: KnownColumns, most: int) -> pa.Table:
