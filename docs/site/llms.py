@@ -1,4 +1,4 @@
-"""`llms.txt` and `llms-full.txt`, which readers of texts such as assistants ask a site for (llmstxt.org).
+"""`llms.txt` and `llms-full.txt`, which assistants read instead of the pages (llmstxt.org).
 
 The first has a link to each page, under the captions of the first page's toctrees. The second has the text of all
 pages in that order, as Sphinx writes it for its builder of texts, with all that is generated.

@@ -5,8 +5,8 @@
     Upsert      the sink: it collects rows on disk, and commits when all are there
     Changes     the rows that differ from a version, on disk
 
-A job is committed once: the table remembers its name. A commit that another one has overtaken is not merged with that:
-the rows are compared again with the version that is there now.
+A job is committed once: the table remembers its name. If another commit comes first, nothing is merged: the rows are
+compared again with the newest version.
 """
 
 from __future__ import annotations
