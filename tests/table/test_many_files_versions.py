@@ -1,4 +1,4 @@
-"""A folder of a table of Delta Lake or Iceberg is refused: it has Parquet files of older versions."""
+"""A folder of a table of Delta Lake or Iceberg is an error: it has Parquet files of older versions."""
 
 from pathlib import Path
 
@@ -28,6 +28,8 @@ def test_the_error_names_the_address(table, fact, address, tmp_path, monkeypatch
     with raises(DataError, "table", path=str(rows.parent)) as error:
         table_files(Path("shop"))
     assert f"name it as {address}." in str(error.value)
+    with raises(DataError, "table", path=str(rows.parent)):
+        table_files(rows.parent / "*.parquet")
     assert table_files(rows) == [rows]
 
 
