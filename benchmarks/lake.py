@@ -149,8 +149,9 @@ def killed_commits(
 def killed_prediction(bundle: Path, table: Path, address: str, chance: random.Random) -> bool:
     """Kill a prediction at a random moment around its commit; return whether it was running."""
     with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "pricekit", "predict", str(bundle), str(table), "--out", address]
         process = subprocess.Popen(
-            [sys.executable, "-m", "pricekit", "predict", str(bundle), str(table), "--out", address],
+            [*command, "--engine", "ort-cpu"],
             env=os.environ | {"TMPDIR": temporary},
             stderr=subprocess.DEVNULL,
         )

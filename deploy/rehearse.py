@@ -1,12 +1,13 @@
 """Do what the Dockerfile says, without a container daemon, and use the result as containers would.
 
-    python deploy/rehearse.py
+    python deploy/rehearse.py [PYTHON]
 
 Executes the steps of the Dockerfile with this Python, in a temporary folder below /var/tmp instead of `/`. Then the
 user 10001 runs its command with a read-only root, an empty `/tmp` and no capabilities: it needs a token, the health
 check passes, a request gets the prices that a batch job gives the same rows, and SIGTERM ends the server. The bundle
-is signed, and both trust only its key. Prints the size of what would be added to the base image. Needs Linux, root
-for a mount namespace, openssl, and the port 8080. The base image itself is not tested.
+is signed, and both trust only its key. PYTHON is the interpreter of an environment with KServe's client, which gets the
+prices, too: KServe 0.21 needs another pandas than pricekit. Prints the size of what would be added to the base image.
+Needs Linux, root for a mount namespace, openssl, and the port 8080. The base image itself is not tested.
 """
 
 from __future__ import annotations
@@ -34,6 +35,31 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 MOST_MEGABYTES = 700
 BASE_MEGABYTES = 150
 """About the size of the base image on disk; compressed, it has 48 MB."""
+
+_KSERVE = """
+import asyncio, json, sys
+import numpy as np
+from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
+token, *texts = sys.argv[1:]
+url, headers = "http://127.0.0.1:8080", {"Authorization": f"Bearer {token}"}
+client = InferenceRESTClient(RESTConfig(protocol="v2"))
+
+async def prices():
+    assert await client.is_server_ready(url, headers=headers)
+    assert await client.is_model_ready(url, "bundle", headers=headers)
+    for binary in (False, True):
+        column = InferInput("catalog_content", [len(texts)], "BYTES")
+        column.set_data_from_numpy(np.array(texts, np.object_), binary_data=binary)
+        request = InferRequest("bundle", [column])
+        response = await client.infer(url, request, headers=headers, model_name="bundle")
+        yield response.outputs[0].as_numpy().tolist()
+
+async def all_prices():
+    return [each async for each in prices()]
+
+print(json.dumps(asyncio.run(all_prices())))
+"""
+"""Returns the prices of texts as JSON and as binary tensors."""
 
 _READ_ONLY = """
 mount --make-rprivate /
@@ -148,7 +174,7 @@ def sign(image: Image) -> None:
         subprocess.run(words, cwd=keys, env=image.environment | {"PATH": path}, check=True)
 
 
-def served_prices(image: Image) -> list[float]:
+def served_prices(image: Image, kserve: str | None) -> list[float]:
     """Return the prices of the server, after its health check; raises SystemExit if something fails."""
     command = [*image.words["ENTRYPOINT"], *image.words["CMD"], *TRUST]
     if image.start(command, subprocess.DEVNULL).wait(60) != 2:
@@ -165,23 +191,34 @@ def served_prices(image: Image) -> list[float]:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
         request = Request("http://127.0.0.1:8080/predict", body, headers)
         rows: list[Mapping[str, float]] = json.load(urlopen(request, timeout=30))["rows"]
+        prices = [row["price"] for row in rows]
+        if kserve is not None:
+            words = [kserve, "-c", _KSERVE, TOKEN, *TEXTS]
+            output = subprocess.run(words, check=True, timeout=120, stdout=subprocess.PIPE).stdout
+            for others in json.loads(output.splitlines()[-1]):
+                check_equal(prices, others, "KServe's client")
     finally:
         server.send_signal(signal.SIGTERM)
     if code := server.wait(60):
         raise SystemExit(f"after SIGTERM, the server ended with exit code {code}")
-    return [row["price"] for row in rows]
+    return prices
 
 
-def rehearse(root: Path) -> None:
+def check_equal(served: Sequence[float], others: Sequence[float], name: str) -> None:
+    """Raise SystemExit if others have got different prices for the texts."""
+    if any(abs(one - other) > 1e-5 * other for one, other in zip(served, others, strict=True)):
+        raise SystemExit(f"the server's prices {served} differ from those of {name} {others}")
+
+
+def rehearse(root: Path, kserve: str | None) -> None:
     """Build in a folder, serve, predict, and compare."""
     image = build(root)
-    served = served_prices(image)
+    served = served_prices(image, kserve)
     job = ["predict", "/bundle", "/incoming/*.csv", "--out", "/prices/prices.jsonl", "--engine", "ort-cpu"]
     image.run([*image.words["ENTRYPOINT"], *job, *TRUST, "--resume", "--quiet"])
     lines = (root / "prices" / "prices.jsonl").read_text().splitlines()
     batch = [json.loads(line)["price"] for line in lines]
-    if any(abs(one - other) > 1e-5 * other for one, other in zip(served, batch, strict=True)):
-        raise SystemExit(f"the server's prices {served} differ from those of the batch job {batch}")
+    check_equal(served, batch, "the batch job")
     size = sum(file.lstat().st_size for file in (root / "opt").rglob("*")) / 1e6
     print(f"healthy, prices equal {batch}, ended; {size:,.0f} MB are added to the base image")
     if size + BASE_MEGABYTES > MOST_MEGABYTES:
@@ -194,7 +231,7 @@ def main() -> None:
         raise SystemExit("a mount namespace needs root: run this as root")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
-        rehearse(Path(folder))
+        rehearse(Path(folder), next(iter(sys.argv[1:]), None))
 
 
 if __name__ == "__main__":
