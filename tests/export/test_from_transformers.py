@@ -30,12 +30,12 @@ TARGETS = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Return a function from a family to a folder of a regressor, which it writes once."""
-    made = {}
+    models = {}
 
     def folder_of(kind):
-        if kind not in made:
-            made[kind] = write_regressor(tmp_path_factory.mktemp(kind) / "model", kind)
-        return made[kind]
+        if kind not in models:
+            models[kind] = write_regressor(tmp_path_factory.mktemp(kind) / "model", kind)
+        return models[kind]
 
     return folder_of
 

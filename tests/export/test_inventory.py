@@ -76,9 +76,9 @@ def test_a_model_from_scratch_has_no_pretrained_weights(inventory):
 )
 def test_pretrained_weights_have_their_source_and_licence_or_say_unknown(backbone, options, source, licence):
     text = make_inventory({}, FACTS, weights_of([run_with(backbone, **options), run_with("bag")])).decode()
-    found = parts(json.loads(text), "machine-learning-model")
-    assert list(found) == [source]
-    assert licences(found[source]) == [licence]
+    components = parts(json.loads(text), "machine-learning-model")
+    assert list(components) == [source]
+    assert licences(components[source]) == [licence]
     assert "secret" not in text
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
@@ -100,11 +100,11 @@ def test_random_weights_have_no_source():
 )
 def test_a_backbone_of_a_package_may_state_its_source(monkeypatch, made, expected):
     monkeypatch.setattr(registry(), "create", lambda *_: made)
-    found = parts(
+    components = parts(
         json.loads(make_inventory({}, FACTS, weights_of([run_with("foreign")]))), "machine-learning-model"
     )
     name, licence = expected
-    assert licences(found[name]) == [licence]
+    assert licences(components[name]) == [licence]
 
 
 def test_the_package_of_a_feature_is_part_of_it_with_what_it_needs():
@@ -125,5 +125,5 @@ def test_equal_bundles_have_equal_inventories():
 def test_an_ensemble_has_one(run, tmp_path):
     ensemble([run, shutil.copytree(run, tmp_path / "copy")], out=tmp_path / "both")
     export_run(tmp_path / "both", tmp_path / "bundle")
-    found = json.loads((tmp_path / "bundle" / INVENTORY).read_text())
-    assert {"0-model.onnx", "1-model.onnx"} <= set(parts(found, "file"))
+    inventory = json.loads((tmp_path / "bundle" / INVENTORY).read_text())
+    assert {"0-model.onnx", "1-model.onnx"} <= set(parts(inventory, "file"))

@@ -31,19 +31,19 @@ def _parsed(text):
 
 
 def test_the_configuration_is_valid_and_names_every_column():
-    found = _parsed(Interface(("title", 'size "in"\n', "größe"), 0.95).configuration("tea"))
-    assert (found.name, found.backend, found.max_batch_size) == ("tea", "python", 256)
-    inputs = [(each.name, each.data_type, list(each.dims)) for each in found.input]
+    configuration = _parsed(Interface(("title", 'size "in"\n', "größe"), 0.95).configuration("tea"))
+    assert (configuration.name, configuration.backend, configuration.max_batch_size) == ("tea", "python", 256)
+    inputs = [(each.name, each.data_type, list(each.dims)) for each in configuration.input]
     assert inputs == [(name, SCHEMA.TYPE_STRING, [1]) for name in ("title", 'size "in"\n', "größe")]
-    outputs = [(each.name, each.data_type, list(each.dims)) for each in found.output]
+    outputs = [(each.name, each.data_type, list(each.dims)) for each in configuration.output]
     assert outputs == [
         *((name, SCHEMA.TYPE_FP32, [1]) for name in ("price", "price_low", "price_high")),
         ("release", SCHEMA.TYPE_BOOL, [1]),
         ("quantiles", SCHEMA.TYPE_FP32, [-1]),
     ]
-    assert found.version_policy.HasField("all")
-    assert found.HasField("dynamic_batching")
-    values = {key: value.string_value for key, value in found.parameters.items()}
+    assert configuration.version_policy.HasField("all")
+    assert configuration.HasField("dynamic_batching")
+    values = {key: value.string_value for key, value in configuration.parameters.items()}
     assert values == {"engine": "ort-cpu", "interval": "0.9"}
 
 
@@ -53,9 +53,9 @@ def test_the_level_is_one_that_the_model_has():
 
 
 def test_a_model_without_intervals_returns_prices_only():
-    found = _parsed(Interface(("text",), None).configuration("tea"))
-    assert [each.name for each in found.output] == ["price"]
-    assert dict(found.parameters).keys() == {"engine"}
+    configuration = _parsed(Interface(("text",), None).configuration("tea"))
+    assert [each.name for each in configuration.output] == ["price"]
+    assert dict(configuration.parameters).keys() == {"engine"}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -66,6 +66,6 @@ def test_any_name_of_a_column_survives(name):
 def test_the_configuration_for_the_bare_graph_in_the_documents_is_valid():
     page = Path(__file__).parents[2].joinpath("docs", "export.md").read_text("utf-8")
     text = page.partition("```protobuf\n")[2].partition("```")[0]
-    found = _parsed(text)
-    assert found.backend == "onnxruntime"
-    assert [each.name for each in found.input] == ["input_ids", "attention_mask", "features"]
+    configuration = _parsed(text)
+    assert configuration.backend == "onnxruntime"
+    assert [each.name for each in configuration.input] == ["input_ids", "attention_mask", "features"]

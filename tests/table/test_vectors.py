@@ -67,8 +67,8 @@ def test_files_and_frames_have_the_same_vectors(tmp_path):
 
 def test_whole_numbers_empty_lists_and_missing_vectors():
     cells = [[1, 2], None, [], [-3, 4]]
-    found = vectors_of(pa.table({"title": TITLES[:4], "seen": pa.array(cells, pa.list_(pa.int8()))}))
-    assert np.array_equal(found, np.float32([[1, 2], [np.nan] * 2, [np.nan] * 2, [-3, 4]]), equal_nan=True)
+    vectors = vectors_of(pa.table({"title": TITLES[:4], "seen": pa.array(cells, pa.list_(pa.int8()))}))
+    assert np.array_equal(vectors, np.float32([[1, 2], [np.nan] * 2, [np.nan] * 2, [-3, 4]]), equal_nan=True)
     nothing = pd.DataFrame({"title": TITLES[:2], "seen": [None, None]})
     assert np.isnan(vectors_of(nothing, width=3)).all()
     assert vectors_of(nothing, width=3).shape == (2, 3)
@@ -80,8 +80,8 @@ def test_a_vector_with_a_number_that_is_not_finite_counts_as_missing(odd, caplog
     column = pd.Series(
         pd.array([[1.0, 2.0], [odd, 2.0]], pd.ArrowDtype(pa.large_list(pa.float64()))), name=name
     )
-    found = read_vectors(column, np.array([5, 6]))
-    assert np.array_equal(found, np.float32([[1, 2], [np.nan, np.nan]]), equal_nan=True)
+    vectors = read_vectors(column, np.array([5, 6]))
+    assert np.array_equal(vectors, np.float32([[1, 2], [np.nan, np.nan]]), equal_nan=True)
     assert f"1 vector in the column '{name}' count as missing" in caplog.text
     assert "row 6" in caplog.text
 
@@ -129,9 +129,9 @@ def test_typed_and_written_vectors_are_equal(cells):
     written = pd.Series(
         ["" if cell is None else json.dumps(cell) for cell in cells], name="seen", dtype="str"
     )
-    found = read_vectors(typed, rows, 3)
-    assert np.array_equal(found, read_vectors(written, rows, 3), equal_nan=True)
-    assert np.isnan(found).all(axis=1).tolist() == [cell is None for cell in cells]
+    vectors = read_vectors(typed, rows, 3)
+    assert np.array_equal(vectors, read_vectors(written, rows, 3), equal_nan=True)
+    assert np.isnan(vectors).all(axis=1).tolist() == [cell is None for cell in cells]
 
 
 def test_columns_of_equally_long_lists_are_vectors_and_never_text():

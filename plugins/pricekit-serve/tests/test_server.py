@@ -124,8 +124,8 @@ def test_tritons_client_finds_all_that_it_asks_for(served, started, predictor, t
         outputs = [
             triton.InferRequestedOutput(each["name"], binary_data=binary) for each in metadata["outputs"]
         ]
-        asked = {"interval": "0.8", "within": "3", "confidence": "0.5"}
-        answer = client.infer("tea", [tensor], version, outputs, parameters=asked)
+        parameters = {"interval": "0.8", "within": "3", "confidence": "0.5"}
+        answer = client.infer("tea", [tensor], version, outputs, parameters=parameters)
         expected = predictor.predict(texts[:5], interval=0.8, within=3, confidence=0.5)
         kinds = {"FP32": np.float32, "BOOL": np.bool_}
         for output in metadata["outputs"]:
