@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
@@ -281,8 +281,10 @@ def opened_sink(output: Output) -> Iterator[Sink]:
     """Yield what writes rows into a table, and tries again what may pass; raises DataError and ConfigError."""
     what = f"{shown_address(output.address)} cannot be written"
     with _about_output():
+        source = source_of(output.address)
         try:
-            with source_of(output.address).write(output) as sink:
+            with ExitStack() as stack:
+                sink = retried(lambda: stack.enter_context(source.write(output)), what)
                 yield _Retrying(sink, what)
         except ConnectionError as error:
             raise DataError(f"{what}: {_sentence(error)} Try again later.") from error
