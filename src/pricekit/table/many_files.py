@@ -43,8 +43,8 @@ def table_files(path: Location) -> list[Location]:
     whose names begin with "." or "_" are omitted unless the pattern contains such a name.
 
     Raises:
-        DataError: there is no such file, or a folder contains a table of Delta Lake or Iceberg, or such a table is
-            where a pattern begins to vary.
+        DataError: there is no such file; a folder contains a table of Delta Lake or Iceberg; or a pattern names files
+            of one.
     """
     if is_folder(path):
         files = _files_in(path, "parquet")
@@ -53,9 +53,9 @@ def table_files(path: Location) -> list[Location]:
         fixed, varying = split_pattern(path)
         hidden = _is_hidden(varying)  # the user wants hidden files
         files = [file for file in matching(path) if hidden or not _is_hidden(file.relative_to(fixed))]  # type: ignore[arg-type]
-        for versions in (fixed / "_delta_log", fixed / "metadata"):
-            if not hidden and is_folder(versions):
-                _refuse_versions(fixed, files_below(versions))
+        for log in (fixed / "_delta_log", fixed / "metadata"):
+            if not hidden and is_folder(log):
+                _refuse_versions(fixed, files_below(log))
         problem = "no file matches the pattern"
     else:
         return [path]
